@@ -1,0 +1,35 @@
+//! Every bound core enforces, each with its reason.
+
+/// A run id is a directory name; 64 bytes fit every file system with room for a suffix.
+pub const ID_BYTES_MAX: usize = 64;
+
+/// Text of one tool result that a conversation keeps; the rest is in a blob. Four pages of code.
+pub const OUTPUT_INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// Calls one turn may ask for. A model that asks for more is looping; the rest are refused one by one.
+pub const CALLS_PER_TURN_MAX: usize = 128;
+
+/// Arguments of one call. Whole files are written through arguments, so this is also the largest such file.
+pub const ARGUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Steps of one plan.
+pub const STEPS_MAX: usize = 1000;
+
+/// Commands remembered by id, so that one delivered twice is applied once. Only commands whose file outlived a
+/// crash can come again, and an inbox holds far fewer.
+pub const COMMANDS_REMEMBERED_MAX: usize = 256;
+
+/// Bytes of a task, a step description or an agent's prompt.
+pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Retries of one call or turn. With doubling delays more would wait for years.
+pub const RETRIES_MAX: u32 = 16;
+
+/// The first retry delay may not be longer than an hour, so that doubling it never overflows.
+pub const BACKOFF_BASE_MS_MAX: u64 = 3_600_000;
+
+/// Depth of a state document's JSON. Deeper is an attack on the parser's stack, not a run.
+pub const DOCUMENT_DEPTH_MAX: usize = 64;
+
+/// Bytes of a state document that is imported.
+pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;

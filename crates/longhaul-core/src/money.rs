@@ -1,0 +1,77 @@
+//! Money, in whole billionths of a dollar so that sums over a million calls stay exact.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::AddAssign;
+
+use minicbor::{Decode, Encode};
+
+/// An amount of US dollars. Shown and exchanged in dollars, counted in billionths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Usd(#[n(0)] u64);
+
+impl Usd {
+    pub const ZERO: Usd = Usd(0);
+
+    pub fn from_nanos(nanos: u64) -> Usd {
+        Usd(nanos)
+    }
+
+    pub fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Reads an amount a person typed; refuses what is not a finite amount of at least zero.
+    pub fn from_dollars(dollars: f64) -> Option<Usd> {
+        let nanos = (dollars * 1e9).round();
+        (nanos >= 0.0 && nanos <= 9.0e18).then_some(Usd(nanos as u64))
+    }
+
+    pub fn as_dollars(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The price of `tokens` at this amount for each million of them.
+    #[must_use]
+    pub fn per_million(self, tokens: u64) -> Usd {
+        let nanos = u128::from(self.0) * u128::from(tokens) / 1_000_000;
+        Usd(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl AddAssign for Usd {
+    fn add_assign(&mut self, other: Usd) {
+        self.0 = self.0.saturating_add(other.0);
+    }
+}
+
+impl Sum for Usd {
+    fn sum<I: Iterator<Item = Usd>>(amounts: I) -> Usd {
+        amounts.fold(Usd::ZERO, |mut total, amount| {
+            total += amount;
+            total
+        })
+    }
+}
+
+impl fmt::Display for Usd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${:.4}", self.as_dollars())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_exact_and_never_overflow() {
+        let price = Usd::from_dollars(3.0).unwrap();
+        assert_eq!(price.per_million(1200), Usd(3_600_000));
+        assert_eq!(Usd(u64::MAX).per_million(u64::MAX), Usd(u64::MAX));
+        for bad in [-0.01, f64::NAN, f64::INFINITY, 1e30] {
+            assert_eq!(Usd::from_dollars(bad), None);
+        }
+    }
+}

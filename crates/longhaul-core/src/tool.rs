@@ -1,0 +1,222 @@
+//! What core knows of a tool: whether it may be called, what recovery may do with it, and how a call ended.
+//! Descriptions, schemas and the doing itself live in `longhaul-tools`.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+/// What recovery may do with an effect whose outcome never reached the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "lowercase")]
+pub enum EffectClass {
+    /// Changes nothing: simply done again.
+    #[n(0)]
+    Repeatable,
+    /// Leaves a trace that can be looked for: looked up, then marked done or done again.
+    #[n(1)]
+    Checkable,
+    /// Neither: never repeated without being asked; the agent is told that the outcome is unknown.
+    #[n(2)]
+    Once,
+}
+
+/// One tool an agent may call, as fixed when the run was created.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolGrant {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub class: EffectClass,
+}
+
+/// How tool calls are tried: seed defaults are 3 retries, 1 s base delay, 30 s timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RetryPolicy {
+    #[n(0)]
+    pub max_retries: u32,
+    #[n(1)]
+    pub base_backoff_ms: u64,
+    #[n(2)]
+    pub timeout_ms: u64,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy { max_retries: 3, base_backoff_ms: 1000, timeout_ms: 30_000 }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait before retry number `retry` (1, 2, …). Each is exactly twice the one before; there is no cap and
+    /// no jitter, since either could break the doubling. `limits` bounds retries and base, so this cannot overflow.
+    pub fn delay_ms(&self, retry: u32) -> u64 {
+        self.base_backoff_ms.saturating_mul(1u64 << retry.saturating_sub(1).min(40))
+    }
+}
+
+/// How a tool call ended, as the journal keeps it and the model reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The tool did what was asked.
+    #[n(0)]
+    Done {
+        #[n(0)]
+        output: Output,
+    },
+    /// The tool did not do what was asked, and that is certain.
+    #[n(1)]
+    Failed {
+        #[n(0)]
+        failure: Failure,
+        #[n(1)]
+        message: String,
+        #[n(2)]
+        output: Output,
+    },
+    /// The call was cut short; it may have had its effect, in part or whole.
+    #[n(2)]
+    Unknown {
+        #[n(0)]
+        message: String,
+    },
+}
+
+/// Why a call failed. The kind decides about retries; the message is for readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    #[n(0)]
+    NotPermitted,
+    #[n(1)]
+    BudgetExceeded,
+    #[n(2)]
+    InvalidArguments,
+    #[n(3)]
+    Timeout,
+    /// A network did not answer in time or a connection broke.
+    #[n(4)]
+    Network,
+    #[n(5)]
+    RateLimit,
+    /// The machine is short of something (processes, file handles) that may come back.
+    #[n(6)]
+    Busy,
+    /// The tool ran and reports that it did not succeed (a command's exit code, a file not found).
+    #[n(7)]
+    Tool,
+    /// Stopped because the run was paused or stopped.
+    #[n(8)]
+    Cancelled,
+}
+
+impl Failure {
+    /// Transient failures are worth trying again after a while; all others would fail the same way.
+    pub fn is_transient(self) -> bool {
+        match self {
+            Failure::Network | Failure::RateLimit | Failure::Busy => true,
+            Failure::NotPermitted
+            | Failure::BudgetExceeded
+            | Failure::InvalidArguments
+            | Failure::Timeout
+            | Failure::Tool
+            | Failure::Cancelled => false,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Failure::NotPermitted => "not_permitted",
+            Failure::BudgetExceeded => "budget_exceeded",
+            Failure::InvalidArguments => "invalid_arguments",
+            Failure::Timeout => "timeout",
+            Failure::Network => "network",
+            Failure::RateLimit => "rate_limit",
+            Failure::Busy => "busy",
+            Failure::Tool => "tool",
+            Failure::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a tool printed: a bounded text, and where the whole of it is if it was longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Output {
+    #[n(0)]
+    pub text: String,
+    /// The blob that holds the whole output, by hash.
+    #[n(1)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
+    /// Length of the whole output, also when `text` is shorter.
+    #[n(2)]
+    pub bytes: u64,
+}
+
+impl Output {
+    pub fn text(text: impl Into<String>) -> Output {
+        let text = text.into();
+        Output { bytes: text.len() as u64, text, blob: None }
+    }
+}
+
+impl Outcome {
+    pub fn done(text: impl Into<String>) -> Outcome {
+        Outcome::Done { output: Output::text(text) }
+    }
+
+    pub fn failed(failure: Failure, message: impl Into<String>) -> Outcome {
+        Outcome::Failed { failure, message: message.into(), output: Output::default() }
+    }
+
+    pub fn is_done(&self) -> bool {
+        matches!(self, Outcome::Done { .. })
+    }
+
+    /// What went wrong, in one line; `None` when nothing did.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Outcome::Done { .. } => None,
+            Outcome::Failed { message, .. } | Outcome::Unknown { message } => Some(message),
+        }
+    }
+
+    /// The text the model reads.
+    pub fn for_model(&self) -> String {
+        match self {
+            Outcome::Done { output } => output.text.clone(),
+            Outcome::Failed { failure, message, output } if output.text.is_empty() => {
+                format!("error ({}): {message}", failure.as_str())
+            }
+            Outcome::Failed { failure, message, output } => {
+                format!("error ({}): {message}\n{}", failure.as_str(), output.text)
+            }
+            Outcome::Unknown { message } => format!("interrupted, outcome unknown: {message}"),
+        }
+    }
+}
+
+/// The state of a checkable effect's destination, before and after: digests of the bytes there.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trace {
+    /// What the effect changes, in words a person can find (`src/lib.rs`).
+    #[n(0)]
+    pub target: String,
+    #[n(1)]
+    pub before: String,
+    #[n(2)]
+    pub after: String,
+}
+
+/// What looking at the destination of a checkable effect showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Done,
+    NotDone,
+    Unknown,
+}

@@ -1,0 +1,1 @@
+//! The joining: driver, performers, recovery and timers.

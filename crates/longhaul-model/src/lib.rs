@@ -1,0 +1,1 @@
+//! Models: the trait every provider implements, and scripted playback.

@@ -1,0 +1,1 @@
+//! Durable memory: journals, catalogue, blobs and inboxes.

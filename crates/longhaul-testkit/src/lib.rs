@@ -1,0 +1,1 @@
+//! Test doubles and suites shared by longhaul's tests.

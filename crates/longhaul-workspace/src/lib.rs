@@ -1,0 +1,1 @@
+//! The directory an agent works in, and how it is reached safely.
