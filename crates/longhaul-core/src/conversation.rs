@@ -68,7 +68,8 @@ pub struct ModelReply {
 }
 
 /// Tokens and money, of one turn or summed over many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Usage {
     #[n(0)]
     pub input_tokens: u64,
@@ -79,6 +80,7 @@ pub struct Usage {
     #[n(3)]
     pub cache_write_tokens: u64,
     #[n(4)]
+    #[serde(rename = "costUsd")]
     pub cost: Usd,
 }
 

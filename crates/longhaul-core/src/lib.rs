@@ -1,10 +1,26 @@
 //! Every decision longhaul makes, as pure functions over runs.
+//!
+//! A run is the fold of its events ([`run::Run`]). What arrives is an [`input::Input`]; [`decide::decide`] answers with
+//! events to remember and effects to perform. There is no IO here, no clock, no randomness and nothing to await:
+//! time and ids come in with the input, so that the same inputs always give the same run.
 
+pub mod codec;
+pub mod command;
 pub mod conversation;
+pub mod decide;
+pub mod document;
+pub mod effect;
+pub mod event;
 pub mod ids;
+pub mod input;
 pub mod json;
 pub mod limits;
 pub mod money;
+pub mod plan;
+pub mod prompt;
+pub mod run;
+pub mod spec;
 pub mod status;
 pub mod time;
 pub mod tool;
+pub mod view;

@@ -25,6 +25,9 @@ pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Retries of one call or turn. With doubling delays more would wait for years.
 pub const RETRIES_MAX: u32 = 16;
 
+/// How often a silent model is asked again before the run pauses for a person: about four minutes of waiting.
+pub const MODEL_RETRIES_MAX: u32 = 8;
+
 /// The first retry delay may not be longer than an hour, so that doubling it never overflows.
 pub const BACKOFF_BASE_MS_MAX: u64 = 3_600_000;
 

@@ -5,6 +5,7 @@ use std::iter::Sum;
 use std::ops::AddAssign;
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An amount of US dollars. Shown and exchanged in dollars, counted in billionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -52,6 +53,20 @@ impl Sum for Usd {
             total += amount;
             total
         })
+    }
+}
+
+impl Serialize for Usd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.as_dollars())
+    }
+}
+
+impl<'de> Deserialize<'de> for Usd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Usd, D::Error> {
+        let dollars = f64::deserialize(deserializer)?;
+        Usd::from_dollars(dollars)
+            .ok_or_else(|| serde::de::Error::custom(format!("{dollars} is not an amount of dollars")))
     }
 }
 

@@ -1,0 +1,64 @@
+//! What a person or another process may ask of a run.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::CommandId;
+use crate::spec::Limits;
+
+/// A command with the id under which it is applied once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    pub id: CommandId,
+    #[serde(flatten)]
+    pub wish: Wish,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(tag = "wish", rename_all = "snake_case")]
+pub enum Wish {
+    /// Go on from created or paused, with other limits or another model if given.
+    #[n(0)]
+    Start {
+        #[n(0)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limits: Option<Limits>,
+        #[n(1)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
+    #[n(1)]
+    Pause {
+        #[n(0)]
+        reason: String,
+    },
+    #[n(2)]
+    Stop {
+        #[n(0)]
+        reason: String,
+    },
+    #[n(3)]
+    Approve {
+        #[n(0)]
+        gate: u32,
+    },
+    #[n(4)]
+    Reject {
+        #[n(0)]
+        gate: u32,
+        #[n(1)]
+        reason: String,
+    },
+}
+
+impl Wish {
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Wish::Start { .. } => "start",
+            Wish::Pause { .. } => "pause",
+            Wish::Stop { .. } => "stop",
+            Wish::Approve { .. } => "approve",
+            Wish::Reject { .. } => "reject",
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Tool calls: whether one may run, its intent, its outcome, and its retries. Calls of a turn run one after another.
+
+use serde_json::json;
+
+use super::{Decision, turn};
+use crate::conversation::ProposedCall;
+use crate::effect::{Effect, Wake};
+use crate::event::{Event, Rest};
+use crate::ids::{Attempt, CallId};
+use crate::json::Json;
+use crate::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX};
+use crate::run::{Call, CallState, Run};
+use crate::spec::Limits;
+use crate::status::Status;
+use crate::time::Timestamp;
+use crate::tool::{EffectClass, Failure, Outcome, Trace};
+
+/// What is kept in place of arguments that were too large to keep.
+const OVERSIZED: &str = "longhaul_arguments_too_large_bytes";
+
+pub(super) fn oversized_marker(bytes: usize) -> Json {
+    Json::of(&json!({ OVERSIZED: bytes }))
+}
+
+/// Starts on the calls a reply asked for. They have no record in `run` yet: numbers are given as `apply` will.
+pub(super) fn begin_first(run: &Run, turn: u32, proposed: &[ProposedCall], decision: &mut Decision) {
+    let first = run.calls.len() as u32 + 1;
+    let asked = proposed.iter().enumerate().map(|(index, call)| Asked {
+        id: CallId(first + index as u32),
+        place: index,
+        tool: &call.tool,
+        args: &call.args,
+    });
+    work_through(run, turn, asked, run.spec.limits, decision);
+}
+
+/// Takes up a call that was asked for but never begun.
+pub(super) fn begin_from(run: &Run, call: &Call, limits: Limits, decision: &mut Decision) {
+    let asked = run.calls_of_turn(call).iter().enumerate().filter(|(_, other)| other.id >= call.id);
+    work_through(run, call.turn, asked.map(Asked::recorded), limits, decision);
+}
+
+/// Goes on with the calls of the same turn that come after `done`.
+fn begin_next(run: &Run, done: &Call, limits: Limits, decision: &mut Decision) {
+    let asked = run.calls_of_turn(done).iter().enumerate().filter(|(_, call)| call.id > done.id);
+    work_through(run, done.turn, asked.map(Asked::recorded), limits, decision);
+}
+
+pub(super) fn prepared(run: &Run, id: CallId, attempt: Attempt, trace: Result<Trace, Outcome>) -> Decision {
+    let Some(call) = expected(run, id, attempt) else { return Decision::nothing() };
+    if run.status != Status::Running || matches!(call.state, CallState::Started { .. }) {
+        return Decision::nothing();
+    }
+    match trace {
+        Ok(trace) => {
+            let mut decision = Decision::nothing();
+            start(id, attempt, EffectClass::Checkable, Some(trace), &mut decision);
+            decision
+        }
+        Err(outcome) => finish(run, call, attempt, outcome, 1),
+    }
+}
+
+pub(super) fn ended(
+    run: &Run,
+    at: Timestamp,
+    id: CallId,
+    attempt: Attempt,
+    outcome: Outcome,
+    duration_us: u64,
+) -> Decision {
+    let Some(call) = run.call(id) else { return Decision::nothing() };
+    let CallState::Started { attempt: current, .. } = &call.state else { return Decision::nothing() };
+    if *current != attempt {
+        return Decision::nothing();
+    }
+    if let Outcome::Failed { failure, message, .. } = &outcome
+        && failure.is_transient()
+        && run.status == Status::Running
+        && attempt.retries() < run.spec.retry.max_retries
+    {
+        return rest(run, at, id, attempt, message.clone());
+    }
+    finish(run, call, attempt, outcome, duration_us)
+}
+
+pub(super) fn woke(run: &Run, id: CallId, tried: Attempt) -> Decision {
+    let mut decision = Decision::nothing();
+    let Some(call) = run.call(id) else { return decision };
+    if let CallState::Resting { attempt, .. } = &call.state
+        && *attempt == tried
+        && run.status == Status::Running
+    {
+        retry(run, call, tried.next(), &mut decision);
+    }
+    decision
+}
+
+/// Tries a call again: its permission was settled the first time, and it counts once.
+pub(super) fn retry(run: &Run, call: &Call, attempt: Attempt, decision: &mut Decision) {
+    match class_of(run, &call.tool).unwrap_or(EffectClass::Once) {
+        EffectClass::Checkable => decision.then(Effect::PrepareTool { call: call.id, attempt }),
+        class @ (EffectClass::Repeatable | EffectClass::Once) => start(call.id, attempt, class, None, decision),
+    }
+}
+
+/// Writes the intent, then lets the tool run.
+pub(super) fn start(
+    call: CallId,
+    attempt: Attempt,
+    class: EffectClass,
+    trace: Option<Trace>,
+    decision: &mut Decision,
+) {
+    decision.and(Event::CallStarted { call, attempt, class, trace });
+    decision.then(Effect::RunTool { call, attempt });
+}
+
+/// Records how a call ended and, in a running run, goes on with what comes after it.
+pub(super) fn finish(run: &Run, call: &Call, attempt: Attempt, outcome: Outcome, duration_us: u64) -> Decision {
+    let mut decision = Decision::nothing();
+    close(call, attempt, outcome, duration_us, &mut decision);
+    if run.status == Status::Running {
+        begin_next(run, call, run.spec.limits, &mut decision);
+    }
+    decision
+}
+
+/// Records that a call was cut short, and goes on: the run is being taken up again, whatever its status was.
+pub(super) fn finish_cut_short(
+    run: &Run,
+    call: &Call,
+    attempt: Attempt,
+    message: String,
+    limits: Limits,
+    decision: &mut Decision,
+) {
+    close(call, attempt, Outcome::Unknown { message }, 1, decision);
+    begin_next(run, call, limits, decision);
+}
+
+fn close(call: &Call, attempt: Attempt, outcome: Outcome, duration_us: u64, decision: &mut Decision) {
+    let error = outcome.error().map(str::to_owned);
+    decision.and(Event::CallFinished { call: call.id, attempt, outcome, duration_us: duration_us.max(1) });
+    if let Some(message) = error {
+        decision.and(Event::ToolFailed { call: call.id, message });
+    }
+}
+
+fn rest(run: &Run, at: Timestamp, call: CallId, attempt: Attempt, message: String) -> Decision {
+    let rest = Rest::from(at, run.spec.retry.delay_ms(attempt.retries() + 1));
+    let mut decision = Decision::remember(Event::CallRetryScheduled { call, attempt, message, rest });
+    decision.then(Effect::Sleep { wake: Wake::Call { call, attempt }, rest });
+    decision
+}
+
+/// A call as policy sees it, whether it is on record already or just arrived.
+struct Asked<'a> {
+    id: CallId,
+    /// Its place among the calls of its turn.
+    place: usize,
+    tool: &'a str,
+    args: &'a Json,
+}
+
+impl<'a> Asked<'a> {
+    fn recorded((place, call): (usize, &'a Call)) -> Asked<'a> {
+        Asked { id: call.id, place, tool: &call.tool, args: &call.args }
+    }
+}
+
+/// Refuses calls until one may run and starts that one; after the last, the model's turn comes.
+fn work_through<'a>(
+    run: &Run,
+    turn: u32,
+    asked: impl Iterator<Item = Asked<'a>>,
+    limits: Limits,
+    decision: &mut Decision,
+) {
+    for call in asked {
+        match permit(run, &call, limits) {
+            Ok(EffectClass::Checkable) => {
+                return decision.then(Effect::PrepareTool { call: call.id, attempt: Attempt::FIRST });
+            }
+            Ok(class @ (EffectClass::Repeatable | EffectClass::Once)) => {
+                return start(call.id, Attempt::FIRST, class, None, decision);
+            }
+            Err((failure, message)) => {
+                decision.and(Event::CallRefused { call: call.id, failure, message: message.clone() });
+                decision.and(Event::ToolFailed { call: call.id, message });
+            }
+        }
+    }
+    turn::begin(run, turn + 1, limits, decision);
+}
+
+/// May this call run? Asked once, before its intent; a refusal is an answer for the model.
+fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<EffectClass, (Failure, String)> {
+    if call.place >= CALLS_PER_TURN_MAX {
+        let message = format!("a turn may ask for at most {CALLS_PER_TURN_MAX} calls");
+        return Err((Failure::BudgetExceeded, message));
+    }
+    let Some(class) = class_of(run, call.tool) else {
+        let permitted: Vec<&str> = run.spec.tools.iter().map(|grant| grant.name.as_str()).collect();
+        let message = format!(
+            "tool `{}` is not permitted for agent {}; permitted: {}",
+            call.tool,
+            run.spec.agent,
+            if permitted.is_empty() { "none".to_owned() } else { permitted.join(", ") },
+        );
+        return Err((Failure::NotPermitted, message));
+    };
+    if run.calls_started >= limits.max_tool_calls {
+        let message = format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
+        return Err((Failure::BudgetExceeded, message));
+    }
+    if call.args.as_str().contains(OVERSIZED) && call.args.value().get(OVERSIZED).is_some() {
+        let message = format!("the arguments are larger than {ARGUMENT_BYTES_MAX} bytes");
+        return Err((Failure::InvalidArguments, message));
+    }
+    Ok(class)
+}
+
+fn class_of(run: &Run, tool: &str) -> Option<EffectClass> {
+    run.spec.tools.iter().find(|grant| grant.name == tool).map(|grant| grant.class)
+}
+
+/// The call that a preparation was made for, if it still waits for it.
+fn expected(run: &Run, id: CallId, attempt: Attempt) -> Option<&Call> {
+    let call = run.call(id)?;
+    let fits = match &call.state {
+        CallState::Proposed => attempt == Attempt::FIRST,
+        CallState::Resting { attempt: last, .. } => attempt == last.next(),
+        CallState::Started { .. } | CallState::Ended { .. } => false,
+    };
+    fits.then_some(call)
+}

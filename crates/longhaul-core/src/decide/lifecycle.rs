@@ -1,0 +1,136 @@
+//! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
+
+use super::{Decision, Refusal, recovery, step};
+use crate::command::{Command, Wish};
+use crate::effect::Effect;
+use crate::event::{Cause, Event};
+use crate::plan::StepStatus;
+use crate::run::{Gate, Run};
+use crate::spec::Limits;
+use crate::status::Status;
+use crate::time::Timestamp;
+
+pub(super) fn command(run: &Run, at: Timestamp, command: Command) -> Result<Decision, Refusal> {
+    if run.commands.contains(&command.id) {
+        return Ok(Decision::nothing());
+    }
+    let follow = match &command.wish {
+        Wish::Start { limits, model } => start(run, *limits, model.as_deref())?,
+        Wish::Pause { reason } => pause(run, reason)?,
+        Wish::Stop { reason } => stop(run, reason)?,
+        Wish::Approve { gate } => approve(run, at, *gate)?,
+        Wish::Reject { gate, reason } => reject(run, at, *gate, reason)?,
+    };
+    let mut decision = Decision::remember(Event::CommandApplied { command: command.id, wish: command.wish });
+    decision.events.extend(follow.events);
+    decision.effects.extend(follow.effects);
+    Ok(decision)
+}
+
+/// The reserve is being used up: stop while that can still be written down.
+pub(super) fn disk_low(run: &Run) -> Decision {
+    if run.status != Status::Running {
+        return Decision::nothing();
+    }
+    let mut decision = Decision::nothing();
+    decision.pause(run, Cause::DiskFull, "the disk is full; free some space, then resume".to_owned());
+    decision.then(Effect::CancelWork);
+    decision
+}
+
+pub(super) fn fell_back(run: &Run, reason: String) -> Decision {
+    if run.fallback.as_ref() == Some(&reason) {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::PersistenceFellBack { reason })
+}
+
+fn start(run: &Run, limits: Option<Limits>, model: Option<&str>) -> Result<Decision, Refusal> {
+    let refused = |why| Err(Refusal::Transition { verb: "start", status: run.status, why });
+    match run.status {
+        Status::Created | Status::Paused => {}
+        Status::Running => return refused("it is under way already"),
+        Status::Completed => return refused("it has ended"),
+        Status::Failed => return refused("it has ended; create a new run"),
+    }
+    let mut decision = Decision::nothing();
+    if let Some(limits) = limits.filter(|limits| *limits != run.spec.limits) {
+        decision.and(Event::LimitsChanged { limits });
+    }
+    if let Some(model) = model.filter(|model| *model != run.spec.model) {
+        decision.and(Event::ModelChanged { model: model.to_owned() });
+    }
+    decision.and(Event::StatusChanged { from: run.status, to: Status::Running, cause: Cause::Asked, reason: None });
+    recovery::pick_up(run, limits.unwrap_or(run.spec.limits), &mut decision);
+    Ok(decision)
+}
+
+fn pause(run: &Run, reason: &str) -> Result<Decision, Refusal> {
+    let refused = |why| Err(Refusal::Transition { verb: "pause", status: run.status, why });
+    match run.status {
+        Status::Running => {}
+        Status::Created => return refused("start first"),
+        Status::Paused => return refused("it is paused already"),
+        Status::Completed | Status::Failed => return refused("it has ended"),
+    }
+    let mut decision = Decision::nothing();
+    decision.pause(run, Cause::Asked, reason.to_owned());
+    decision.then(Effect::CancelWork);
+    Ok(decision)
+}
+
+fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
+    let refused = |why| Err(Refusal::Transition { verb: "stop", status: run.status, why });
+    match run.status {
+        Status::Running | Status::Paused => {}
+        Status::Created => return refused("it has not started; remove it with `longhaul rm`"),
+        Status::Completed | Status::Failed => return refused("it has ended"),
+    }
+    let mut decision = Decision::nothing();
+    if run.step().is_some_and(|step| step.status == StepStatus::Running) {
+        decision.and(Event::StepFailed { step: run.current_step, error: reason.to_owned() });
+    }
+    let to = Status::Failed;
+    decision.and(Event::StatusChanged { from: run.status, to, cause: Cause::Asked, reason: Some(reason.to_owned()) });
+    decision.checkpoint(run);
+    decision.then(Effect::CancelWork);
+    Ok(decision)
+}
+
+fn approve(run: &Run, at: Timestamp, number: u32) -> Result<Decision, Refusal> {
+    let gate = pending_gate(run, "approve", number)?;
+    let waited_ms = at.millis_since(gate.opened_at);
+    let mut decision =
+        Decision::remember(Event::GateAnswered { gate: number, approved: true, reason: None, waited_ms });
+    step::open(run, gate.step, run.spec.limits, &mut decision);
+    Ok(decision)
+}
+
+fn reject(run: &Run, at: Timestamp, number: u32, reason: &str) -> Result<Decision, Refusal> {
+    let gate = pending_gate(run, "reject", number)?;
+    let waited_ms = at.millis_since(gate.opened_at);
+    let mut decision = Decision::remember(Event::GateAnswered {
+        gate: number,
+        approved: false,
+        reason: Some(reason.to_owned()),
+        waited_ms,
+    });
+    decision.pause(run, Cause::Rejected, reason.to_owned());
+    Ok(decision)
+}
+
+/// An answer counts once, and only while the run stands at that gate.
+fn pending_gate<'a>(run: &'a Run, verb: &'static str, number: u32) -> Result<&'a Gate, Refusal> {
+    let gate = run.gate(number).ok_or(Refusal::NoGate { gate: number })?;
+    if let Some(answer) = &gate.answer {
+        let answer = if answer.approved { "approved" } else { "rejected" };
+        return Err(Refusal::Answered { gate: number, answer });
+    }
+    match run.status {
+        Status::Running => Ok(gate),
+        Status::Created | Status::Completed | Status::Failed => {
+            Err(Refusal::Transition { verb, status: run.status, why: "it waits for nobody" })
+        }
+        Status::Paused => Err(Refusal::Transition { verb, status: run.status, why: "resume it first" }),
+    }
+}

@@ -1,0 +1,89 @@
+//! The agent loop as a pure machine: what arrived in, what to remember and what to do out.
+//!
+//! One room for each kind of thing that can arrive: `lifecycle` (commands), `step`, `turn` (the model), `call` (tools),
+//! `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
+//! follows from it are remembered together.
+
+mod call;
+mod lifecycle;
+mod recovery;
+mod step;
+mod turn;
+
+use crate::effect::{Effect, Wake};
+use crate::event::{Cause, Event};
+use crate::input::Input;
+use crate::run::Run;
+use crate::status::Status;
+use crate::time::Timestamp;
+
+/// What follows from an input: first remembered, then done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    pub events: Vec<Event>,
+    pub effects: Vec<Effect>,
+}
+
+/// A command that the run's status does not allow. Nothing changes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("cannot {verb} a run that is {status}: {why}")]
+    Transition { verb: &'static str, status: Status, why: &'static str },
+    #[error("there is no approval {gate} in this run")]
+    NoGate { gate: u32 },
+    #[error("approval {gate} was already {answer}")]
+    Answered { gate: u32, answer: &'static str },
+}
+
+/// Decides what follows from `input` arriving at `at`. Pure: same run, same input, same answer.
+pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusal> {
+    match input {
+        Input::Command(command) => lifecycle::command(run, at, command),
+        Input::Restarted { generation } => Ok(recovery::restarted(run, generation)),
+        Input::ModelReplied { turn, attempt, reply, duration_us } => {
+            Ok(turn::replied(run, turn, attempt, reply, duration_us))
+        }
+        Input::ModelFailed { turn, attempt, failure } => Ok(turn::failed(run, at, turn, attempt, failure)),
+        Input::ToolPrepared { call, attempt, trace } => Ok(call::prepared(run, call, attempt, trace)),
+        Input::ToolEnded { call, attempt, outcome, duration_us } => {
+            Ok(call::ended(run, at, call, attempt, outcome, duration_us))
+        }
+        Input::ToolChecked { call, attempt, found } => Ok(recovery::checked(run, call, attempt, found)),
+        Input::Woke(Wake::Turn { turn, attempt }) => Ok(turn::woke(run, turn, attempt)),
+        Input::Woke(Wake::Call { call, attempt }) => Ok(call::woke(run, call, attempt)),
+        Input::DiskLow => Ok(lifecycle::disk_low(run)),
+        Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
+    }
+}
+
+impl Decision {
+    /// Nothing follows: the input is of an older attempt, or comes too late to matter.
+    fn nothing() -> Decision {
+        Decision::default()
+    }
+
+    fn remember(event: Event) -> Decision {
+        Decision { events: vec![event], effects: Vec::new() }
+    }
+
+    fn and(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    fn then(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Numbers go on from the run's, over those this very decision has made.
+    fn checkpoint(&mut self, run: &Run) {
+        let made = self.events.iter().filter(|event| matches!(event, Event::Checkpointed { .. })).count();
+        self.and(Event::Checkpointed { number: run.checkpoints + made as u32 + 1 });
+    }
+
+    /// Checkpoints, then pauses, in that order: what is paused has been saved.
+    fn pause(&mut self, run: &Run, cause: Cause, reason: String) {
+        self.checkpoint(run);
+        let (from, to) = (Status::Running, Status::Paused);
+        self.and(Event::StatusChanged { from, to, cause, reason: Some(reason) });
+    }
+}

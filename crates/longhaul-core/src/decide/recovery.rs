@@ -1,0 +1,96 @@
+//! A crash is an ordinary start: the fold says where the run stood, and its effect classes say what may be done again.
+
+use super::{Decision, call, step, turn};
+use crate::conversation::Message;
+use crate::effect::{Effect, Wake};
+use crate::event::Event;
+use crate::ids::{Attempt, CallId};
+use crate::run::{Call, CallState, Phase, Run};
+use crate::spec::Limits;
+use crate::status::Status;
+use crate::tool::{EffectClass, Found, Outcome};
+
+/// A new process drives the run; nothing that was under way in the old one will ever report.
+pub(super) fn restarted(run: &Run, generation: u64) -> Decision {
+    if run.status != Status::Running {
+        return Decision::nothing();
+    }
+    let mut decision = Decision::remember(Event::Recovered { generation });
+    pick_up(run, run.spec.limits, &mut decision);
+    decision
+}
+
+/// Goes on from wherever the run stands, on the understanding that nothing is under way.
+pub(super) fn pick_up(run: &Run, limits: Limits, decision: &mut Decision) {
+    match &run.phase {
+        Phase::Idle => step::go_on(run, limits, decision),
+        Phase::Gated { .. } => {}
+        Phase::Cleared => step::open(run, run.current_step, limits, decision),
+        Phase::Opened => turn::begin(run, 1, limits, decision),
+        Phase::Thinking { turn, attempt } => turn::attempt(*turn, attempt.next(), decision),
+        Phase::Resting { turn, attempt, rest } => {
+            let wake = Wake::Turn { turn: *turn, attempt: *attempt };
+            decision.then(Effect::Sleep { wake, rest: *rest });
+        }
+        Phase::Calling { turn } => match run.open_call() {
+            Some(open) => pick_up_call(run, open, limits, decision),
+            None => turn::begin(run, turn + 1, limits, decision),
+        },
+        Phase::Answered { .. } => step::completed(run, last_answer(run), decision),
+    }
+}
+
+/// What the destination of a checkable call showed after a crash.
+pub(super) fn checked(run: &Run, id: CallId, attempt: Attempt, found: Found) -> Decision {
+    let Some(open) = run.call(id) else { return Decision::nothing() };
+    let CallState::Started { attempt: current, class, trace } = &open.state else { return Decision::nothing() };
+    if *current != attempt || run.status != Status::Running {
+        return Decision::nothing();
+    }
+    let target = trace.as_ref().map_or("its target", |trace| trace.target.as_str());
+    match found {
+        Found::Done => {
+            let text = format!("done: {target} (interrupted after it took effect; found in place)");
+            call::finish(run, open, attempt, Outcome::done(text), 1)
+        }
+        Found::NotDone => {
+            let mut decision = Decision::nothing();
+            call::start(id, attempt.next(), *class, trace.clone(), &mut decision);
+            decision
+        }
+        Found::Unknown => {
+            let message = format!("{target} is neither as it was before the call nor as the call would leave it; read it before going on");
+            call::finish(run, open, attempt, Outcome::Unknown { message }, 1)
+        }
+    }
+}
+
+fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision) {
+    match &open.state {
+        CallState::Proposed => call::begin_from(run, open, limits, decision),
+        CallState::Started { attempt, class: EffectClass::Repeatable, .. } => {
+            call::start(open.id, attempt.next(), EffectClass::Repeatable, None, decision);
+        }
+        CallState::Started { attempt, class: EffectClass::Checkable, .. } => {
+            decision.then(Effect::CheckTool { call: open.id, attempt: *attempt });
+        }
+        CallState::Started { attempt, class: EffectClass::Once, .. } => {
+            let message = "longhaul was stopped while this call ran; it may have had its effect in part or in whole, \
+                           and is not repeated by itself. Look before you try again"
+                .to_owned();
+            call::finish_cut_short(run, open, *attempt, message, limits, decision);
+        }
+        CallState::Resting { attempt, rest, .. } => {
+            let wake = Wake::Call { call: open.id, attempt: *attempt };
+            decision.then(Effect::Sleep { wake, rest: *rest });
+        }
+        CallState::Ended { .. } => {}
+    }
+}
+
+fn last_answer(run: &Run) -> String {
+    match run.messages.last() {
+        Some(Message::Assistant { text, .. }) => text.clone(),
+        Some(Message::User { .. } | Message::Tool { .. }) | None => String::new(),
+    }
+}

@@ -1,0 +1,117 @@
+//! Turns: asking the model, hearing it, and waiting when it does not answer.
+
+use super::{Decision, call, step};
+use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall};
+use crate::effect::{Effect, Wake};
+use crate::event::{Cause, Event, Rest};
+use crate::ids::Attempt;
+use crate::limits::{ARGUMENT_BYTES_MAX, BACKOFF_BASE_MS_MAX, MODEL_RETRIES_MAX};
+use crate::run::{Phase, Run};
+use crate::spec::Limits;
+use crate::status::Status;
+use crate::time::Timestamp;
+use crate::tool::RetryPolicy;
+
+/// Starts turn number `turn` of the step in hand, or pauses if a limit is reached.
+pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
+    if let Some(reached) = reached(run, limits) {
+        let Event::LimitReached { limit, spent, max } = &reached else { return };
+        let reason = format!("{limit} reached: {spent} of {max} used");
+        decision.and(reached);
+        return decision.pause(run, Cause::Limit, reason);
+    }
+    attempt(turn, Attempt::FIRST, decision);
+}
+
+pub(super) fn attempt(turn: u32, attempt: Attempt, decision: &mut Decision) {
+    decision.and(Event::TurnStarted { turn, attempt });
+    decision.then(Effect::CallModel { turn, attempt });
+}
+
+pub(super) fn replied(run: &Run, turn: u32, attempt: Attempt, reply: ModelReply, duration_us: u64) -> Decision {
+    if run.phase != (Phase::Thinking { turn, attempt }) {
+        return Decision::nothing();
+    }
+    let proposed: Vec<ProposedCall> = reply.calls.into_iter().map(bounded).collect();
+    let mut decision = Decision::remember(Event::ModelReplied {
+        turn,
+        attempt,
+        text: reply.text.clone(),
+        calls: proposed.clone(),
+        usage: reply.usage,
+        duration_us: duration_us.max(1),
+    });
+    match run.status {
+        Status::Running if proposed.is_empty() => step::completed(run, reply.text, &mut decision),
+        Status::Running => call::begin_first(run, turn, &proposed, &mut decision),
+        // The reply came while the run was being paused: kept, and taken up on resume.
+        Status::Created | Status::Paused | Status::Completed | Status::Failed => {}
+    }
+    decision
+}
+
+pub(super) fn failed(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, failure: ModelFailure) -> Decision {
+    if run.phase != (Phase::Thinking { turn, attempt }) || run.status != Status::Running {
+        return Decision::nothing();
+    }
+    let message = failure.message;
+    match failure.kind {
+        ModelFailureKind::Retryable { after_ms } if attempt.retries() < MODEL_RETRIES_MAX => {
+            let policy = RetryPolicy { max_retries: MODEL_RETRIES_MAX, ..run.spec.retry };
+            let wished_ms = after_ms.unwrap_or(0).min(BACKOFF_BASE_MS_MAX);
+            let rest = Rest::from(at, policy.delay_ms(attempt.retries() + 1).max(wished_ms));
+            let mut decision =
+                Decision::remember(Event::TurnFailed { turn, attempt, message, retry: Some(rest) });
+            decision.then(Effect::Sleep { wake: Wake::Turn { turn, attempt }, rest });
+            decision
+        }
+        ModelFailureKind::Retryable { .. } => {
+            let reason = format!("the model did not answer in {attempt} attempts: {message}");
+            let mut decision = Decision::remember(Event::TurnFailed { turn, attempt, message, retry: None });
+            decision.pause(run, Cause::Provider, reason);
+            decision
+        }
+        ModelFailureKind::Fatal => {
+            let error = message.clone();
+            let mut decision = Decision::remember(Event::TurnFailed { turn, attempt, message, retry: None });
+            step::failed(run, &error, &mut decision);
+            decision
+        }
+    }
+}
+
+pub(super) fn woke(run: &Run, turn: u32, tried: Attempt) -> Decision {
+    let mut decision = Decision::nothing();
+    if let Phase::Resting { turn: resting, attempt: last, .. } = run.phase
+        && (resting, last) == (turn, tried)
+        && run.status == Status::Running
+    {
+        attempt(turn, tried.next(), &mut decision);
+    }
+    decision
+}
+
+/// The first limit that forbids another turn.
+fn reached(run: &Run, limits: Limits) -> Option<Event> {
+    let event = |limit: &str, spent: String, max: String| {
+        Some(Event::LimitReached { limit: limit.to_owned(), spent, max })
+    };
+    if run.turns >= limits.max_steps {
+        return event("max_steps", run.turns.to_string(), limits.max_steps.to_string());
+    }
+    if let Some(max) = limits.max_tokens.filter(|max| run.usage.tokens() >= *max) {
+        return event("max_tokens", run.usage.tokens().to_string(), max.to_string());
+    }
+    if let Some(max) = limits.max_cost.filter(|max| run.usage.cost >= *max) {
+        return event("max_cost", run.usage.cost.to_string(), max.to_string());
+    }
+    None
+}
+
+/// Arguments past the limit are not kept: the call is refused later, and the model told why.
+fn bounded(call: ProposedCall) -> ProposedCall {
+    if call.args.as_str().len() <= ARGUMENT_BYTES_MAX {
+        return call;
+    }
+    ProposedCall { args: call::oversized_marker(call.args.as_str().len()), ..call }
+}

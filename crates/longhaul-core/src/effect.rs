@@ -1,0 +1,24 @@
+//! What must be done, in the imperative. Effects are small: whoever performs one looks up the details in the run.
+
+use crate::event::Rest;
+use crate::ids::{Attempt, CallId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    CallModel { turn: u32, attempt: Attempt },
+    /// Look at what a checkable call would change, changing nothing.
+    PrepareTool { call: CallId, attempt: Attempt },
+    RunTool { call: CallId, attempt: Attempt },
+    /// Look whether a checkable call that was cut short took effect.
+    CheckTool { call: CallId, attempt: Attempt },
+    Sleep { wake: Wake, rest: Rest },
+    /// End everything under way; each still reports how it ended.
+    CancelWork,
+}
+
+/// What a timer was set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    Turn { turn: u32, attempt: Attempt },
+    Call { call: CallId, attempt: Attempt },
+}

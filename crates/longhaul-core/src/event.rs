@@ -1,0 +1,286 @@
+//! What a run remembers. Events are past tense, never change once shipped, and the run is nothing but their fold.
+//!
+//! Indexes (`#[n(…)]`) are the journal's format: an index is never reused, a new field is an `Option`.
+
+use minicbor::{Decode, Encode};
+
+use crate::command::Wish;
+use crate::conversation::{ProposedCall, Usage};
+use crate::ids::{Attempt, CallId, CommandId};
+use crate::json::Json;
+use crate::spec::{Limits, RunSpec};
+use crate::status::Status;
+use crate::time::Timestamp;
+use crate::tool::{EffectClass, Failure, Outcome, Trace};
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Event {
+    #[n(0)]
+    RunCreated(#[n(0)] Box<RunSpec>),
+    #[n(1)]
+    StatusChanged {
+        #[n(0)]
+        from: Status,
+        #[n(1)]
+        to: Status,
+        #[n(2)]
+        cause: Cause,
+        #[n(3)]
+        reason: Option<String>,
+    },
+    #[n(2)]
+    CommandApplied {
+        #[n(0)]
+        command: CommandId,
+        #[n(1)]
+        wish: Wish,
+    },
+    #[n(3)]
+    GateChecked {
+        #[n(0)]
+        step: u32,
+        #[n(1)]
+        required: bool,
+    },
+    #[n(4)]
+    WaitingForHuman {
+        #[n(0)]
+        gate: u32,
+        #[n(1)]
+        step: u32,
+    },
+    #[n(5)]
+    GateAnswered {
+        #[n(0)]
+        gate: u32,
+        #[n(1)]
+        approved: bool,
+        #[n(2)]
+        reason: Option<String>,
+        #[n(3)]
+        waited_ms: u64,
+    },
+    #[n(6)]
+    StepStarted {
+        #[n(0)]
+        step: u32,
+    },
+    #[n(7)]
+    TurnStarted {
+        #[n(0)]
+        turn: u32,
+        #[n(1)]
+        attempt: Attempt,
+    },
+    #[n(8)]
+    ModelReplied {
+        #[n(0)]
+        turn: u32,
+        #[n(1)]
+        attempt: Attempt,
+        #[n(2)]
+        text: String,
+        #[n(3)]
+        calls: Vec<ProposedCall>,
+        #[n(4)]
+        usage: Usage,
+        #[n(5)]
+        duration_us: u64,
+    },
+    #[n(9)]
+    TurnFailed {
+        #[n(0)]
+        turn: u32,
+        #[n(1)]
+        attempt: Attempt,
+        #[n(2)]
+        message: String,
+        #[n(3)]
+        retry: Option<Rest>,
+    },
+    #[n(10)]
+    CallRefused {
+        #[n(0)]
+        call: CallId,
+        #[n(1)]
+        failure: Failure,
+        #[n(2)]
+        message: String,
+    },
+    #[n(11)]
+    CallStarted {
+        #[n(0)]
+        call: CallId,
+        #[n(1)]
+        attempt: Attempt,
+        #[n(2)]
+        class: EffectClass,
+        #[n(3)]
+        trace: Option<Trace>,
+    },
+    #[n(12)]
+    CallFinished {
+        #[n(0)]
+        call: CallId,
+        #[n(1)]
+        attempt: Attempt,
+        #[n(2)]
+        outcome: Outcome,
+        #[n(3)]
+        duration_us: u64,
+    },
+    #[n(13)]
+    CallRetryScheduled {
+        #[n(0)]
+        call: CallId,
+        #[n(1)]
+        attempt: Attempt,
+        #[n(2)]
+        message: String,
+        #[n(3)]
+        rest: Rest,
+    },
+    /// A call gave up for good; written beside its outcome so that watchers need not read outcomes.
+    #[n(14)]
+    ToolFailed {
+        #[n(0)]
+        call: CallId,
+        #[n(1)]
+        message: String,
+    },
+    #[n(15)]
+    StepCompleted {
+        #[n(0)]
+        step: u32,
+        #[n(1)]
+        output: String,
+    },
+    #[n(16)]
+    StepFailed {
+        #[n(0)]
+        step: u32,
+        #[n(1)]
+        error: String,
+    },
+    #[n(17)]
+    PlanCompleted,
+    #[n(18)]
+    Checkpointed {
+        #[n(0)]
+        number: u32,
+    },
+    /// A process took the run up again after another had died with it.
+    #[n(19)]
+    Recovered {
+        #[n(0)]
+        generation: u64,
+    },
+    #[n(20)]
+    LimitReached {
+        #[n(0)]
+        limit: String,
+        #[n(1)]
+        spent: String,
+        #[n(2)]
+        max: String,
+    },
+    #[n(21)]
+    LimitsChanged {
+        #[n(0)]
+        limits: Limits,
+    },
+    #[n(22)]
+    PersistenceFellBack {
+        #[n(0)]
+        reason: String,
+    },
+    /// The run began as somebody else's state document.
+    #[n(23)]
+    Imported {
+        #[n(0)]
+        document: Json,
+        /// What the document does not say: model, prompt, tools, workspace.
+        #[n(1)]
+        spec: Box<RunSpec>,
+    },
+    #[n(24)]
+    ModelChanged {
+        #[n(0)]
+        model: String,
+    },
+}
+
+/// Why a status changed; decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    #[n(0)]
+    Asked,
+    #[n(1)]
+    Finished,
+    #[n(2)]
+    Limit,
+    #[n(3)]
+    DiskFull,
+    #[n(4)]
+    Rejected,
+    #[n(5)]
+    Provider,
+    #[n(6)]
+    Error,
+}
+
+/// A wait before the next try. Both ends are kept: the moment for restarts, the length because clocks jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rest {
+    #[n(0)]
+    pub until: Timestamp,
+    #[n(1)]
+    pub delay_ms: u64,
+}
+
+impl Rest {
+    pub fn from(at: Timestamp, delay_ms: u64) -> Rest {
+        Rest { until: at.plus_millis(delay_ms), delay_ms }
+    }
+
+    /// What is left of the wait at `now`: never negative, and never longer than was decided, wherever the clock went.
+    pub fn left_ms(&self, now: Timestamp) -> u64 {
+        self.until.millis_since(now).min(self.delay_ms)
+    }
+}
+
+impl Event {
+    /// The number under which the journal files this event; equal to its index above.
+    pub fn kind(&self) -> u16 {
+        match self {
+            Event::RunCreated(_) => 0,
+            Event::StatusChanged { .. } => 1,
+            Event::CommandApplied { .. } => 2,
+            Event::GateChecked { .. } => 3,
+            Event::WaitingForHuman { .. } => 4,
+            Event::GateAnswered { .. } => 5,
+            Event::StepStarted { .. } => 6,
+            Event::TurnStarted { .. } => 7,
+            Event::ModelReplied { .. } => 8,
+            Event::TurnFailed { .. } => 9,
+            Event::CallRefused { .. } => 10,
+            Event::CallStarted { .. } => 11,
+            Event::CallFinished { .. } => 12,
+            Event::CallRetryScheduled { .. } => 13,
+            Event::ToolFailed { .. } => 14,
+            Event::StepCompleted { .. } => 15,
+            Event::StepFailed { .. } => 16,
+            Event::PlanCompleted => 17,
+            Event::Checkpointed { .. } => 18,
+            Event::Recovered { .. } => 19,
+            Event::LimitReached { .. } => 20,
+            Event::LimitsChanged { .. } => 21,
+            Event::PersistenceFellBack { .. } => 22,
+            Event::Imported { .. } => 23,
+            Event::ModelChanged { .. } => 24,
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A run's step plan: what has to be done, in which order, and how far each step is.
+
+use std::collections::HashSet;
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// The steps of a run, in the order they were written. Steps refer to each other by id, the run to them by index.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[cbor(transparent)]
+#[serde(transparent)]
+pub struct Plan {
+    #[n(0)]
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    #[n(0)]
+    pub id: String,
+    #[n(1)]
+    pub description: String,
+    #[n(2)]
+    #[serde(rename = "assignedAgent")]
+    pub agent: String,
+    #[n(3)]
+    pub dependencies: Vec<String>,
+    /// A critical step is gated at autonomy 3.
+    #[n(4)]
+    pub critical: bool,
+    #[n(5)]
+    pub status: StepStatus,
+    #[n(6)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    #[n(7)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "lowercase")]
+pub enum StepStatus {
+    #[default]
+    #[n(0)]
+    Pending,
+    #[n(1)]
+    Ready,
+    #[n(2)]
+    Running,
+    #[n(3)]
+    Completed,
+    #[n(4)]
+    Failed,
+    #[n(5)]
+    Blocked,
+}
+
+impl StepStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StepStatus::Pending => "pending",
+            StepStatus::Ready => "ready",
+            StepStatus::Running => "running",
+            StepStatus::Completed => "completed",
+            StepStatus::Failed => "failed",
+            StepStatus::Blocked => "blocked",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {why}")]
+pub struct BadPlan {
+    /// The field at fault, as `steps[2].dependencies[0]`.
+    pub path: String,
+    pub why: String,
+}
+
+impl Plan {
+    /// A plain run: the whole task as one step of the run's own agent.
+    pub fn single(task: &str, agent: &str) -> Plan {
+        let step = Step::new("step-1", task, agent);
+        Plan { steps: vec![Step { status: StepStatus::Ready, ..step }] }
+    }
+
+    /// Checks what a person or a model wrote, then readies the steps that wait for nobody.
+    pub fn checked(mut self) -> Result<Plan, BadPlan> {
+        self.check()?;
+        for index in 0..self.steps.len() {
+            self.ready_if_free(index);
+        }
+        Ok(self)
+    }
+
+    pub fn check(&self) -> Result<(), BadPlan> {
+        if self.steps.is_empty() {
+            return Err(BadPlan::at("steps", "a plan needs at least one step"));
+        }
+        if self.steps.len() > limits::STEPS_MAX {
+            let why = format!("{} steps are more than {}", self.steps.len(), limits::STEPS_MAX);
+            return Err(BadPlan::at("steps", why));
+        }
+        let mut seen = HashSet::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            step.check(index)?;
+            if !seen.insert(step.id.as_str()) {
+                return Err(BadPlan::at(format!("steps[{index}].id"), format!("`{}` is used twice", step.id)));
+            }
+        }
+        self.check_dependencies(&seen)?;
+        self.check_cycles()
+    }
+
+    /// The step to work on next: the first that is ready.
+    pub fn next_ready(&self) -> Option<usize> {
+        self.steps.iter().position(|step| step.status == StepStatus::Ready)
+    }
+
+    /// The step to work on next once `done` is completed.
+    pub fn next_ready_after(&self, done: usize) -> Option<usize> {
+        let done_id = self.steps.get(done).map(|step| step.id.as_str());
+        self.steps.iter().enumerate().position(|(index, step)| {
+            index != done
+                && match step.status {
+                    StepStatus::Ready => true,
+                    StepStatus::Pending => step
+                        .dependencies
+                        .iter()
+                        .all(|id| Some(id.as_str()) == done_id || self.is_completed(id)),
+                    StepStatus::Running
+                    | StepStatus::Completed
+                    | StepStatus::Failed
+                    | StepStatus::Blocked => false,
+                }
+        })
+    }
+
+    pub fn completed_count(&self) -> usize {
+        self.steps.iter().filter(|step| step.status == StepStatus::Completed).count()
+    }
+
+    /// Would every step be completed once `done` is?
+    pub fn is_complete_after(&self, done: usize) -> bool {
+        self.steps
+            .iter()
+            .enumerate()
+            .all(|(index, step)| index == done || step.status == StepStatus::Completed)
+    }
+
+    pub fn start(&mut self, index: usize) {
+        self.steps[index].status = StepStatus::Running;
+    }
+
+    /// Completes a step and readies exactly the steps whose dependencies are now all completed.
+    pub fn complete(&mut self, index: usize, output: String) {
+        let step = &mut self.steps[index];
+        step.status = StepStatus::Completed;
+        step.output = Some(output);
+        for dependent in 0..self.steps.len() {
+            self.ready_if_free(dependent);
+        }
+    }
+
+    /// Fails a step and blocks everything that waits for it, directly or through others.
+    pub fn fail(&mut self, index: usize, error: String) {
+        let step = &mut self.steps[index];
+        step.status = StepStatus::Failed;
+        step.error = Some(error);
+        let mut lost = HashSet::from([step.id.clone()]);
+        loop {
+            let before = lost.len();
+            for step in &mut self.steps {
+                let waits = step.dependencies.iter().any(|id| lost.contains(id));
+                let open = matches!(step.status, StepStatus::Pending | StepStatus::Ready);
+                if waits && open {
+                    step.status = StepStatus::Blocked;
+                    lost.insert(step.id.clone());
+                }
+            }
+            if lost.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn ready_if_free(&mut self, index: usize) {
+        let step = &self.steps[index];
+        let free = step.status == StepStatus::Pending
+            && step.dependencies.iter().all(|dependency| self.is_completed(dependency));
+        if free {
+            self.steps[index].status = StepStatus::Ready;
+        }
+    }
+
+    fn is_completed(&self, id: &str) -> bool {
+        self.steps.iter().any(|step| step.id == id && step.status == StepStatus::Completed)
+    }
+
+    fn check_dependencies(&self, ids: &HashSet<&str>) -> Result<(), BadPlan> {
+        for (index, step) in self.steps.iter().enumerate() {
+            for (place, dependency) in step.dependencies.iter().enumerate() {
+                if !ids.contains(dependency.as_str()) {
+                    let path = format!("steps[{index}].dependencies[{place}]");
+                    return Err(BadPlan::at(path, format!("no step has the id `{dependency}`")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away steps without open dependencies until none is left; what remains waits for itself.
+    fn check_cycles(&self) -> Result<(), BadPlan> {
+        let mut done: HashSet<&str> = HashSet::new();
+        loop {
+            let before = done.len();
+            for step in &self.steps {
+                if step.dependencies.iter().all(|id| done.contains(id.as_str())) {
+                    done.insert(&step.id);
+                }
+            }
+            if done.len() == self.steps.len() {
+                return Ok(());
+            }
+            if done.len() == before {
+                let stuck = self.steps.iter().position(|step| !done.contains(step.id.as_str())).unwrap_or(0);
+                let why = format!("`{}` waits for itself in a circle", self.steps[stuck].id);
+                return Err(BadPlan::at(format!("steps[{stuck}].dependencies"), why));
+            }
+        }
+    }
+}
+
+impl Step {
+    pub fn new(id: &str, description: &str, agent: &str) -> Step {
+        Step {
+            id: id.to_owned(),
+            description: description.to_owned(),
+            agent: agent.to_owned(),
+            dependencies: Vec::new(),
+            critical: false,
+            status: StepStatus::Pending,
+            output: None,
+            error: None,
+        }
+    }
+
+    fn check(&self, index: usize) -> Result<(), BadPlan> {
+        for (field, text) in [("id", &self.id), ("description", &self.description), ("assignedAgent", &self.agent)] {
+            let path = format!("steps[{index}].{field}");
+            if text.trim().is_empty() {
+                return Err(BadPlan::at(path, "may not be empty"));
+            }
+            if text.len() > limits::TEXT_BYTES_MAX {
+                return Err(BadPlan::at(path, format!("is longer than {} bytes", limits::TEXT_BYTES_MAX)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BadPlan {
+    fn at(path: impl Into<String>, why: impl Into<String>) -> BadPlan {
+        BadPlan { path: path.into(), why: why.into() }
+    }
+}

@@ -1,0 +1,474 @@
+//! One run: the fold of its events. Nothing here decides; `apply` only remembers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::{CallRequest, Message, ProposedCall, Usage};
+use crate::document;
+use crate::event::{Cause, Event, Rest};
+use crate::ids::{Attempt, CallId, CommandId};
+use crate::json::Json;
+use crate::limits;
+use crate::plan::{Plan, Step};
+use crate::prompt;
+use crate::spec::RunSpec;
+use crate::status::{Status, Wait};
+use crate::time::Timestamp;
+use crate::tool::{EffectClass, Outcome, Trace};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    pub spec: RunSpec,
+    /// Number of the last event folded in.
+    #[serde(skip)]
+    pub seq: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub completed_at: Option<Timestamp>,
+    pub status: Status,
+    pub cause: Option<Cause>,
+    pub reason: Option<String>,
+    pub error: Option<String>,
+    pub plan: Plan,
+    /// The step in hand, or the last one that was.
+    pub current_step: u32,
+    pub phase: Phase,
+    /// What was said in the current step. Shared with requests under way, never copied while they last.
+    pub messages: Arc<Vec<Message>>,
+    pub calls: Vec<Call>,
+    /// Calls that reached execution; what the budget counts.
+    pub calls_started: u32,
+    /// Turns begun over the whole run.
+    pub turns: u32,
+    pub usage: Usage,
+    pub gates: Vec<Gate>,
+    pub checkpoints: u32,
+    pub last_checkpoint_at: Option<Timestamp>,
+    pub generation: u64,
+    pub fallback: Option<String>,
+    pub commands: VecDeque<CommandId>,
+    pub sub_agents: Vec<String>,
+    /// The document this run was imported from, for the fields only others understand.
+    #[serde(skip)]
+    pub imported: Option<Json>,
+    /// Number of the event that imported it; later events make the run differ from the document.
+    #[serde(skip)]
+    pub imported_seq: u64,
+}
+
+/// Where in its current step a running run stands. Survives pausing unchanged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "at", rename_all = "snake_case")]
+pub enum Phase {
+    /// Between steps: before the first, after the last, or after one and before the next.
+    Idle,
+    /// Before a step, at a person's gate.
+    Gated { gate: u32 },
+    /// The step may begin: its gate is checked or was approved.
+    Cleared,
+    /// The step has begun; no turn has.
+    Opened,
+    Thinking { turn: u32, attempt: Attempt },
+    /// The model did not answer; waiting to ask again.
+    Resting { turn: u32, attempt: Attempt, rest: Rest },
+    /// Working through the calls of a turn, in order.
+    Calling { turn: u32 },
+    /// The model gave its final answer for the step.
+    Answered { turn: u32 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Call {
+    pub id: CallId,
+    pub step: u32,
+    pub turn: u32,
+    pub tool: String,
+    pub args: Json,
+    pub asked_at: Timestamp,
+    pub state: CallState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum CallState {
+    /// Asked for by the model; nothing has begun.
+    Proposed,
+    /// Its intent is on disk. It may be under way, or its process may have died.
+    Started { attempt: Attempt, class: EffectClass, trace: Option<Trace> },
+    Resting { attempt: Attempt, rest: Rest, message: String },
+    Ended { attempt: Attempt, outcome: Outcome, duration_us: u64 },
+}
+
+/// A wait for a person before a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gate {
+    pub number: u32,
+    pub step: u32,
+    pub opened_at: Timestamp,
+    pub answer: Option<Answer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    pub approved: bool,
+    pub reason: Option<String>,
+    pub at: Timestamp,
+}
+
+/// An event that cannot follow what came before: the journal was not written by this machine's rules.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("event {seq} does not fit the run: {why}")]
+pub struct Misfit {
+    pub seq: u64,
+    pub why: String,
+}
+
+impl Run {
+    /// The run its first event makes.
+    pub fn first(seq: u64, at: Timestamp, event: &Event) -> Result<Run, Misfit> {
+        match event {
+            Event::RunCreated(spec) => Ok(Run::created(seq, at, spec)),
+            Event::Imported { document, spec } => document::restore(document, spec, at)
+                .map(|run| Run { seq, imported: Some(document.clone()), imported_seq: seq, ..run })
+                .map_err(|error| Misfit { seq, why: error.to_string() }),
+            other => Err(Misfit { seq, why: format!("a journal cannot begin with kind {}", other.kind()) }),
+        }
+    }
+
+    pub(crate) fn created(seq: u64, at: Timestamp, spec: &RunSpec) -> Run {
+        Run {
+            plan: spec.plan.clone(),
+            spec: spec.clone(),
+            seq,
+            created_at: at,
+            updated_at: at,
+            completed_at: None,
+            status: Status::Created,
+            cause: None,
+            reason: None,
+            error: None,
+            current_step: 0,
+            phase: Phase::Idle,
+            messages: Arc::new(Vec::new()),
+            calls: Vec::new(),
+            calls_started: 0,
+            turns: 0,
+            usage: Usage::default(),
+            gates: Vec::new(),
+            checkpoints: 0,
+            last_checkpoint_at: None,
+            generation: 0,
+            fallback: None,
+            commands: VecDeque::new(),
+            sub_agents: Vec::new(),
+            imported: None,
+            imported_seq: 0,
+        }
+    }
+
+    /// Folds one event in. An event that does not fit changes nothing.
+    pub fn apply(&mut self, seq: u64, at: Timestamp, event: &Event) -> Result<(), Misfit> {
+        self.check_fit(event).map_err(|why| Misfit { seq, why })?;
+        self.seq = seq;
+        self.updated_at = at;
+        self.remember(at, event);
+        Ok(())
+    }
+
+    pub fn wait(&self) -> Wait {
+        match (self.status, &self.phase) {
+            (Status::Running, Phase::Gated { .. }) => Wait::Human,
+            (Status::Running, Phase::Resting { .. }) => Wait::Timer,
+            (Status::Running, Phase::Calling { .. }) => match self.open_call().map(|call| &call.state) {
+                Some(CallState::Resting { .. }) => Wait::Timer,
+                Some(CallState::Proposed | CallState::Started { .. } | CallState::Ended { .. }) | None => Wait::None,
+            },
+            (
+                Status::Created | Status::Paused | Status::Completed | Status::Failed | Status::Running,
+                _,
+            ) => Wait::None,
+        }
+    }
+
+    pub fn call(&self, id: CallId) -> Option<&Call> {
+        self.calls.get((id.0 as usize).checked_sub(1)?)
+    }
+
+    /// The call in hand: the first of the current turn that has not ended.
+    pub fn open_call(&self) -> Option<&Call> {
+        match self.phase {
+            Phase::Calling { .. } => self.calls_of_turn(self.calls.last()?).iter().find(|call| !call.has_ended()),
+            Phase::Idle
+            | Phase::Gated { .. }
+            | Phase::Cleared
+            | Phase::Opened
+            | Phase::Thinking { .. }
+            | Phase::Resting { .. }
+            | Phase::Answered { .. } => None,
+        }
+    }
+
+    /// All calls of the turn that asked for `call`, in order. Looks only at the end of the list.
+    pub(crate) fn calls_of_turn(&self, call: &Call) -> &[Call] {
+        let same_turn = |other: &&Call| other.step == call.step && other.turn == call.turn;
+        let count = self.calls.iter().rev().take_while(same_turn).count();
+        &self.calls[self.calls.len() - count..]
+    }
+
+    pub fn step(&self) -> Option<&Step> {
+        self.plan.steps.get(self.current_step as usize)
+    }
+
+    /// The number of the turn in hand within its step's conversation, 0 before the first.
+    pub fn turn(&self) -> u32 {
+        match self.phase {
+            Phase::Idle | Phase::Gated { .. } | Phase::Cleared | Phase::Opened => 0,
+            Phase::Thinking { turn, .. }
+            | Phase::Resting { turn, .. }
+            | Phase::Calling { turn }
+            | Phase::Answered { turn } => turn,
+        }
+    }
+
+    /// The final answer: what the last completed step said.
+    pub fn output(&self) -> Option<&str> {
+        self.plan.steps.iter().rev().find_map(|step| step.output.as_deref())
+    }
+
+    pub fn gate(&self, number: u32) -> Option<&Gate> {
+        self.gates.iter().find(|gate| gate.number == number)
+    }
+
+    pub fn remaining_calls(&self) -> u32 {
+        self.spec.limits.max_tool_calls.saturating_sub(self.calls_started)
+    }
+
+    fn check_fit(&self, event: &Event) -> Result<(), String> {
+        let step_exists = |step: u32| match self.plan.steps.get(step as usize) {
+            Some(_) => Ok(()),
+            None => Err(format!("there is no step {step}")),
+        };
+        match event {
+            Event::RunCreated(_) | Event::Imported { .. } => Err("a run begins only once".to_owned()),
+            Event::StatusChanged { from, to, .. } => {
+                if *from == self.status && from.may_become(*to) {
+                    Ok(())
+                } else {
+                    Err(format!("a change {from} → {to} of a run that is {}", self.status))
+                }
+            }
+            Event::GateChecked { step, .. }
+            | Event::WaitingForHuman { step, .. }
+            | Event::StepStarted { step }
+            | Event::StepCompleted { step, .. }
+            | Event::StepFailed { step, .. } => step_exists(*step),
+            Event::CallRefused { call, .. }
+            | Event::CallStarted { call, .. }
+            | Event::CallFinished { call, .. }
+            | Event::CallRetryScheduled { call, .. } => match self.call(*call) {
+                Some(known) if !known.has_ended() => Ok(()),
+                Some(_) => Err(format!("{call} has already ended")),
+                None => Err(format!("there is no {call}")),
+            },
+            Event::ToolFailed { call, .. } => match self.call(*call) {
+                Some(_) => Ok(()),
+                None => Err(format!("there is no {call}")),
+            },
+            Event::GateAnswered { gate, .. } => match self.gate(*gate) {
+                Some(known) if known.answer.is_none() => Ok(()),
+                Some(_) => Err(format!("gate {gate} was answered before")),
+                None => Err(format!("there is no gate {gate}")),
+            },
+            Event::CommandApplied { .. }
+            | Event::TurnStarted { .. }
+            | Event::ModelReplied { .. }
+            | Event::TurnFailed { .. }
+            | Event::PlanCompleted
+            | Event::Checkpointed { .. }
+            | Event::Recovered { .. }
+            | Event::LimitReached { .. }
+            | Event::LimitsChanged { .. }
+            | Event::ModelChanged { .. }
+            | Event::PersistenceFellBack { .. } => Ok(()),
+        }
+    }
+
+    fn remember(&mut self, at: Timestamp, event: &Event) {
+        match event {
+            Event::RunCreated(_) | Event::Imported { .. } | Event::PlanCompleted => {}
+            Event::StatusChanged { to, cause, reason, .. } => self.change_status(at, *to, *cause, reason.clone()),
+            Event::CommandApplied { command, .. } => self.remember_command(command),
+            Event::GateChecked { step, required } => {
+                self.current_step = *step;
+                self.phase = if *required { Phase::Idle } else { Phase::Cleared };
+            }
+            Event::WaitingForHuman { gate, step } => {
+                self.gates.push(Gate { number: *gate, step: *step, opened_at: at, answer: None });
+                self.phase = Phase::Gated { gate: *gate };
+            }
+            Event::GateAnswered { gate, approved, reason, .. } => self.answer_gate(*gate, *approved, reason, at),
+            Event::StepStarted { step } => self.open_step(*step),
+            Event::TurnStarted { turn, attempt } => {
+                self.turns += u32::from(*attempt == Attempt::FIRST);
+                self.phase = Phase::Thinking { turn: *turn, attempt: *attempt };
+            }
+            Event::ModelReplied { turn, text, calls, usage, .. } => self.hear(at, *turn, text, calls, usage),
+            Event::TurnFailed { turn, attempt, retry: Some(rest), .. } => {
+                self.phase = Phase::Resting { turn: *turn, attempt: *attempt, rest: *rest };
+            }
+            Event::TurnFailed { retry: None, .. } => {}
+            Event::CallRefused { call, failure, message } => {
+                self.end_call(*call, Attempt::FIRST, Outcome::failed(*failure, message.clone()), 1);
+            }
+            Event::CallStarted { call, attempt, class, trace } => {
+                self.calls_started += u32::from(*attempt == Attempt::FIRST);
+                self.set_call(
+                    *call,
+                    CallState::Started { attempt: *attempt, class: *class, trace: trace.clone() },
+                );
+            }
+            Event::CallFinished { call, attempt, outcome, duration_us } => {
+                self.end_call(*call, *attempt, outcome.clone(), *duration_us);
+            }
+            Event::CallRetryScheduled { call, attempt, message, rest } => self.set_call(
+                *call,
+                CallState::Resting { attempt: *attempt, rest: *rest, message: message.clone() },
+            ),
+            Event::ToolFailed { .. } | Event::LimitReached { .. } => {}
+            Event::StepCompleted { step, output } => {
+                self.plan.complete(*step as usize, output.clone());
+                self.phase = Phase::Idle;
+            }
+            Event::StepFailed { step, error } => {
+                self.plan.fail(*step as usize, error.clone());
+                self.error = Some(error.clone());
+                self.phase = Phase::Idle;
+            }
+            Event::Checkpointed { number } => {
+                self.checkpoints = *number;
+                self.last_checkpoint_at = Some(at);
+            }
+            Event::Recovered { generation } => self.generation = *generation,
+            Event::LimitsChanged { limits } => self.spec.limits = *limits,
+            Event::ModelChanged { model } => self.spec.model.clone_from(model),
+            Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
+        }
+    }
+
+    fn change_status(&mut self, at: Timestamp, to: Status, cause: Cause, reason: Option<String>) {
+        self.status = to;
+        self.cause = Some(cause);
+        self.reason = reason;
+        match to {
+            Status::Created | Status::Running | Status::Paused => {}
+            Status::Completed => self.completed_at = Some(at),
+            Status::Failed => {
+                self.completed_at = Some(at);
+                if self.error.is_none() {
+                    self.error.clone_from(&self.reason);
+                }
+            }
+        }
+    }
+
+    fn remember_command(&mut self, command: &CommandId) {
+        if self.commands.len() == limits::COMMANDS_REMEMBERED_MAX {
+            self.commands.pop_front();
+        }
+        self.commands.push_back(command.clone());
+    }
+
+    fn answer_gate(&mut self, number: u32, approved: bool, reason: &Option<String>, at: Timestamp) {
+        if let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) {
+            gate.answer = Some(Answer { approved, reason: reason.clone(), at });
+        }
+        self.phase = if approved { Phase::Cleared } else { Phase::Idle };
+    }
+
+    fn open_step(&mut self, step: u32) {
+        self.current_step = step;
+        self.plan.start(step as usize);
+        self.phase = Phase::Opened;
+        self.messages = Arc::new(vec![Message::User { text: prompt::step_text(&self.plan, step as usize) }]);
+    }
+
+    fn hear(&mut self, at: Timestamp, turn: u32, text: &str, proposed: &[ProposedCall], usage: &Usage) {
+        self.usage.add(usage);
+        let mut requests = Vec::with_capacity(proposed.len());
+        for call in proposed {
+            let id = CallId(self.calls.len() as u32 + 1);
+            requests.push(CallRequest { id, tool: call.tool.clone(), args: call.args.clone() });
+            self.calls.push(Call {
+                id,
+                step: self.current_step,
+                turn,
+                tool: call.tool.clone(),
+                args: call.args.clone(),
+                asked_at: at,
+                state: CallState::Proposed,
+            });
+        }
+        self.phase = if proposed.is_empty() { Phase::Answered { turn } } else { Phase::Calling { turn } };
+        self.say(Message::Assistant { text: text.to_owned(), calls: requests });
+    }
+
+    fn end_call(&mut self, id: CallId, attempt: Attempt, outcome: Outcome, duration_us: u64) {
+        self.say(Message::Tool { call: id, failed: !outcome.is_done(), text: outcome.for_model() });
+        self.set_call(id, CallState::Ended { attempt, outcome, duration_us });
+    }
+
+    fn set_call(&mut self, id: CallId, state: CallState) {
+        if let Some(call) = (id.0 as usize).checked_sub(1).and_then(|index| self.calls.get_mut(index)) {
+            call.state = state;
+        }
+    }
+
+    /// Adds to the conversation in place: requests that shared it have been answered by now.
+    fn say(&mut self, message: Message) {
+        Arc::make_mut(&mut self.messages).push(message);
+    }
+}
+
+impl Call {
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, CallState::Ended { .. })
+    }
+
+    /// The attempt last begun; the first if none was.
+    pub fn attempt(&self) -> Attempt {
+        match &self.state {
+            CallState::Proposed => Attempt::FIRST,
+            CallState::Started { attempt, .. }
+            | CallState::Resting { attempt, .. }
+            | CallState::Ended { attempt, .. } => *attempt,
+        }
+    }
+
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.state {
+            CallState::Ended { outcome, .. } => Some(outcome),
+            CallState::Proposed | CallState::Started { .. } | CallState::Resting { .. } => None,
+        }
+    }
+
+    /// How long the call took, in milliseconds; always more than nothing.
+    pub fn duration_ms(&self) -> Option<f64> {
+        match &self.state {
+            CallState::Ended { duration_us, .. } => Some((*duration_us).max(1) as f64 / 1000.0),
+            CallState::Proposed | CallState::Started { .. } | CallState::Resting { .. } => None,
+        }
+    }
+
+    pub fn trace(&self) -> Option<&Trace> {
+        match &self.state {
+            CallState::Started { trace, .. } => trace.as_ref(),
+            CallState::Proposed | CallState::Resting { .. } | CallState::Ended { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What a run was asked to be: fixed when it is created, except for limits, which may be raised.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::RunId;
+use crate::limits;
+use crate::money::Usd;
+use crate::plan::{BadPlan, Plan};
+use crate::tool::{RetryPolicy, ToolGrant};
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSpec {
+    #[n(0)]
+    pub id: RunId,
+    #[n(1)]
+    pub agent: String,
+    #[n(2)]
+    pub task: String,
+    /// The caller's own name for the task, e.g. of a task list; the run's id when there is none.
+    #[n(3)]
+    pub task_id: String,
+    /// Provider and model, `scripted/demo.yaml`.
+    #[n(4)]
+    pub model: String,
+    /// The agent's system prompt.
+    #[n(5)]
+    pub prompt: String,
+    #[n(6)]
+    pub plan: Plan,
+    #[n(7)]
+    pub autonomy: Autonomy,
+    #[n(8)]
+    pub limits: Limits,
+    #[n(9)]
+    pub retry: RetryPolicy,
+    #[n(10)]
+    pub tools: Vec<ToolGrant>,
+    /// The directory the agent works in.
+    #[n(11)]
+    pub workspace: String,
+    #[n(12)]
+    pub parent: Option<RunId>,
+    #[n(13)]
+    pub depth: u32,
+    #[n(14)]
+    pub session: Option<String>,
+    #[n(15)]
+    pub checkpoint_interval_ms: u64,
+    /// The branch of the worktree the run works on, if it has one of its own.
+    #[n(16)]
+    pub branch: Option<String>,
+    /// The repository that worktree belongs to.
+    #[n(17)]
+    pub repository: Option<String>,
+}
+
+/// How much a person is asked: 1 and 2 before every step, 3 before critical ones, 4 and 5 not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(transparent)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Autonomy(#[n(0)] u8);
+
+/// Where a run stops by itself. Reaching one keeps the work: the run pauses, or the call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    #[n(0)]
+    pub max_tool_calls: u32,
+    /// Turns over the whole run; `max_steps` keeps its name from agent files.
+    #[n(1)]
+    pub max_steps: u32,
+    #[n(2)]
+    pub max_tokens: Option<u64>,
+    #[n(3)]
+    pub max_cost: Option<Usd>,
+    #[n(4)]
+    pub max_sub_agent_depth: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { max_tool_calls: 100, max_steps: 200, max_tokens: None, max_cost: None, max_sub_agent_depth: 3 }
+    }
+}
+
+impl Default for Autonomy {
+    /// Unattended work is what longhaul is for, so by default no step waits for a person.
+    fn default() -> Autonomy {
+        Autonomy(4)
+    }
+}
+
+impl Autonomy {
+    pub fn new(level: u8) -> Option<Autonomy> {
+        (1..=5).contains(&level).then_some(Autonomy(level))
+    }
+
+    pub fn level(self) -> u8 {
+        self.0
+    }
+
+    /// Must a person approve before a step of this kind starts?
+    pub fn gates(self, critical: bool) -> bool {
+        match self.0 {
+            1 | 2 => true,
+            3 => critical,
+            _ => false,
+        }
+    }
+}
+
+impl TryFrom<u8> for Autonomy {
+    type Error = String;
+    fn try_from(level: u8) -> Result<Autonomy, String> {
+        Autonomy::new(level).ok_or_else(|| format!("autonomy is 1 to 5, not {level}"))
+    }
+}
+
+impl From<Autonomy> for u8 {
+    fn from(autonomy: Autonomy) -> u8 {
+        autonomy.0
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSpec {
+    #[error("{field} may not be empty")]
+    Empty { field: &'static str },
+    #[error("{field} is longer than {max} bytes")]
+    TooLong { field: &'static str, max: usize },
+    #[error("{field} must be at most {max}")]
+    TooMuch { field: &'static str, max: u64 },
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
+    #[error("steps[{index}].assignedAgent: a step of another agent (`{agent}`) needs sub-agents, which this run of `{own}` cannot start")]
+    ForeignStep { index: usize, agent: String, own: String },
+}
+
+impl RunSpec {
+    /// Everything a run must satisfy before it may exist.
+    pub fn check(&self) -> Result<(), BadSpec> {
+        for (field, text) in [("agent", &self.agent), ("task", &self.task), ("model", &self.model)] {
+            if text.trim().is_empty() {
+                return Err(BadSpec::Empty { field });
+            }
+        }
+        for (field, text) in [("task", &self.task), ("prompt", &self.prompt), ("agent", &self.agent)] {
+            if text.len() > limits::TEXT_BYTES_MAX {
+                return Err(BadSpec::TooLong { field, max: limits::TEXT_BYTES_MAX });
+            }
+        }
+        if self.retry.max_retries > limits::RETRIES_MAX {
+            return Err(BadSpec::TooMuch { field: "retries", max: u64::from(limits::RETRIES_MAX) });
+        }
+        if self.retry.base_backoff_ms > limits::BACKOFF_BASE_MS_MAX {
+            return Err(BadSpec::TooMuch { field: "backoff", max: limits::BACKOFF_BASE_MS_MAX });
+        }
+        self.plan.check()?;
+        match self.plan.steps.iter().enumerate().find(|(_, step)| step.agent != self.agent) {
+            Some((index, step)) => Err(BadSpec::ForeignStep {
+                index,
+                agent: step.agent.clone(),
+                own: self.agent.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What can go wrong between deciding and doing, apart from what the agent itself is told.
+
+use std::path::PathBuf;
+
+use longhaul_core::codec;
+use longhaul_core::decide::Refusal;
+use longhaul_core::document;
+use longhaul_core::ids::{BadId, RunId};
+use longhaul_core::run::Misfit;
+use longhaul_core::spec::BadSpec;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] longhaul_store::Error),
+    #[error("run {run} cannot be read")]
+    Journal { run: RunId, source: Unreadable },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Spec(#[from] BadSpec),
+    #[error("cannot open workspace {path}")]
+    Workspace { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("model {name} cannot be used")]
+    Model { name: String, source: longhaul_model::ResolveError },
+    #[error("the run waits for nothing and yet does not end; this is a bug in longhaul")]
+    Stuck,
+    #[error("the run's driver ended abnormally: {0}")]
+    Driver(String),
+    #[error("no randomness for an id")]
+    Randomness(#[from] getrandom::Error),
+    #[error("{0} has no journal beginning")]
+    Empty(RunId),
+    #[error(transparent)]
+    Document(#[from] document::Error),
+    #[error("{path} is not a binary export: {why}")]
+    Export { path: String, why: String },
+    #[error(transparent)]
+    Id(#[from] BadId),
+}
+
+/// Why the events of a run do not make a run.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error(transparent)]
+    Codec(#[from] codec::Error),
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+}

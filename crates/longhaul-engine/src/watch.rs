@@ -1,0 +1,16 @@
+//! Those who watch a run being driven: the live view, the event log, the catalogue. They see what is already durable
+//! and cannot fail the run.
+
+use longhaul_core::event::Event;
+use longhaul_core::run::Run;
+use longhaul_core::time::Timestamp;
+
+/// Told of each batch after it was appended and applied. Implemented by the terminal's live view, [`crate::log::EventLog`]
+/// and [`crate::catalogue::RowKeeper`]; called by the driver.
+pub trait Watcher: Send {
+    /// One event; `run` is the run after it.
+    fn event(&mut self, run: &Run, seq: u64, at: Timestamp, event: &Event);
+
+    /// All events of a batch were shown.
+    fn batch_ended(&mut self, run: &Run);
+}
