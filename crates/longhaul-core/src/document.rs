@@ -89,14 +89,10 @@ pub fn read(text: &str) -> Result<HarnessState, Error> {
     if text.len() > limits::DOCUMENT_BYTES_MAX {
         return Err(Error::TooLarge { bytes: text.len() });
     }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Versioned {
-        schema_version: Value,
-    }
-    let versioned: Versioned = serde_json::from_str(text)?;
-    if versioned.schema_version != json!(SCHEMA_VERSION) {
-        return Err(Error::Version { found: versioned.schema_version });
+    // As a plain value first: fields nobody knows are carried along, so they too must be sound and of bounded depth.
+    let value: Value = serde_json::from_str(text)?;
+    if let Some(found) = value.get("schemaVersion").filter(|found| **found != json!(SCHEMA_VERSION)) {
+        return Err(Error::Version { found: found.clone() });
     }
     let state: HarnessState = serde_json::from_str(text)?;
     if let Some(plan) = &state.plan {

@@ -31,8 +31,5 @@ pub const MODEL_RETRIES_MAX: u32 = 8;
 /// The first retry delay may not be longer than an hour, so that doubling it never overflows.
 pub const BACKOFF_BASE_MS_MAX: u64 = 3_600_000;
 
-/// Depth of a state document's JSON. Deeper is an attack on the parser's stack, not a run.
-pub const DOCUMENT_DEPTH_MAX: usize = 64;
-
 /// Bytes of a state document that is imported.
 pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;

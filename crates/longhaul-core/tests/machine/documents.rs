@@ -1,0 +1,105 @@
+//! State documents: what comes in goes out, and what cannot be understood is refused whole.
+
+use longhaul_core::document::{self, Error};
+use longhaul_core::event::Event;
+use longhaul_core::ids::RunId;
+use longhaul_core::json::Json;
+use longhaul_core::run::Run;
+use longhaul_core::status::Status;
+use serde_json::{Value, json};
+
+use super::sim::{Sim, World, spec};
+
+/// The example of schema version 1.
+pub const EXAMPLE: &str = include_str!("../golden/harness-state-v1.json");
+
+pub fn import(text: &str) -> Result<Run, Error> {
+    let spec = document::spec(text, spec())?;
+    let event = Event::Imported { document: Json::parse(text).unwrap(), spec: Box::new(spec) };
+    Ok(Run::first(1, super::sim::Sim::create(super::sim::spec()).now, &event).unwrap())
+}
+
+/// A9.1, A9.2, A9.4, AI6: the published example imports, keeps its name and status, and exports unchanged.
+#[test]
+fn the_example_survives() {
+    let run = import(EXAMPLE).unwrap();
+    assert_eq!(run.spec.id, RunId::parse("harness-abc123").unwrap());
+    assert_eq!((run.status, run.current_step, run.checkpoints), (Status::Running, 1, 2));
+    let exported = document::write(&run);
+    assert_eq!(exported, serde_json::from_str::<Value>(EXAMPLE).unwrap());
+    assert_eq!(exported["schemaVersion"], 1);
+}
+
+/// Unknown fields, at the top and inside steps, outlive both the import and the work done afterwards.
+#[test]
+fn unknown_fields_survive_work() {
+    let mut example: Value = serde_json::from_str(EXAMPLE).unwrap();
+    example["owner"] = json!({ "name": "somebody" });
+    example["plan"]["steps"][1]["colour"] = json!("red");
+    let mut sim = Sim { run: import(&example.to_string()).unwrap(), ..Sim::create(spec()) };
+    let mut world = World::with_turns(&[&["read"]]);
+    sim.give(longhaul_core::input::Input::Restarted { generation: 1 }).unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Completed);
+    let exported = document::write(&sim.run);
+    assert_eq!(exported["owner"]["name"], "somebody");
+    assert_eq!(exported["plan"]["steps"][1]["colour"], "red");
+    assert_eq!(exported["plan"]["steps"][1]["status"], "completed");
+    assert_eq!(exported["subAgentIds"], json!(["harness-def456"]));
+    let again = import(&exported.to_string()).unwrap();
+    assert_eq!(document::write(&again), exported);
+}
+
+/// A9.5, AE8: another version is refused by number; broken, truncated or nested text names the place.
+#[test]
+fn bad_documents_are_refused_whole() {
+    let versioned = EXAMPLE.replace("\"schemaVersion\": 1", "\"schemaVersion\": 99");
+    let error = document::read(&versioned).unwrap_err().to_string();
+    assert!(error.contains("99") && error.contains("version 1"), "{error}");
+    for length in (0..EXAMPLE.trim_end().len()).step_by(7) {
+        let error = document::read(&EXAMPLE[..length]).unwrap_err().to_string();
+        assert!(error.contains("line "), "{error}");
+    }
+    let nested = format!("{{\"schemaVersion\":1,\"x\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(document::read(&nested).unwrap_err().to_string().contains("recursion limit"));
+    for (from, to, word) in [
+        ("\"harness-abc123\"", "\"../../etc\"", "not an id"),
+        ("\"running\",\n  \"created", "\"walking\",\n  \"created", "walking"),
+        ("\"currentStepIndex\": 1", "\"currentStepIndex\": 7", "currentStepIndex"),
+        ("[\"step-1\"]", "[\"step-9\"]", "step-9"),
+        ("\"2026-02-20T10:05:00Z\",\n  \"plan", "\"yesterday\",\n  \"plan", "yesterday"),
+    ] {
+        assert!(EXAMPLE.contains(from), "{from}");
+        let error = document::read(&EXAMPLE.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+/// A document of ours that was edited so that its halves disagree is refused, naming the field.
+#[test]
+fn an_edited_document_is_refused() {
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    let mut exported = document::write(&sim.run);
+    exported["status"] = json!("completed");
+    let error = document::read(&exported.to_string()).unwrap_err().to_string();
+    assert!(error.contains("`status`"), "{error}");
+}
+
+/// AI13: what was said so far is part of the document and is there again after import.
+#[test]
+fn the_conversation_is_carried_over() {
+    let mut world = World::with_turns(&[&["read"], &["bash"]]);
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.step(&mut world);
+    sim.step(&mut world);
+    let exported = document::write(&sim.run);
+    assert_eq!(exported["agentLoopSnapshot"]["turns"].as_array().unwrap().len(), 3);
+    let run = import(&exported.to_string()).unwrap();
+    assert_eq!(run.messages, sim.run.messages);
+    let mut resumed = Sim { run, ..Sim::create(spec()) };
+    resumed.give(longhaul_core::input::Input::Restarted { generation: 1 }).unwrap();
+    resumed.settle(&mut world);
+    assert_eq!(resumed.run.status, Status::Completed);
+}

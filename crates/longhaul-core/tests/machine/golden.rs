@@ -1,0 +1,130 @@
+//! One sample of every event ever written, byte for byte. Changing a line of the golden file is a migration.
+
+use expect_test::expect_file;
+use longhaul_core::codec::{self, Error, KIND_MAX, VERSION};
+use longhaul_core::command::Wish;
+use longhaul_core::conversation::{ProposedCall, Usage};
+use longhaul_core::event::{Cause, Event, Rest};
+use longhaul_core::ids::{Attempt, CallId, CommandId};
+use longhaul_core::json::Json;
+use longhaul_core::money::Usd;
+use longhaul_core::spec::Limits;
+use longhaul_core::status::Status;
+use longhaul_core::time::Timestamp;
+use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
+
+use super::sim::spec;
+
+fn samples() -> Vec<Event> {
+    let call = CallId(3);
+    let attempt = Attempt(2);
+    let rest = Rest { until: Timestamp::from_millis(1_771_581_600_000), delay_ms: 4000 };
+    let usage = Usage {
+        input_tokens: 1200,
+        output_tokens: 60,
+        cache_read_tokens: 7,
+        cache_write_tokens: 8,
+        cost: Usd::from_nanos(4_500_000),
+    };
+    let output = Output { text: "head…".to_owned(), blob: Some("ab12".to_owned()), bytes: 70_000 };
+    let trace = Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
+    let text = || "text".to_owned();
+    vec![
+        Event::RunCreated(Box::new(spec())),
+        Event::StatusChanged {
+            from: Status::Running,
+            to: Status::Paused,
+            cause: Cause::Limit,
+            reason: Some(text()),
+        },
+        Event::CommandApplied {
+            command: CommandId::from_bits(1),
+            wish: Wish::Start { limits: Some(Limits::default()), model: None },
+        },
+        Event::CommandApplied { command: CommandId::from_bits(2), wish: Wish::Pause { reason: text() } },
+        Event::CommandApplied { command: CommandId::from_bits(3), wish: Wish::Stop { reason: text() } },
+        Event::CommandApplied { command: CommandId::from_bits(4), wish: Wish::Approve { gate: 1 } },
+        Event::CommandApplied {
+            command: CommandId::from_bits(5),
+            wish: Wish::Reject { gate: 1, reason: text() },
+        },
+        Event::GateChecked { step: 1, required: true },
+        Event::WaitingForHuman { gate: 1, step: 1 },
+        Event::GateAnswered { gate: 1, approved: false, reason: Some(text()), waited_ms: 9 },
+        Event::StepStarted { step: 1 },
+        Event::TurnStarted { turn: 4, attempt },
+        Event::ModelReplied {
+            turn: 4,
+            attempt,
+            text: text(),
+            calls: vec![ProposedCall { tool: "read".to_owned(), args: Json::empty_object() }],
+            usage,
+            duration_us: 1500,
+        },
+        Event::TurnFailed { turn: 4, attempt, message: text(), retry: Some(rest) },
+        Event::CallRefused { call, failure: Failure::NotPermitted, message: text() },
+        Event::CallStarted { call, attempt, class: EffectClass::Checkable, trace: Some(trace) },
+        Event::CallFinished { call, attempt, outcome: Outcome::Done { output: output.clone() }, duration_us: 10 },
+        Event::CallFinished {
+            call,
+            attempt,
+            outcome: Outcome::Failed { failure: Failure::Timeout, message: text(), output },
+            duration_us: 10,
+        },
+        Event::CallFinished { call, attempt, outcome: Outcome::Unknown { message: text() }, duration_us: 10 },
+        Event::CallRetryScheduled { call, attempt, message: text(), rest },
+        Event::ToolFailed { call, message: text() },
+        Event::StepCompleted { step: 1, output: text() },
+        Event::StepFailed { step: 1, error: text() },
+        Event::PlanCompleted,
+        Event::Checkpointed { number: 12 },
+        Event::Recovered { generation: 3 },
+        Event::LimitReached { limit: text(), spent: "2".to_owned(), max: "2".to_owned() },
+        Event::LimitsChanged {
+            limits: Limits {
+                max_tokens: Some(1),
+                max_cost: Some(Usd::from_nanos(5)),
+                ..Limits::default()
+            },
+        },
+        Event::PersistenceFellBack { reason: text() },
+        Event::Imported { document: Json::empty_object(), spec: Box::new(spec()) },
+        Event::ModelChanged { model: text() },
+    ]
+}
+
+/// A2.3, F18: every event ever written is still written the same and still read the same.
+#[test]
+fn every_event_keeps_its_bytes() {
+    let mut kinds: Vec<u16> = samples().iter().map(Event::kind).collect();
+    kinds.dedup();
+    assert_eq!(kinds, (0..=KIND_MAX).collect::<Vec<_>>(), "one sample for each kind at least");
+    let mut lines = String::new();
+    for event in samples() {
+        let bytes = codec::encode(&event);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        lines.push_str(&format!("{} {VERSION} {hex}\n", event.kind()));
+        assert_eq!(codec::decode(1, event.kind(), VERSION, &bytes), Ok(event));
+    }
+    expect_file!["../golden/events-v1.txt"].assert_eq(&lines);
+}
+
+/// F19: a newer version or an unknown kind is refused by number, and told apart from damage.
+#[test]
+fn newer_events_are_refused_by_number() {
+    let newer = codec::decode(5, 0, VERSION + 1, &[]).unwrap_err();
+    assert!(newer.is_newer() && newer.to_string().contains("event 5") && newer.to_string().contains("version 2"));
+    let unknown = codec::decode(6, KIND_MAX + 1, VERSION, &[]).unwrap_err();
+    assert!(unknown.is_newer() && unknown.to_string().contains(&format!("kind {}", KIND_MAX + 1)));
+    let broken = codec::decode(7, 1, VERSION, &[0xff, 0x00]).unwrap_err();
+    assert!(matches!(broken, Error::Malformed { seq: 7, .. }));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+    /// Damaged payloads are errors, never panics.
+    #[test]
+    fn no_bytes_panic(kind in 0u16..30, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+        let _ = codec::decode(1, kind, VERSION, &bytes);
+    }
+}

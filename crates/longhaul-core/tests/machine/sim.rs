@@ -1,0 +1,249 @@
+//! A world in a few lines: performs the machine's effects from a table and keeps its journal in a list.
+
+use std::collections::VecDeque;
+
+use longhaul_core::command::{Command, Wish};
+use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall, Usage};
+use longhaul_core::decide::{Refusal, decide};
+use longhaul_core::effect::Effect;
+use longhaul_core::event::Event;
+use longhaul_core::ids::{Attempt, CallId, CommandId, RunId};
+use longhaul_core::input::Input;
+use longhaul_core::json::Json;
+use longhaul_core::plan::{Plan, Step, StepStatus};
+use longhaul_core::run::Run;
+use longhaul_core::spec::{Autonomy, Limits, RunSpec};
+use longhaul_core::status::Status;
+use longhaul_core::time::Timestamp;
+use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, RetryPolicy, ToolGrant, Trace};
+
+/// What the model and the tools of a simulated world do.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The calls each turn asks for, by turn number; turns past the end give the final answer.
+    pub turns: Vec<Vec<&'static str>>,
+    /// How many times each tool fails transiently before it works.
+    pub failures: Vec<(&'static str, u32, Failure)>,
+    /// How many times the model fails before each answer.
+    pub model_failures: u32,
+    pub found: Found,
+    /// Names of tools, once for each time one really ran.
+    pub ran: Vec<(CallId, String)>,
+}
+
+impl World {
+    pub fn with_turns(turns: &[&[&'static str]]) -> World {
+        World {
+            turns: turns.iter().map(|calls| calls.to_vec()).collect(),
+            failures: Vec::new(),
+            model_failures: 0,
+            found: Found::NotDone,
+            ran: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Sim {
+    pub run: Run,
+    pub journal: Vec<(u64, Timestamp, Event)>,
+    pub effects: VecDeque<Effect>,
+    pub now: Timestamp,
+    pub slept_ms: Vec<u64>,
+    pub commands: u128,
+}
+
+pub fn spec() -> RunSpec {
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
+    RunSpec {
+        id: RunId::from_bits(7),
+        agent: "MARS".to_owned(),
+        task: "do it".to_owned(),
+        task_id: "t1".to_owned(),
+        model: "scripted/x.yaml".to_owned(),
+        prompt: "You are MARS.".to_owned(),
+        plan: Plan::single("do it", "MARS"),
+        autonomy: Autonomy::default(),
+        limits: Limits::default(),
+        retry: RetryPolicy::default(),
+        tools: vec![
+            grant("read", EffectClass::Repeatable),
+            grant("write", EffectClass::Checkable),
+            grant("bash", EffectClass::Once),
+        ],
+        workspace: "/w".to_owned(),
+        parent: None,
+        depth: 0,
+        session: None,
+        checkpoint_interval_ms: 300_000,
+        branch: None,
+        repository: None,
+    }
+}
+
+/// A plan of `count` steps, each waiting for the one before.
+pub fn chain(count: usize) -> Plan {
+    let steps = (0..count).map(|index| {
+        let mut step = Step::new(&format!("step-{}", index + 1), &format!("part {}", index + 1), "MARS");
+        if index > 0 {
+            step.dependencies = vec![format!("step-{index}")];
+        } else {
+            step.status = StepStatus::Ready;
+        }
+        step
+    });
+    Plan { steps: steps.collect() }
+}
+
+impl Sim {
+    pub fn create(spec: RunSpec) -> Sim {
+        let now = Timestamp::from_millis(1_771_581_600_000);
+        let event = Event::RunCreated(Box::new(spec));
+        let run = Run::first(1, now, &event).unwrap();
+        Sim {
+            run,
+            journal: vec![(1, now, event)],
+            effects: VecDeque::new(),
+            now,
+            slept_ms: Vec::new(),
+            commands: 0,
+        }
+    }
+
+    /// The run as a new process finds it after `events` of this journal.
+    pub fn reopened_at(&self, events: usize) -> Sim {
+        let (seq, at, first) = &self.journal[0];
+        let mut run = Run::first(*seq, *at, first).unwrap();
+        for (seq, at, event) in &self.journal[1..events] {
+            run.apply(*seq, *at, event).unwrap();
+        }
+        Sim {
+            run,
+            journal: self.journal[..events].to_vec(),
+            effects: VecDeque::new(),
+            now: self.now,
+            slept_ms: Vec::new(),
+            commands: 1000 + events as u128,
+        }
+    }
+
+    pub fn give(&mut self, input: Input) -> Result<(), Refusal> {
+        self.now = self.now.plus_millis(1);
+        let decision = decide(&self.run, self.now, input)?;
+        for event in decision.events {
+            let seq = self.run.seq + 1;
+            self.run.apply(seq, self.now, &event).unwrap();
+            self.journal.push((seq, self.now, event));
+        }
+        for effect in decision.effects {
+            match effect {
+                Effect::CancelWork => self.effects.clear(),
+                effect => self.effects.push_back(effect),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn wish(&mut self, wish: Wish) -> Result<(), Refusal> {
+        self.commands += 1;
+        self.give(Input::Command(Command { id: CommandId::from_bits(self.commands), wish }))
+    }
+
+    pub fn start(&mut self) -> Result<(), Refusal> {
+        self.wish(Wish::Start { limits: None, model: None })
+    }
+
+    pub fn pause(&mut self) -> Result<(), Refusal> {
+        self.wish(Wish::Pause { reason: "asked".to_owned() })
+    }
+
+    pub fn stop(&mut self) -> Result<(), Refusal> {
+        self.wish(Wish::Stop { reason: "stopped".to_owned() })
+    }
+
+    /// Performs the next effect; false when there is none.
+    pub fn step(&mut self, world: &mut World) -> bool {
+        let Some(effect) = self.effects.pop_front() else { return false };
+        let input = self.answer(world, effect);
+        self.give(input).unwrap();
+        true
+    }
+
+    pub fn settle(&mut self, world: &mut World) {
+        for _ in 0..10_000 {
+            if !self.step(world) {
+                return;
+            }
+        }
+        panic!("the run never came to rest");
+    }
+
+    pub fn events(&self) -> Vec<&Event> {
+        self.journal.iter().map(|(_, _, event)| event).collect()
+    }
+
+    fn answer(&mut self, world: &mut World, effect: Effect) -> Input {
+        match effect {
+            Effect::CallModel { turn, attempt } if attempt.retries() < world.model_failures => Input::ModelFailed {
+                turn,
+                attempt,
+                failure: ModelFailure {
+                    kind: ModelFailureKind::Retryable { after_ms: None },
+                    message: "overloaded".to_owned(),
+                },
+            },
+            Effect::CallModel { turn, attempt } => {
+                let names = world.turns.get(turn as usize - 1).cloned().unwrap_or_default();
+                let calls = names
+                    .iter()
+                    .map(|tool| ProposedCall { tool: (*tool).to_owned(), args: Json::empty_object() });
+                let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
+                let reply = ModelReply { text: format!("turn {turn}"), calls: calls.collect(), usage };
+                Input::ModelReplied { turn, attempt, reply, duration_us: 5 }
+            }
+            Effect::PrepareTool { call, attempt } => {
+                let trace =
+                    Trace { target: "f".to_owned(), before: "absent".to_owned(), after: "abc".to_owned() };
+                Input::ToolPrepared { call, attempt, trace: Ok(trace) }
+            }
+            Effect::RunTool { call, attempt } => {
+                let outcome = self.run_tool(world, call, attempt);
+                Input::ToolEnded { call, attempt, outcome, duration_us: 0 }
+            }
+            Effect::CheckTool { call, attempt } => Input::ToolChecked { call, attempt, found: world.found },
+            Effect::Sleep { wake, rest } => {
+                self.slept_ms.push(rest.delay_ms);
+                self.now = self.now.plus_millis(rest.delay_ms);
+                Input::Woke(wake)
+            }
+            Effect::CancelWork => unreachable!("cancelled at once"),
+        }
+    }
+
+    fn run_tool(&mut self, world: &mut World, call: CallId, attempt: Attempt) -> Outcome {
+        let tool = self.run.call(call).unwrap().tool.clone();
+        world.ran.push((call, tool.clone()));
+        match world.failures.iter().find(|(name, times, _)| *name == tool && attempt.0 <= *times) {
+            Some((_, _, failure)) => Outcome::failed(*failure, "no luck"),
+            None => Outcome::done(format!("{tool} {call}")),
+        }
+    }
+}
+
+/// The parts of a run that a crash must not change: times, attempts, generations and checkpoint numbers left out.
+pub fn essence(run: &Run) -> String {
+    let calls: Vec<_> = run.calls.iter().map(|call| (call.id, &call.tool, call.outcome())).collect();
+    format!(
+        "{:?} {:?} steps {:?} calls {calls:?} messages {:?} usage {:?} turns {}",
+        run.status,
+        run.error,
+        run.plan.steps.iter().map(|step| (&step.id, step.status, &step.output)).collect::<Vec<_>>(),
+        run.messages,
+        run.usage,
+        run.turns,
+    )
+}
+
+pub fn ended(sim: &Sim) -> bool {
+    matches!(sim.run.status, Status::Completed | Status::Failed)
+}
