@@ -9,7 +9,9 @@ pub const KIND_MAX: u16 = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("event {seq} has schema version {version}, and this longhaul knows up to {VERSION}; use a newer longhaul")]
+    #[error(
+        "event {seq} has schema version {version}, and this longhaul knows up to {VERSION}; use a newer longhaul"
+    )]
     TooNew { seq: u64, version: u16 },
     #[error("event {seq} is of kind {kind}, which this longhaul does not know; use a newer longhaul")]
     UnknownKind { seq: u64, kind: u16 },
@@ -43,8 +45,8 @@ pub fn decode(seq: u64, kind: u16, version: u16, payload: &[u8]) -> Result<Event
     if kind > KIND_MAX {
         return Err(Error::UnknownKind { seq, kind });
     }
-    let event: Event = minicbor::decode(payload)
-        .map_err(|error| Error::Malformed { seq, why: error.to_string() })?;
+    let event: Event =
+        minicbor::decode(payload).map_err(|error| Error::Malformed { seq, why: error.to_string() })?;
     if event.kind() == kind {
         Ok(event)
     } else {

@@ -138,7 +138,8 @@ pub fn restore(document: &Json, spec: &RunSpec, at: Timestamp) -> Result<Run, Er
     run.updated_at = state.updated_at;
     run.completed_at = state.status.is_terminal().then_some(state.updated_at);
     run.current_step = state.current_step_index;
-    run.calls = state.tool_call_history.iter().enumerate().map(|(index, record)| record.call(index)).collect();
+    run.calls =
+        state.tool_call_history.iter().enumerate().map(|(index, record)| record.call(index)).collect();
     run.calls_started = state.total_tool_calls;
     run.sub_agents = state.sub_agent_ids;
     run.checkpoints = state.checkpoint_count;

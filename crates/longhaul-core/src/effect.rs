@@ -5,13 +5,28 @@ use crate::ids::{Attempt, CallId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    CallModel { turn: u32, attempt: Attempt },
+    CallModel {
+        turn: u32,
+        attempt: Attempt,
+    },
     /// Look at what a checkable call would change, changing nothing.
-    PrepareTool { call: CallId, attempt: Attempt },
-    RunTool { call: CallId, attempt: Attempt },
+    PrepareTool {
+        call: CallId,
+        attempt: Attempt,
+    },
+    RunTool {
+        call: CallId,
+        attempt: Attempt,
+    },
     /// Look whether a checkable call that was cut short took effect.
-    CheckTool { call: CallId, attempt: Attempt },
-    Sleep { wake: Wake, rest: Rest },
+    CheckTool {
+        call: CallId,
+        attempt: Attempt,
+    },
+    Sleep {
+        wake: Wake,
+        rest: Rest,
+    },
     /// End everything under way; each still reports how it ended.
     CancelWork,
 }

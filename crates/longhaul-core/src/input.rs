@@ -10,15 +10,41 @@ use crate::tool::{Found, Outcome, Trace};
 pub enum Input {
     Command(Command),
     /// A new process holds the run; whatever was under way in the old one is lost.
-    Restarted { generation: u64 },
-    ModelReplied { turn: u32, attempt: Attempt, reply: ModelReply, duration_us: u64 },
-    ModelFailed { turn: u32, attempt: Attempt, failure: ModelFailure },
-    ToolPrepared { call: CallId, attempt: Attempt, trace: Result<Trace, Outcome> },
-    ToolEnded { call: CallId, attempt: Attempt, outcome: Outcome, duration_us: u64 },
-    ToolChecked { call: CallId, attempt: Attempt, found: Found },
+    Restarted {
+        generation: u64,
+    },
+    ModelReplied {
+        turn: u32,
+        attempt: Attempt,
+        reply: ModelReply,
+        duration_us: u64,
+    },
+    ModelFailed {
+        turn: u32,
+        attempt: Attempt,
+        failure: ModelFailure,
+    },
+    ToolPrepared {
+        call: CallId,
+        attempt: Attempt,
+        trace: Result<Trace, Outcome>,
+    },
+    ToolEnded {
+        call: CallId,
+        attempt: Attempt,
+        outcome: Outcome,
+        duration_us: u64,
+    },
+    ToolChecked {
+        call: CallId,
+        attempt: Attempt,
+        found: Found,
+    },
     Woke(Wake),
     /// The last append used the space kept in reserve.
     DiskLow,
     /// The journal is kept in the fallback store, and why.
-    FellBack { reason: String },
+    FellBack {
+        reason: String,
+    },
 }

@@ -109,7 +109,10 @@ impl Plan {
         for (index, step) in self.steps.iter().enumerate() {
             step.check(index)?;
             if !seen.insert(step.id.as_str()) {
-                return Err(BadPlan::at(format!("steps[{index}].id"), format!("`{}` is used twice", step.id)));
+                return Err(BadPlan::at(
+                    format!("steps[{index}].id"),
+                    format!("`{}` is used twice", step.id),
+                ));
             }
         }
         self.check_dependencies(&seen)?;
@@ -250,7 +253,9 @@ impl Step {
     }
 
     fn check(&self, index: usize) -> Result<(), BadPlan> {
-        for (field, text) in [("id", &self.id), ("description", &self.description), ("assignedAgent", &self.agent)] {
+        for (field, text) in
+            [("id", &self.id), ("description", &self.description), ("assignedAgent", &self.agent)]
+        {
             let path = format!("steps[{index}].{field}");
             if text.trim().is_empty() {
                 return Err(BadPlan::at(path, "may not be empty"));

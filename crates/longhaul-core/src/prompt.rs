@@ -35,7 +35,11 @@ pub fn step_text(plan: &Plan, index: usize) -> String {
     let mut text = step.description.clone();
     for dependency in plan.steps.iter().filter(|other| step.dependencies.contains(&other.id)) {
         if let Some(output) = &dependency.output {
-            text.push_str(&format!("\n\n## Result of {}\n\n{}", dependency.id, head(output, DEPENDENCY_BYTES_MAX)));
+            text.push_str(&format!(
+                "\n\n## Result of {}\n\n{}",
+                dependency.id,
+                head(output, DEPENDENCY_BYTES_MAX)
+            ));
         }
     }
     text

@@ -66,18 +66,31 @@ pub enum Phase {
     /// Between steps: before the first, after the last, or after one and before the next.
     Idle,
     /// Before a step, at a person's gate.
-    Gated { gate: u32 },
+    Gated {
+        gate: u32,
+    },
     /// The step may begin: its gate is checked or was approved.
     Cleared,
     /// The step has begun; no turn has.
     Opened,
-    Thinking { turn: u32, attempt: Attempt },
+    Thinking {
+        turn: u32,
+        attempt: Attempt,
+    },
     /// The model did not answer; waiting to ask again.
-    Resting { turn: u32, attempt: Attempt, rest: Rest },
+    Resting {
+        turn: u32,
+        attempt: Attempt,
+        rest: Rest,
+    },
     /// Working through the calls of a turn, in order.
-    Calling { turn: u32 },
+    Calling {
+        turn: u32,
+    },
     /// The model gave its final answer for the step.
-    Answered { turn: u32 },
+    Answered {
+        turn: u32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,9 +111,21 @@ pub enum CallState {
     /// Asked for by the model; nothing has begun.
     Proposed,
     /// Its intent is on disk. It may be under way, or its process may have died.
-    Started { attempt: Attempt, class: EffectClass, trace: Option<Trace> },
-    Resting { attempt: Attempt, rest: Rest, message: String },
-    Ended { attempt: Attempt, outcome: Outcome, duration_us: u64 },
+    Started {
+        attempt: Attempt,
+        class: EffectClass,
+        trace: Option<Trace>,
+    },
+    Resting {
+        attempt: Attempt,
+        rest: Rest,
+        message: String,
+    },
+    Ended {
+        attempt: Attempt,
+        outcome: Outcome,
+        duration_us: u64,
+    },
 }
 
 /// A wait for a person before a step.
@@ -187,12 +212,13 @@ impl Run {
             (Status::Running, Phase::Resting { .. }) => Wait::Timer,
             (Status::Running, Phase::Calling { .. }) => match self.open_call().map(|call| &call.state) {
                 Some(CallState::Resting { .. }) => Wait::Timer,
-                Some(CallState::Proposed | CallState::Started { .. } | CallState::Ended { .. }) | None => Wait::None,
+                Some(CallState::Proposed | CallState::Started { .. } | CallState::Ended { .. }) | None => {
+                    Wait::None
+                }
             },
-            (
-                Status::Created | Status::Paused | Status::Completed | Status::Failed | Status::Running,
-                _,
-            ) => Wait::None,
+            (Status::Created | Status::Paused | Status::Completed | Status::Failed | Status::Running, _) => {
+                Wait::None
+            }
         }
     }
 
@@ -203,7 +229,9 @@ impl Run {
     /// The call in hand: the first of the current turn that has not ended.
     pub fn open_call(&self) -> Option<&Call> {
         match self.phase {
-            Phase::Calling { .. } => self.calls_of_turn(self.calls.last()?).iter().find(|call| !call.has_ended()),
+            Phase::Calling { .. } => {
+                self.calls_of_turn(self.calls.last()?).iter().find(|call| !call.has_ended())
+            }
             Phase::Idle
             | Phase::Gated { .. }
             | Phase::Cleared
@@ -302,7 +330,9 @@ impl Run {
     fn remember(&mut self, at: Timestamp, event: &Event) {
         match event {
             Event::RunCreated(_) | Event::Imported { .. } | Event::PlanCompleted => {}
-            Event::StatusChanged { to, cause, reason, .. } => self.change_status(at, *to, *cause, reason.clone()),
+            Event::StatusChanged { to, cause, reason, .. } => {
+                self.change_status(at, *to, *cause, reason.clone())
+            }
             Event::CommandApplied { command, .. } => self.remember_command(command),
             Event::GateChecked { step, required } => {
                 self.current_step = *step;
@@ -312,7 +342,9 @@ impl Run {
                 self.gates.push(Gate { number: *gate, step: *step, opened_at: at, answer: None });
                 self.phase = Phase::Gated { gate: *gate };
             }
-            Event::GateAnswered { gate, approved, reason, .. } => self.answer_gate(*gate, *approved, reason, at),
+            Event::GateAnswered { gate, approved, reason, .. } => {
+                self.answer_gate(*gate, *approved, reason, at)
+            }
             Event::StepStarted { step } => self.open_step(*step),
             Event::TurnStarted { turn, attempt } => {
                 self.turns += u32::from(*attempt == Attempt::FIRST);

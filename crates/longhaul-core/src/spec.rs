@@ -57,7 +57,9 @@ pub struct RunSpec {
 }
 
 /// How much a person is asked: 1 and 2 before every step, 3 before critical ones, 4 and 5 not at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(transparent)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Autonomy(#[n(0)] u8);
@@ -81,7 +83,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { max_tool_calls: 100, max_steps: 200, max_tokens: None, max_cost: None, max_sub_agent_depth: 3 }
+        Limits {
+            max_tool_calls: 100,
+            max_steps: 200,
+            max_tokens: None,
+            max_cost: None,
+            max_sub_agent_depth: 3,
+        }
     }
 }
 
@@ -134,7 +142,9 @@ pub enum BadSpec {
     TooMuch { field: &'static str, max: u64 },
     #[error(transparent)]
     Plan(#[from] BadPlan),
-    #[error("steps[{index}].assignedAgent: a step of another agent (`{agent}`) needs sub-agents, which this run of `{own}` cannot start")]
+    #[error(
+        "steps[{index}].assignedAgent: a step of another agent (`{agent}`) needs sub-agents, which this run of `{own}` cannot start"
+    )]
     ForeignStep { index: usize, agent: String, own: String },
 }
 
@@ -159,11 +169,9 @@ impl RunSpec {
         }
         self.plan.check()?;
         match self.plan.steps.iter().enumerate().find(|(_, step)| step.agent != self.agent) {
-            Some((index, step)) => Err(BadSpec::ForeignStep {
-                index,
-                agent: step.agent.clone(),
-                own: self.agent.clone(),
-            }),
+            Some((index, step)) => {
+                Err(BadSpec::ForeignStep { index, agent: step.agent.clone(), own: self.agent.clone() })
+            }
             None => Ok(()),
         }
     }

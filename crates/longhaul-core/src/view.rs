@@ -135,9 +135,10 @@ fn describe(run: &Run, event: &Event) -> (&'static str, Value) {
         Event::GateChecked { step: index, required } => {
             ("gate_checked", json!({ "stepId": step(index), "required": required }))
         }
-        Event::WaitingForHuman { gate, step: index } => {
-            ("waiting_for_human", json!({ "gateId": gate_id(&run.spec.id, *gate), "stepId": step(index), "action": "waiting" }))
-        }
+        Event::WaitingForHuman { gate, step: index } => (
+            "waiting_for_human",
+            json!({ "gateId": gate_id(&run.spec.id, *gate), "stepId": step(index), "action": "waiting" }),
+        ),
         Event::GateAnswered { gate, approved, reason, waited_ms } => {
             let action = if *approved { "approved" } else { "rejected" };
             let gate = gate_id(&run.spec.id, *gate);
@@ -149,7 +150,10 @@ fn describe(run: &Run, event: &Event) -> (&'static str, Value) {
             let tools: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
             let text = head(text, TEXT_BYTES_MAX);
             let duration_ms = millis(*duration_us);
-            ("model_reply", json!({ "turn": turn, "attempt": attempt, "text": text, "toolNames": tools, "usage": usage, "durationMs": duration_ms }))
+            (
+                "model_reply",
+                json!({ "turn": turn, "attempt": attempt, "text": text, "toolNames": tools, "usage": usage, "durationMs": duration_ms }),
+            )
         }
         Event::TurnFailed { turn, attempt, message, retry } => {
             ("turn_failed", json!({ "turn": turn, "attempt": attempt, "error": message, "retry": retry }))
@@ -157,7 +161,9 @@ fn describe(run: &Run, event: &Event) -> (&'static str, Value) {
         Event::StepCompleted { step: index, output } => {
             ("step_completed", json!({ "stepId": step(index), "output": head(output, TEXT_BYTES_MAX) }))
         }
-        Event::StepFailed { step: index, error } => ("step_failed", json!({ "stepId": step(index), "error": error })),
+        Event::StepFailed { step: index, error } => {
+            ("step_failed", json!({ "stepId": step(index), "error": error }))
+        }
         Event::PlanCompleted => ("plan_completed", json!({})),
         Event::Checkpointed { number } => ("checkpoint", json!({ "number": number })),
         Event::Recovered { generation } => ("checkpoint_restored", json!({ "generation": generation })),

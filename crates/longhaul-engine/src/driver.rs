@@ -19,6 +19,7 @@ use longhaul_store::{Entry, Journal, Space, Store};
 use longhaul_tools::{Cancel, CancelSwitch};
 use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
 use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -39,6 +40,7 @@ pub struct Driver {
     under_way: FuturesUnordered<BoxFuture<'static, Option<Input>>>,
     switch: CancelSwitch,
     cancel: Cancel,
+    inbox_due: Interval,
     entries: Vec<Entry>,
 }
 
@@ -73,6 +75,8 @@ enum Awoken {
 impl Driver {
     pub fn new(parts: Parts) -> Driver {
         let (switch, cancel) = Cancel::new();
+        let mut inbox_due = tokio::time::interval(Duration::from_millis(INBOX_POLL_MS));
+        inbox_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Driver {
             run: parts.run,
             journal: parts.journal,
@@ -84,6 +88,7 @@ impl Driver {
             under_way: FuturesUnordered::new(),
             switch,
             cancel,
+            inbox_due,
             entries: Vec::new(),
         }
     }
@@ -197,13 +202,14 @@ impl Driver {
 
     async fn awoken(&mut self) -> Awoken {
         tokio::select! {
+            // In this order, so that a run that never stops working still hears what is asked of it.
             biased;
             Some(command) = self.commands.recv() => Awoken::Asked(command),
+            _ = self.inbox_due.tick() => Awoken::InboxDue,
             input = self.under_way.next() => match input {
                 Some(input) => Awoken::By(input),
                 None => Awoken::NothingUnderWay,
             },
-            () = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)) => Awoken::InboxDue,
         }
     }
 

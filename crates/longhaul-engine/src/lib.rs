@@ -1,1 +1,22 @@
-//! The joining: driver, performers, recovery and timers.
+//! The joining: what core decides is remembered by the store and done by models and tools.
+//!
+//! [`driver`] holds the one function of the whole program: decide, append, apply, perform. [`harness`] is the door
+//! through which terminals and servers come in. Decisions are core's; this crate makes none.
+
+pub mod catalogue;
+pub mod clock;
+pub mod driver;
+mod error;
+pub mod exchange;
+pub mod fold;
+pub mod harness;
+pub mod limits;
+mod listing;
+pub mod log;
+pub mod perform;
+pub mod watch;
+
+pub use driver::Ending;
+pub use error::{Error, Unreadable};
+pub use fold::Onlooker;
+pub use harness::{Driven, Handle, Harness, Opening};

@@ -10,3 +10,6 @@ pub const WIND_DOWN_MS_MAX: u64 = 10_000;
 
 /// The catalogue is written at most this often for each run; it is derived, and people do not read faster.
 pub const CATALOGUE_WRITE_MS: u64 = 100;
+
+/// Commands a handle may have waiting. More would be the same wish again.
+pub const HANDLE_COMMANDS_MAX: usize = 16;

@@ -79,7 +79,7 @@ impl Performer for Hands {
 
 impl Hands {
     fn tool(&self, work: &ToolWork) -> Option<Arc<dyn Tool>> {
-        self.toolbox.get(&work.tool)
+        self.toolbox.get(&work.tool).cloned()
     }
 
     fn context(&self, work: &ToolWork, cancel: Cancel) -> Context {

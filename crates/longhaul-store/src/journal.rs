@@ -48,7 +48,8 @@ pub trait Store: Send + Sync {
 /// The one writer of one run.
 pub trait Journal: Send {
     /// Writes all entries as one unit and returns when they are on disk: after a crash all are there or none.
-    /// After an error the journal is poisoned and refuses everything; open it again to go on.
+    /// After an error the journal is poisoned and refuses everything; open it again to go on. Only a batch that is
+    /// too large or has no space leaves it as it was: nothing of it was written, and later appends may succeed.
     fn append(&mut self, batch: &[Entry]) -> Result<Ack, Error>;
 
     fn last_seq(&self) -> u64;

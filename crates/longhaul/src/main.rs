@@ -1,1 +1,61 @@
-fn main() {}
+//! The terminal: arguments in, exit code out.
+
+mod agents;
+mod app;
+mod cli;
+mod commands;
+mod exit;
+mod failure;
+mod render;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::app::App;
+use crate::cli::{Cli, Command};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            render::failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<Exit, Failure> {
+    let app = App::new(cli.shared)?;
+    match cli.command {
+        Command::Init(args) => commands::init::run(&app, args),
+        Command::Demo(args) => commands::demo::run(&app, args),
+        Command::Run(args) => commands::run::run(&app, args),
+        Command::Create(args) => commands::create::run(&app, args),
+        Command::Start(args) | Command::Resume(args) => commands::start::run(&app, args),
+        Command::Pause(args) => commands::ask::pause(&app, args),
+        Command::Stop(args) => commands::ask::stop(&app, args),
+        Command::Rm(args) => commands::rm::run(&app, args),
+        Command::List(args) => commands::list::run(&app, args),
+        Command::Show(args) => commands::show::run(&app, args),
+        Command::Steps(args) => commands::steps::run(&app, args),
+        Command::Tools(args) => commands::tools::run(&app, args),
+        Command::Events(args) => commands::events::run(&app, args),
+        Command::Logs(args) => commands::logs::run(&app, args),
+        Command::Result(args) => commands::result::run(&app, args),
+        Command::Approvals(args) => commands::approvals::run(&app, args),
+        Command::Approve(args) => commands::approvals::approve(&app, args),
+        Command::Reject(args) => commands::approvals::reject(&app, args),
+        Command::Export(args) => commands::export::run(&app, args),
+        Command::Import(args) => commands::import::run(&app, args),
+        Command::Replay(args) => commands::replay::run(&app, args),
+        Command::Store(args) => commands::store::run(&app, args),
+        Command::Config(args) => commands::config::run(&app, args),
+        Command::Doctor(args) => commands::doctor::run(&app, args),
+        Command::Completions(args) => commands::completions::run(&app, args),
+    }
+}

@@ -100,7 +100,9 @@ pub(super) fn woke(run: &Run, id: CallId, tried: Attempt) -> Decision {
 pub(super) fn retry(run: &Run, call: &Call, attempt: Attempt, decision: &mut Decision) {
     match class_of(run, &call.tool).unwrap_or(EffectClass::Once) {
         EffectClass::Checkable => decision.then(Effect::PrepareTool { call: call.id, attempt }),
-        class @ (EffectClass::Repeatable | EffectClass::Once) => start(call.id, attempt, class, None, decision),
+        class @ (EffectClass::Repeatable | EffectClass::Once) => {
+            start(call.id, attempt, class, None, decision)
+        }
     }
 }
 
@@ -117,7 +119,13 @@ pub(super) fn start(
 }
 
 /// Records how a call ended and, in a running run, goes on with what comes after it.
-pub(super) fn finish(run: &Run, call: &Call, attempt: Attempt, outcome: Outcome, duration_us: u64) -> Decision {
+pub(super) fn finish(
+    run: &Run,
+    call: &Call,
+    attempt: Attempt,
+    outcome: Outcome,
+    duration_us: u64,
+) -> Decision {
     let mut decision = Decision::nothing();
     close(call, attempt, outcome, duration_us, &mut decision);
     if run.status == Status::Running {
@@ -211,7 +219,8 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<EffectClass, (F
         return Err((Failure::NotPermitted, message));
     };
     if run.calls_started >= limits.max_tool_calls {
-        let message = format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
+        let message =
+            format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
         return Err((Failure::BudgetExceeded, message));
     }
     if call.args.as_str().contains(OVERSIZED) && call.args.value().get(OVERSIZED).is_some() {

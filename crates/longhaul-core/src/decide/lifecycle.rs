@@ -60,7 +60,12 @@ fn start(run: &Run, limits: Option<Limits>, model: Option<&str>) -> Result<Decis
     if let Some(model) = model.filter(|model| *model != run.spec.model) {
         decision.and(Event::ModelChanged { model: model.to_owned() });
     }
-    decision.and(Event::StatusChanged { from: run.status, to: Status::Running, cause: Cause::Asked, reason: None });
+    decision.and(Event::StatusChanged {
+        from: run.status,
+        to: Status::Running,
+        cause: Cause::Asked,
+        reason: None,
+    });
     recovery::pick_up(run, limits.unwrap_or(run.spec.limits), &mut decision);
     Ok(decision)
 }
@@ -91,7 +96,12 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
         decision.and(Event::StepFailed { step: run.current_step, error: reason.to_owned() });
     }
     let to = Status::Failed;
-    decision.and(Event::StatusChanged { from: run.status, to, cause: Cause::Asked, reason: Some(reason.to_owned()) });
+    decision.and(Event::StatusChanged {
+        from: run.status,
+        to,
+        cause: Cause::Asked,
+        reason: Some(reason.to_owned()),
+    });
     decision.checkpoint(run);
     decision.then(Effect::CancelWork);
     Ok(decision)

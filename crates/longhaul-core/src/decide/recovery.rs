@@ -43,7 +43,9 @@ pub(super) fn pick_up(run: &Run, limits: Limits, decision: &mut Decision) {
 /// What the destination of a checkable call showed after a crash.
 pub(super) fn checked(run: &Run, id: CallId, attempt: Attempt, found: Found) -> Decision {
     let Some(open) = run.call(id) else { return Decision::nothing() };
-    let CallState::Started { attempt: current, class, trace } = &open.state else { return Decision::nothing() };
+    let CallState::Started { attempt: current, class, trace } = &open.state else {
+        return Decision::nothing();
+    };
     if *current != attempt || run.status != Status::Running {
         return Decision::nothing();
     }
@@ -59,7 +61,9 @@ pub(super) fn checked(run: &Run, id: CallId, attempt: Attempt, found: Found) -> 
             decision
         }
         Found::Unknown => {
-            let message = format!("{target} is neither as it was before the call nor as the call would leave it; read it before going on");
+            let message = format!(
+                "{target} is neither as it was before the call nor as the call would leave it; read it before going on"
+            );
             call::finish(run, open, attempt, Outcome::Unknown { message }, 1)
         }
     }
@@ -75,9 +79,10 @@ fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision)
             decision.then(Effect::CheckTool { call: open.id, attempt: *attempt });
         }
         CallState::Started { attempt, class: EffectClass::Once, .. } => {
-            let message = "longhaul was stopped while this call ran; it may have had its effect in part or in whole, \
+            let message =
+                "longhaul was stopped while this call ran; it may have had its effect in part or in whole, \
                            and is not repeated by itself. Look before you try again"
-                .to_owned();
+                    .to_owned();
             call::finish_cut_short(run, open, *attempt, message, limits, decision);
         }
         CallState::Resting { attempt, rest, .. } => {

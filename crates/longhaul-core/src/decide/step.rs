@@ -11,7 +11,10 @@ pub(super) fn approach(run: &Run, index: usize, limits: Limits, decision: &mut D
     let step = index as u32;
     let Some(planned) = run.plan.steps.get(index) else { return };
     if planned.agent != run.spec.agent {
-        let error = format!("step `{}` is for agent {}, and sub-agents cannot be started yet", planned.id, planned.agent);
+        let error = format!(
+            "step `{}` is for agent {}, and sub-agents cannot be started yet",
+            planned.id, planned.agent
+        );
         decision.and(Event::StepFailed { step, error: error.clone() });
         decision.checkpoint(run);
         return give_up(decision, &error);

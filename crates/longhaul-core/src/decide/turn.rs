@@ -28,7 +28,13 @@ pub(super) fn attempt(turn: u32, attempt: Attempt, decision: &mut Decision) {
     decision.then(Effect::CallModel { turn, attempt });
 }
 
-pub(super) fn replied(run: &Run, turn: u32, attempt: Attempt, reply: ModelReply, duration_us: u64) -> Decision {
+pub(super) fn replied(
+    run: &Run,
+    turn: u32,
+    attempt: Attempt,
+    reply: ModelReply,
+    duration_us: u64,
+) -> Decision {
     if run.phase != (Phase::Thinking { turn, attempt }) {
         return Decision::nothing();
     }
@@ -50,7 +56,13 @@ pub(super) fn replied(run: &Run, turn: u32, attempt: Attempt, reply: ModelReply,
     decision
 }
 
-pub(super) fn failed(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, failure: ModelFailure) -> Decision {
+pub(super) fn failed(
+    run: &Run,
+    at: Timestamp,
+    turn: u32,
+    attempt: Attempt,
+    failure: ModelFailure,
+) -> Decision {
     if run.phase != (Phase::Thinking { turn, attempt }) || run.status != Status::Running {
         return Decision::nothing();
     }

@@ -27,7 +27,8 @@ fn samples() -> Vec<Event> {
         cost: Usd::from_nanos(4_500_000),
     };
     let output = Output { text: "head…".to_owned(), blob: Some("ab12".to_owned()), bytes: 70_000 };
-    let trace = Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
+    let trace =
+        Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
     let text = || "text".to_owned();
     vec![
         Event::RunCreated(Box::new(spec())),
@@ -64,7 +65,12 @@ fn samples() -> Vec<Event> {
         Event::TurnFailed { turn: 4, attempt, message: text(), retry: Some(rest) },
         Event::CallRefused { call, failure: Failure::NotPermitted, message: text() },
         Event::CallStarted { call, attempt, class: EffectClass::Checkable, trace: Some(trace) },
-        Event::CallFinished { call, attempt, outcome: Outcome::Done { output: output.clone() }, duration_us: 10 },
+        Event::CallFinished {
+            call,
+            attempt,
+            outcome: Outcome::Done { output: output.clone() },
+            duration_us: 10,
+        },
         Event::CallFinished {
             call,
             attempt,
@@ -81,11 +87,7 @@ fn samples() -> Vec<Event> {
         Event::Recovered { generation: 3 },
         Event::LimitReached { limit: text(), spent: "2".to_owned(), max: "2".to_owned() },
         Event::LimitsChanged {
-            limits: Limits {
-                max_tokens: Some(1),
-                max_cost: Some(Usd::from_nanos(5)),
-                ..Limits::default()
-            },
+            limits: Limits { max_tokens: Some(1), max_cost: Some(Usd::from_nanos(5)), ..Limits::default() },
         },
         Event::PersistenceFellBack { reason: text() },
         Event::Imported { document: Json::empty_object(), spec: Box::new(spec()) },
@@ -113,7 +115,9 @@ fn every_event_keeps_its_bytes() {
 #[test]
 fn newer_events_are_refused_by_number() {
     let newer = codec::decode(5, 0, VERSION + 1, &[]).unwrap_err();
-    assert!(newer.is_newer() && newer.to_string().contains("event 5") && newer.to_string().contains("version 2"));
+    assert!(
+        newer.is_newer() && newer.to_string().contains("event 5") && newer.to_string().contains("version 2")
+    );
     let unknown = codec::decode(6, KIND_MAX + 1, VERSION, &[]).unwrap_err();
     assert!(unknown.is_newer() && unknown.to_string().contains(&format!("kind {}", KIND_MAX + 1)));
     let broken = codec::decode(7, 1, VERSION, &[0xff, 0x00]).unwrap_err();

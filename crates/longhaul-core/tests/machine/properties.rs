@@ -66,10 +66,9 @@ fn without_traces_of_pausing(run: &Run) -> Run {
     run.reason = None;
     run.cause = None;
     run.phase = match run.phase {
-        longhaul_core::run::Phase::Thinking { turn, .. } => longhaul_core::run::Phase::Thinking {
-            turn,
-            attempt: longhaul_core::ids::Attempt::FIRST,
-        },
+        longhaul_core::run::Phase::Thinking { turn, .. } => {
+            longhaul_core::run::Phase::Thinking { turn, attempt: longhaul_core::ids::Attempt::FIRST }
+        }
         other => other,
     };
     run

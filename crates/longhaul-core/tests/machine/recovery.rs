@@ -70,7 +70,8 @@ fn recovery_is_remembered() {
     let mut sim = sim.reopened_at(sim.journal.len());
     sim.give(Input::Restarted { generation: 5 }).unwrap();
     assert_eq!(sim.run.generation, 5);
-    let position = sim.events().iter().position(|event| matches!(event, Event::Recovered { generation: 5 })).unwrap();
+    let position =
+        sim.events().iter().position(|event| matches!(event, Event::Recovered { generation: 5 })).unwrap();
     assert!(matches!(sim.events()[position + 1], Event::CallStarted { .. }), "then the interrupted call");
 }
 
@@ -102,7 +103,9 @@ fn waits_survive_clock_jumps() {
     };
     let hour = 3_600_000;
     let now = sim.now.as_millis();
-    for (jump, expected) in [(0, 1000), (hour, 0), (-hour, 1000), (-now, 1000), (300_000 * hour, 0), (400, 600)] {
+    for (jump, expected) in
+        [(0, 1000), (hour, 0), (-hour, 1000), (-now, 1000), (300_000 * hour, 0), (400, 600)]
+    {
         let there = longhaul_core::time::Timestamp::from_millis(now + jump);
         assert_eq!(rest.left_ms(there), expected, "after a jump of {jump} ms");
     }

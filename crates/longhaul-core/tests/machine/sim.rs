@@ -184,14 +184,16 @@ impl Sim {
 
     fn answer(&mut self, world: &mut World, effect: Effect) -> Input {
         match effect {
-            Effect::CallModel { turn, attempt } if attempt.retries() < world.model_failures => Input::ModelFailed {
-                turn,
-                attempt,
-                failure: ModelFailure {
-                    kind: ModelFailureKind::Retryable { after_ms: None },
-                    message: "overloaded".to_owned(),
-                },
-            },
+            Effect::CallModel { turn, attempt } if attempt.retries() < world.model_failures => {
+                Input::ModelFailed {
+                    turn,
+                    attempt,
+                    failure: ModelFailure {
+                        kind: ModelFailureKind::Retryable { after_ms: None },
+                        message: "overloaded".to_owned(),
+                    },
+                }
+            }
             Effect::CallModel { turn, attempt } => {
                 let names = world.turns.get(turn as usize - 1).cloned().unwrap_or_default();
                 let calls = names

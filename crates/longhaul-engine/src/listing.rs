@@ -1,0 +1,90 @@
+//! Lists that are true: rows of the catalogue, with those that a dead process left behind caught up first.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use longhaul_core::ids::RunId;
+use longhaul_store::catalog::{Filter, RunRow};
+use longhaul_store::{Backend, Catalog, Home};
+
+use crate::catalogue::row;
+use crate::error::Error;
+use crate::fold::Onlooker;
+use crate::harness::Harness;
+
+/// Runs that could not be read, and why. A damaged run never hides the others.
+pub type Unreadable = Vec<(RunId, String)>;
+
+impl Harness {
+    /// The rows that fit, newest first, and the runs that could not be read.
+    pub fn list(&self, filter: &Filter) -> Result<(Vec<RunRow>, Unreadable), Error> {
+        let Some(home) = self.home() else { return Ok((Vec::new(), Vec::new())) };
+        let catalog = home.catalog()?;
+        let unreadable = catch_up(home, &catalog)?;
+        Ok((catalog.list(filter)?, unreadable))
+    }
+
+    /// Makes every row anew from the journals.
+    pub fn rebuild(&self) -> Result<(usize, Unreadable), Error> {
+        let Some(home) = self.home() else { return Ok((0, Vec::new())) };
+        let mut unreadable = Vec::new();
+        let mut rows = Vec::new();
+        for id in home.all_runs()? {
+            match derive(home, &id) {
+                Ok(row) => rows.push(row),
+                Err(error) => unreadable.push((id, error.to_string())),
+            }
+        }
+        let count = rows.len();
+        home.catalog()?.replace_all(rows)?;
+        Ok((count, unreadable))
+    }
+}
+
+/// Brings the catalogue up to date: runs without a row, rows without a run, and rows older than their journal. A run
+/// that has ended never changes again, so only the others are looked at.
+fn catch_up(home: &Arc<Home>, catalog: &Catalog) -> Result<Unreadable, Error> {
+    let mut known: HashMap<RunId, (i64, bool)> = catalog
+        .ids_with_freshness()?
+        .into_iter()
+        .map(|fresh| (fresh.id, (fresh.journal_mtime_ns, fresh.ended)))
+        .collect();
+    let mut unreadable = Vec::new();
+    for id in home.all_runs()? {
+        let current = match known.remove(&id) {
+            Some((_, true)) => true,
+            Some((mtime_ns, false)) => mtime_ns != 0 && mtime_ns == journal_mtime_ns(home, &id),
+            None => false,
+        };
+        if current {
+            continue;
+        }
+        match derive(home, &id) {
+            Ok(row) => catalog.upsert(&row)?,
+            Err(error) => unreadable.push((id, error.to_string())),
+        }
+    }
+    for gone in known.keys() {
+        catalog.remove(gone)?;
+    }
+    Ok(unreadable)
+}
+
+fn derive(home: &Home, id: &RunId) -> Result<RunRow, Error> {
+    // Read before the journal is: a change in between makes the row look older than it is, never newer.
+    let mtime_ns = journal_mtime_ns(home, id);
+    let store = home.store_of(id)?;
+    let mut onlooker = Onlooker::new(store.as_ref(), id)?;
+    onlooker.look(&mut |_, _, _, _| {})?;
+    let mtime_ns = match store.backend() {
+        Backend::Engine => mtime_ns,
+        Backend::Sqlite | Backend::Memory => 0,
+    };
+    Ok(row(onlooker.run()?, store.backend(), mtime_ns))
+}
+
+fn journal_mtime_ns(home: &Home, id: &RunId) -> i64 {
+    std::fs::metadata(home.run_dir(id).join("journal"))
+        .map_or(0, |found| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()))
+}

@@ -1,0 +1,99 @@
+//! `events.jsonl`: one line for each event, for people with `tail` and `jq`. Derived from the journal; if a crash left it
+//! behind, the missing lines are added when the run is next driven.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use longhaul_core::event::Event;
+use longhaul_core::run::Run;
+use longhaul_core::time::Timestamp;
+use longhaul_core::view::event_line;
+
+use crate::watch::Watcher;
+
+pub struct EventLog {
+    file: BufWriter<File>,
+    last_seq: u64,
+    /// Set after a failed write: a log with a hole would be worse than one that stops.
+    broken: bool,
+}
+
+impl EventLog {
+    /// Opens the log for adding. A half-written last line is cut off first.
+    pub fn open(path: &Path) -> std::io::Result<EventLog> {
+        let (last_seq, sound_bytes) = match File::open(path) {
+            Ok(file) => sound_part(file)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (0, 0),
+            Err(error) => return Err(error),
+        };
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        file.set_len(sound_bytes)?;
+        Ok(EventLog { file: BufWriter::new(file), last_seq, broken: false })
+    }
+
+    /// Adds an event unless the log has it already.
+    pub fn add(&mut self, run: &Run, seq: u64, at: Timestamp, event: &Event) {
+        if seq <= self.last_seq || self.broken {
+            return;
+        }
+        let line = event_line(run, seq, at, event);
+        self.broken =
+            serde_json::to_writer(&mut self.file, &line).is_err() || self.file.write_all(b"\n").is_err();
+        self.last_seq = seq;
+    }
+}
+
+impl Watcher for EventLog {
+    fn event(&mut self, run: &Run, seq: u64, at: Timestamp, event: &Event) {
+        self.add(run, seq, at, event);
+    }
+
+    fn batch_ended(&mut self, _run: &Run) {
+        self.broken |= self.file.flush().is_err();
+    }
+}
+
+/// The number of the last whole line, and the bytes up to its end.
+fn sound_part(file: File) -> std::io::Result<(u64, u64)> {
+    let mut reader = BufReader::new(file);
+    let (mut last_seq, mut sound_bytes) = (0, 0);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line)?;
+        let seq = line.ends_with(b"\n").then(|| seq_of(&line)).flatten();
+        match seq {
+            Some(seq) => {
+                last_seq = seq;
+                sound_bytes += read as u64;
+            }
+            None => return Ok((last_seq, sound_bytes)),
+        }
+    }
+}
+
+fn seq_of(line: &[u8]) -> Option<u64> {
+    #[derive(serde::Deserialize)]
+    struct Numbered {
+        seq: u64,
+    }
+    serde_json::from_slice::<Numbered>(line).ok().map(|line| line.seq)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_half_written_line_is_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("events.jsonl");
+        std::fs::write(&path, "{\"seq\":1}\n{\"seq\":2}\n{\"se").unwrap();
+        let log = EventLog::open(&path).unwrap();
+        assert_eq!(log.last_seq, 2);
+        drop(log);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"seq\":1}\n{\"seq\":2}\n");
+    }
+}

@@ -1,0 +1,37 @@
+//! The trait every provider implements. It owns the shape of one model call and nothing of any provider.
+
+use longhaul_core::conversation::{ModelFailure, ModelReply, ModelRequest};
+
+pub use futures_util::future::BoxFuture;
+
+/// Something that answers a conversation's next turn.
+///
+/// Implemented by each provider of this crate and by test doubles; called by the engine's performer of
+/// `CallModel`, and by nothing else.
+pub trait Model: Send + Sync {
+    /// Asks once. Dropping the future cancels the call; retrying is the caller's decision, by the failure's kind.
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>>;
+
+    /// How many tokens a request and its reply may have together.
+    fn context_window(&self) -> u64;
+}
+
+/// Hears the reply's text while it is still arriving.
+///
+/// Implemented by the live view and by `Quiet`; called by models. What is heard here is shown and never remembered:
+/// the reply is the truth, and a failed call may have streamed half a sentence.
+pub trait Deltas: Send + Sync {
+    fn text(&self, piece: &str);
+}
+
+/// Deltas for callers that only want the reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet;
+
+impl Deltas for Quiet {
+    fn text(&self, _piece: &str) {}
+}

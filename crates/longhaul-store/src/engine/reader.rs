@@ -1,0 +1,96 @@
+//! Reads a journal while somebody writes it. Owns the reader's place; takes no lock, blocks nobody, changes nothing.
+
+use std::path::PathBuf;
+use std::thread;
+
+use longhaul_core::ids::RunId;
+
+use super::disk::LogFile;
+use super::lock;
+use super::scan::{Cursor, Scanner};
+use super::tail::Tail;
+use super::writer::sound_end;
+use crate::error::Error;
+use crate::journal::{Reader, Record, Visit};
+use crate::limits;
+
+pub(crate) struct EngineReader {
+    pub(crate) run: RunId,
+    pub(crate) path: PathBuf,
+    pub(crate) lock: PathBuf,
+    pub(crate) file: Box<dyn LogFile>,
+    /// Nothing before the first poll.
+    pub(crate) cursor: Option<Cursor>,
+    pub(crate) poisoned: bool,
+}
+
+/// What one look at the file found.
+pub(crate) struct Look {
+    pub(crate) start: Cursor,
+    pub(crate) end: Cursor,
+    pub(crate) tail: Tail,
+}
+
+impl EngineReader {
+    /// Looks again at what makes no sense while a writer is alive: it may be in the middle of writing it.
+    pub(crate) fn look(&self) -> Result<Look, Error> {
+        let mut look = self.look_once()?;
+        for _ in 0..limits::READ_LOOKS_MAX {
+            if !matches!(look.tail, Tail::Damaged { .. }) {
+                break;
+            }
+            let held = lock::holder(&self.lock).map_err(|error| Error::io("look at", &self.lock, error))?;
+            if held.is_some() {
+                thread::sleep(limits::READ_PAUSE);
+            }
+            look = self.look_once()?;
+            if held.is_none() {
+                break;
+            }
+        }
+        Ok(look)
+    }
+
+    fn look_once(&self) -> Result<Look, Error> {
+        let mut scanner = self.scanner()?;
+        let start = scanner.cursor;
+        let file_len = scanner.file_len();
+        if file_len < start.offset {
+            let what = "the journal became shorter than what was read of it".to_owned();
+            return Err(Error::Damaged { file: self.path.clone(), offset: file_len, what });
+        }
+        // Once the zeros behind the end were all looked at, a quiet end is enough to know that there is no news.
+        let quiet = self.cursor.is_some() && scanner.at_quiet_end()?;
+        let tail = if quiet { Tail::Clean } else { scanner.show(u64::MAX, &mut |_: Record<'_>| Ok(()))? };
+        Ok(Look { start, end: scanner.cursor, tail })
+    }
+
+    fn scanner(&self) -> Result<Scanner<'_>, Error> {
+        match self.cursor {
+            Some(cursor) => Scanner::resume(&*self.file, &self.path, cursor),
+            None => Scanner::from_start(&*self.file, &self.path, &self.run),
+        }
+    }
+}
+
+impl Reader for EngineReader {
+    fn poll(&mut self, visit: Visit<'_>) -> Result<(), Error> {
+        if self.poisoned {
+            return Err(Error::Poisoned { run: self.run.clone() });
+        }
+        let Look { start, end, tail } = self.look()?;
+        sound_end(&self.path, &end, tail)?;
+        if end.offset > start.offset {
+            // The last batch may be written and its writer's sync not yet back, or never to come back. Whoever is
+            // shown a record may act on it, so it goes to disk first; this works on a file opened for reading too.
+            // A second try after a failure would succeed and prove nothing, so there is none.
+            if let Err(error) = self.file.sync_data() {
+                self.poisoned = true;
+                return Err(Error::io("sync", &self.path, error));
+            }
+            Scanner::resume(&*self.file, &self.path, start)?.show(end.offset, visit)?;
+        }
+        self.cursor = Some(end);
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Looking for damage and, only when asked, cutting it out. Owns `verify`, which changes nothing, and `repair`, which
+//! keeps a copy of everything it cuts. Neither guesses at what the lost records were.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use longhaul_core::ids::RunId;
+
+use super::disk::{self, Access, LogFile};
+use super::frame::{self, FileHeader};
+use super::lock::Lock;
+use super::tail::Tail;
+use super::writer::sound_end;
+use super::{Engine, scan::Scanner};
+use crate::error::Error;
+use crate::journal::{Record, Writer};
+use crate::limits;
+
+/// What a journal is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Sound records, from the first on.
+    pub records: u64,
+    /// Bytes that hold them, headers included.
+    pub bytes: u64,
+    /// Bytes of a write that a crash tore; the next writer cuts them, nothing acknowledged is in them.
+    pub torn_bytes: u64,
+    pub damage: Option<Damage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub file: PathBuf,
+    pub offset: u64,
+    pub what: String,
+}
+
+/// What a repair did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    pub records_kept: u64,
+    /// Everything from this byte on was cut.
+    pub cut_at: u64,
+    /// Zero if there was nothing to cut.
+    pub bytes_cut: u64,
+    /// The journal as it was found, if it was changed.
+    pub kept_as: Option<PathBuf>,
+}
+
+impl Engine {
+    /// Reads a whole journal and says what it is made of. Damage is part of the answer; a newer format is an error.
+    pub fn verify(&self, run: &RunId) -> Result<Report, Error> {
+        let look = match self.engine_reader(run)?.look() {
+            Ok(look) => look,
+            Err(Error::Damaged { file, offset, what }) => {
+                let damage = Some(Damage { file, offset, what });
+                return Ok(Report { records: 0, bytes: 0, torn_bytes: 0, damage });
+            }
+            Err(error) => return Err(error),
+        };
+        let (records, bytes) = (look.end.last_seq, look.end.offset);
+        match sound_end(&self.journal_path(run), &look.end, look.tail) {
+            Ok(torn_end) => {
+                let torn_bytes = torn_end.unwrap_or(bytes) - bytes;
+                Ok(Report { records, bytes, torn_bytes, damage: None })
+            }
+            Err(Error::Damaged { file, offset, what }) => {
+                Ok(Report { records, bytes, torn_bytes: 0, damage: Some(Damage { file, offset, what }) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cuts a journal at its first damage, after copying it aside. Refused while a writer holds the run, and if
+    /// nothing sound would be left.
+    pub fn repair(&self, run: &RunId, writer: &Writer) -> Result<Repaired, Error> {
+        let dir = self.dir(run)?;
+        let path = dir.join("journal");
+        let _lock = Lock::take(run, &dir.join("lock"), writer)?;
+        let file = self.open_journal(run, &path, Access::Write)?;
+        let failed = |error| Error::io("repair", &path, error);
+        let len = file.len().map_err(failed)?;
+        let header_fits = header_is_ours(&*file, run, &path)?;
+        let (kept_as, found) = match (header_fits, survey(&*file, &path, run)) {
+            (true, Ok(found)) if !found.damaged => (None, found),
+            (true, found) => (Some(self.copy_aside(&dir)?), found?),
+            // The header holds nothing but the run's name, so it can be written again.
+            (false, _) => {
+                let copy = self.copy_aside(&dir)?;
+                disk::write_all(&*file, &frame::file_header(run), 0).map_err(|error| failed(error.source))?;
+                (Some(copy), survey(&*file, &path, run)?)
+            }
+        };
+        let bytes_cut = if found.damaged { len.saturating_sub(found.end) } else { 0 };
+        if found.damaged {
+            file.set_len(found.end).map_err(failed)?;
+        }
+        file.sync_data().map_err(failed)?;
+        Ok(Repaired { records_kept: found.records, cut_at: found.end, bytes_cut, kept_as })
+    }
+
+    fn copy_aside(&self, dir: &Path) -> Result<PathBuf, Error> {
+        let journal = dir.join("journal");
+        let free = (1..=limits::ASIDE_MAX).map(|number| dir.join(format!("journal.damaged-{number}")));
+        let aside = free.into_iter().find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(|| {
+            let full = std::io::Error::other("too many damaged journals were put aside already");
+            Error::io("copy", &journal, full)
+        })?;
+        let failed = |error| Error::io("copy", &aside, error);
+        let source = self.disk.open(&journal, Access::Read).map_err(failed)?;
+        let copy = self.disk.open(&aside, Access::CreateNew).map_err(failed)?;
+        let (mut offset, mut bytes) = (0, vec![0; limits::READ_BYTES]);
+        loop {
+            let count = disk::read_full(&*source, &mut bytes, offset).map_err(failed)?;
+            if count == 0 {
+                break;
+            }
+            disk::write_all(&*copy, &bytes[..count], offset).map_err(|error| failed(error.source))?;
+            offset += count as u64;
+        }
+        copy.sync_data().map_err(failed)?;
+        self.sync_dir(dir)?;
+        Ok(aside)
+    }
+}
+
+struct Found {
+    records: u64,
+    end: u64,
+    damaged: bool,
+}
+
+/// Where the sound part ends. Fails if there is none: then a repair would only destroy.
+fn survey(file: &dyn LogFile, path: &Path, run: &RunId) -> Result<Found, Error> {
+    let mut scanner = Scanner::from_start(file, path, run)?;
+    let tail = scanner.show(u64::MAX, &mut |_: Record<'_>| Ok(()))?;
+    let (records, end) = (scanner.cursor.last_seq, scanner.cursor.offset);
+    if records == 0 {
+        sound_end(path, &scanner.cursor, tail)?;
+        return Ok(Found { records, end, damaged: false });
+    }
+    Ok(Found { records, end, damaged: matches!(tail, Tail::Damaged { .. }) })
+}
+
+fn header_is_ours(file: &dyn LogFile, run: &RunId, path: &Path) -> Result<bool, Error> {
+    let mut bytes = [0; frame::FILE_HEADER];
+    let count = disk::read_full(file, &mut bytes, 0).map_err(|error| Error::io("read", path, error))?;
+    match frame::parse_file_header(&bytes[..count], run) {
+        FileHeader::Ours { .. } => Ok(true),
+        FileHeader::TooNew { version } => Err(Error::TooNew { file: path.to_owned(), version }),
+        FileHeader::Bad(_) => Ok(false),
+    }
+}

@@ -1,0 +1,287 @@
+//! The state directory. Owns which store a run is in: new runs go to the engine, or to the fallback with a reason
+//! when the engine cannot be used; a run in the fallback is brought home without losing anything. Makes nothing for
+//! those who only read.
+
+use std::fmt;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_core::ids::RunId;
+
+use crate::catalog::Catalog;
+use crate::engine::{Access, Belongings, Disk, Engine, RealDisk, nanos_now};
+use crate::error::Error;
+use crate::journal::{Entry, Posted, Record, Store, Writer};
+use crate::limits;
+use crate::sqlite::Sqlite;
+
+pub struct Home {
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
+    engine: Arc<Engine>,
+    fallback: Mutex<Option<Arc<Sqlite>>>,
+}
+
+/// Why a new run is not kept in the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FallbackReason(pub String);
+
+/// What became of a run that was to be brought home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Brought {
+    Moved,
+    /// It was in the engine already; what was left of it in the fallback is gone.
+    AlreadyHome,
+    /// The engine cannot be used yet, so it stays where it is.
+    NotYet(FallbackReason),
+}
+
+impl Home {
+    /// Opens the state directory, making it if it is not there.
+    pub fn open(dir: &Path) -> Result<Home, Error> {
+        Home::open_on(Arc::new(RealDisk), dir)
+    }
+
+    /// The same on another disk.
+    pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<Home, Error> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|error| Error::io("create the state directory", dir, error))?;
+        write_gitignore(dir)?;
+        Ok(Home::at(disk, dir))
+    }
+
+    /// Opens the state directory of somebody who only reads: nothing if there is none, and nothing is made.
+    pub fn existing(dir: &Path) -> Result<Option<Home>, Error> {
+        match fs::metadata(dir) {
+            Ok(found) if found.is_dir() => Ok(Some(Home::at(Arc::new(RealDisk), dir))),
+            Ok(_) => Err(Error::io("use the state directory", dir, io::ErrorKind::NotADirectory.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("use the state directory", dir, error)),
+        }
+    }
+
+    fn at(disk: Arc<dyn Disk>, dir: &Path) -> Home {
+        let engine = Arc::new(Engine::on(disk.clone(), dir));
+        Home { dir: dir.to_owned(), disk, engine, fallback: Mutex::new(None) }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn runs_dir(&self) -> PathBuf {
+        self.dir.join("runs")
+    }
+
+    /// Where a run's own files are, whichever store its journal is in.
+    pub fn run_dir(&self, run: &RunId) -> PathBuf {
+        self.runs_dir().join(run.as_str())
+    }
+
+    pub fn catalog_path(&self) -> PathBuf {
+        self.dir.join("catalog.db")
+    }
+
+    pub fn fallback_path(&self) -> PathBuf {
+        self.dir.join("fallback.db")
+    }
+
+    /// The engine itself, for `verify` and `repair`.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub fn catalog(&self) -> Result<Catalog, Error> {
+        Catalog::open(&self.catalog_path())
+    }
+
+    /// Where a new run is to be kept, and why not in the engine if it is not.
+    pub fn store_for_new(&self) -> Result<(Arc<dyn Store>, Option<FallbackReason>), Error> {
+        match self.probe_engine() {
+            Ok(()) => Ok((self.engine.clone(), None)),
+            Err(error) => Ok((self.fallback()?, Some(FallbackReason::from(&error)))),
+        }
+    }
+
+    /// Where a run is kept. A run in both was being brought home, so its engine copy is whole and newer.
+    pub fn store_of(&self, run: &RunId) -> Result<Arc<dyn Store>, Error> {
+        if self.engine.contains(run) {
+            return Ok(self.engine.clone());
+        }
+        match self.fallback_if_there()? {
+            Some(fallback) if fallback.contains(run)? => Ok(fallback),
+            Some(_) | None => Err(Error::NotFound { run: run.clone() }),
+        }
+    }
+
+    pub fn all_runs(&self) -> Result<Vec<RunId>, Error> {
+        let mut runs = self.engine.runs()?;
+        if let Some(fallback) = self.fallback_if_there()? {
+            runs.extend(fallback.runs()?);
+        }
+        runs.sort();
+        runs.dedup();
+        Ok(runs)
+    }
+
+    /// Moves a run from the fallback to the engine, once that can be used. The engine's copy appears whole, by one
+    /// rename, before anything is deleted here: a crash in between leaves both, and the next call finishes.
+    pub fn bring_home(&self, run: &RunId, writer: &Writer) -> Result<Brought, Error> {
+        let fallback = match self.fallback_if_there()? {
+            Some(fallback) if fallback.contains(run)? => fallback,
+            Some(_) | None if self.engine.contains(run) => return Ok(Brought::AlreadyHome),
+            Some(_) | None => return Err(Error::NotFound { run: run.clone() }),
+        };
+        let mut batches = Batches::default();
+        // Held until the end, so that nobody adds to what is being moved.
+        let journal = fallback.open(run, writer, &mut |record| batches.add(record))?;
+        let brought = if self.engine.contains(run) {
+            self.check_prefix(run, &batches)?;
+            Brought::AlreadyHome
+        } else {
+            if let Err(error) = self.probe_engine() {
+                return Ok(Brought::NotYet(FallbackReason::from(&error)));
+            }
+            let belongings = belongings(&fallback, run, journal.generation())?;
+            self.engine.import(
+                run,
+                writer,
+                &mut batches.done.into_iter().chain([batches.open]),
+                belongings,
+            )?;
+            Brought::Moved
+        };
+        self.finish_move(run, &fallback)?;
+        Ok(brought)
+    }
+
+    /// Deletes the fallback's copy, after carrying over commands that were posted there in the meantime.
+    fn finish_move(&self, run: &RunId, fallback: &Sqlite) -> Result<(), Error> {
+        let mut moved: Vec<Posted> = Vec::new();
+        loop {
+            let pending = fallback.pending(run)?;
+            for posted in pending.iter().filter(|posted| !moved.contains(posted)) {
+                self.engine.post(run, &posted.id, &posted.body)?;
+            }
+            moved = pending;
+            if fallback.retire(run, &moved)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The engine's copy must start with everything the fallback knows; otherwise deleting would lose something.
+    fn check_prefix(&self, run: &RunId, batches: &Batches) -> Result<(), Error> {
+        let mut kept = batches.done.iter().flatten().chain(&batches.open);
+        let mut shown = 0;
+        let diverged = |seq| Error::Diverged { run: run.clone(), seq };
+        self.engine.reader(run)?.poll(&mut |record| {
+            shown = record.seq;
+            match kept.next() {
+                Some(entry) if *entry != owned(record) => Err(diverged(record.seq)),
+                Some(_) | None => Ok(()),
+            }
+        })?;
+        if kept.next().is_some() { Err(diverged(shown + 1)) } else { Ok(()) }
+    }
+
+    fn fallback(&self) -> Result<Arc<Sqlite>, Error> {
+        let mut fallback = self.fallback.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = &*fallback {
+            return Ok(open.clone());
+        }
+        let opened = Arc::new(Sqlite::open(&self.fallback_path())?);
+        *fallback = Some(opened.clone());
+        Ok(opened)
+    }
+
+    fn fallback_if_there(&self) -> Result<Option<Arc<Sqlite>>, Error> {
+        if fs::symlink_metadata(self.fallback_path()).is_ok() { self.fallback().map(Some) } else { Ok(None) }
+    }
+
+    /// Writes, syncs and removes a small file where runs go. Asked each time a run is made, so that a disk that was
+    /// mended is used again; making a run costs more.
+    fn probe_engine(&self) -> Result<(), Error> {
+        let runs = self.runs_dir();
+        match self.disk.create_dir(&runs) {
+            Ok(()) => self.disk.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io("create", runs, error)),
+        }
+        let probe = runs.join(format!(".probe-{}-{}", nanos_now(), std::process::id()));
+        let result = self.disk.open(&probe, Access::CreateNew).and_then(|file| {
+            let written = file.write_at(b"probe", 0).and_then(|_| file.sync_data());
+            let removed = self.disk.remove_file(&probe);
+            written.and(removed)
+        });
+        result.map_err(|error| Error::io("write in", runs, error))
+    }
+}
+
+impl From<&Error> for FallbackReason {
+    fn from(error: &Error) -> FallbackReason {
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            text.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        FallbackReason(text)
+    }
+}
+
+impl fmt::Display for FallbackReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Records gathered into batches of bounded size.
+#[derive(Default)]
+struct Batches {
+    done: Vec<Vec<Entry>>,
+    open: Vec<Entry>,
+    open_bytes: usize,
+}
+
+impl Batches {
+    fn add(&mut self, record: Record<'_>) -> Result<(), Error> {
+        if self.open_bytes > 0 && self.open_bytes + record.payload.len() > limits::MOVE_BYTES {
+            self.done.push(std::mem::take(&mut self.open));
+            self.open_bytes = 0;
+        }
+        self.open_bytes += record.payload.len();
+        self.open.push(owned(record));
+        Ok(())
+    }
+}
+
+fn owned(record: Record<'_>) -> Entry {
+    let Record { at, kind, version, payload, .. } = record;
+    Entry { at, kind, version, payload: payload.to_vec() }
+}
+
+fn belongings(fallback: &Sqlite, run: &RunId, generation: u64) -> Result<Belongings, Error> {
+    let hashes = fallback.blob_hashes(run)?;
+    let blobs = hashes.iter().map(|hash| fallback.blob(run, hash)).collect::<Result<_, _>>()?;
+    let inbox = fallback.pending(run)?.into_iter().map(|posted| (posted.id, posted.body)).collect();
+    Ok(Belongings { generation, blobs, inbox })
+}
+
+/// Written before anything else, so that no moment exists in which git would offer to commit what is here.
+fn write_gitignore(dir: &Path) -> Result<(), Error> {
+    let path = dir.join(".gitignore");
+    if fs::symlink_metadata(&path).is_ok() {
+        return Ok(());
+    }
+    let failed = |error| Error::io("write", &path, error);
+    let temporary = dir.join(format!(".gitignore-{}-{}", nanos_now(), std::process::id()));
+    fs::write(&temporary, "*\n").map_err(failed)?;
+    fs::rename(&temporary, &path).map_err(failed)
+}

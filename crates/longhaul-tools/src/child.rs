@@ -1,0 +1,169 @@
+//! One child process from its start to the end of everything it started.
+//!
+//! Owns reading its output without ever waiting for a pipe that an escaped grandchild holds open. Refuses to give the
+//! child anything to read, or to leave anything of it running.
+
+use std::io;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::io::AsyncReadExt;
+use tokio::process::{ChildStdout, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::cancel::Cancel;
+use crate::capture::Capture;
+use crate::limits;
+use crate::process::{Killed, Tree};
+
+/// How the child itself ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Exited(ExitStatus),
+    TimedOut,
+    Cancelled,
+    /// The kernel would not tell.
+    Lost(io::Error),
+}
+
+/// What is known when nothing is left running.
+pub(crate) struct Finished {
+    pub(crate) end: End,
+    pub(crate) capture: Capture,
+    pub(crate) rest: Killed,
+}
+
+/// A started child. Its tree comes first, so that an abandoned child is killed before it is let go.
+pub(crate) struct Child {
+    tree: Tree,
+    process: tokio::process::Child,
+    /// Standard output and error in one pipe, so that they come in the order they were written; `None` once closed.
+    output: Option<ChildStdout>,
+    capture: Capture,
+    buffer: Vec<u8>,
+}
+
+/// What can wake us while the child runs.
+enum Wake {
+    Printed(io::Result<usize>),
+    Exited(io::Result<ExitStatus>),
+    TimedOut,
+    Cancelled,
+}
+
+impl Child {
+    /// Starts `command`, which must mark its environment with `key`.
+    pub(crate) fn start(mut command: Command, key: &str) -> io::Result<Child> {
+        let (reader, writer) = io::pipe()?;
+        let output = std::process::ChildStdout::from(std::os::fd::OwnedFd::from(reader));
+        let output = ChildStdout::from_std(output)?;
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .kill_on_drop(true)
+            .spawn()?;
+        // The command holds our ends of the pipe; with them open it would never be at its end.
+        drop(command);
+        let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let leader = pid.ok_or_else(|| io::Error::other("the child has no process number"))?;
+        let buffer = vec![0; limits::BUFFER_BYTES];
+        Ok(Child {
+            tree: Tree::new(leader, key),
+            process,
+            output: Some(output),
+            capture: Capture::default(),
+            buffer,
+        })
+    }
+
+    /// Waits for the child, at most `time`, and ends everything it started.
+    pub(crate) async fn finish(mut self, time: Duration, cancel: &Cancel) -> Finished {
+        let end = self.watch(time, cancel).await;
+        match &end {
+            End::TimedOut | End::Cancelled => {
+                self.tree.terminate();
+                timeout(limits::TERMINATE_GRACE, self.drain_until_exit()).await.ok();
+            }
+            End::Exited(_) | End::Lost(_) => {
+                timeout(limits::OUTPUT_GRACE, self.drain()).await.ok();
+            }
+        }
+        self.end_tree(end).await
+    }
+
+    async fn watch(&mut self, time: Duration, cancel: &Cancel) -> End {
+        let mut deadline = pin!(sleep(time));
+        let mut cancelled = pin!(cancel.cancelled());
+        loop {
+            let wake = tokio::select! {
+                count = read(&mut self.output, &mut self.buffer) => Wake::Printed(count),
+                status = self.process.wait() => Wake::Exited(status),
+                () = &mut deadline => Wake::TimedOut,
+                () = &mut cancelled => Wake::Cancelled,
+            };
+            match wake {
+                Wake::Printed(count) => self.take(count),
+                Wake::Exited(Ok(status)) => return End::Exited(status),
+                Wake::Exited(Err(error)) => return End::Lost(error),
+                Wake::TimedOut => return End::TimedOut,
+                Wake::Cancelled => return End::Cancelled,
+            }
+        }
+    }
+
+    async fn end_tree(self, end: End) -> Finished {
+        let Child { tree, mut process, mut output, mut capture, mut buffer } = self;
+        // Without the thread pool there is no runtime left to report to either; the tree's drop has killed by then.
+        let killed = tokio::task::spawn_blocking(move || tree.kill()).await;
+        let rest = killed.unwrap_or(Killed { killed: 0, survivors: 0 });
+        // Everything that held the pipe is dead, so this ends at once; a process that cannot be killed gets the grace.
+        let drained = async {
+            while output.is_some() {
+                let count = read(&mut output, &mut buffer).await;
+                keep(&mut output, &mut capture, &buffer, count);
+            }
+        };
+        timeout(limits::OUTPUT_GRACE, drained).await.ok();
+        timeout(limits::OUTPUT_GRACE, process.wait()).await.ok();
+        Finished { end, capture, rest }
+    }
+
+    async fn drain_until_exit(&mut self) {
+        loop {
+            tokio::select! {
+                count = read(&mut self.output, &mut self.buffer) => self.take(count),
+                _ = self.process.wait() => return,
+            }
+        }
+    }
+
+    async fn drain(&mut self) {
+        while self.output.is_some() {
+            let count = read(&mut self.output, &mut self.buffer).await;
+            self.take(count);
+        }
+    }
+
+    fn take(&mut self, count: io::Result<usize>) {
+        keep(&mut self.output, &mut self.capture, &self.buffer, count);
+    }
+}
+
+/// Reads once; waits for ever when the output is closed, so that other things can wake us.
+async fn read(output: &mut Option<ChildStdout>, buffer: &mut [u8]) -> io::Result<usize> {
+    match output {
+        Some(output) => output.read(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An output that cannot be read is treated like one that is closed: the exit code still tells the result.
+fn keep(output: &mut Option<ChildStdout>, capture: &mut Capture, buffer: &[u8], count: io::Result<usize>) {
+    match count {
+        Ok(0) | Err(_) => *output = None,
+        Ok(count) => capture.push(&buffer[..count]),
+    }
+}

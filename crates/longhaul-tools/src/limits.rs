@@ -1,0 +1,54 @@
+//! Every bound the tools enforce, each with its reason.
+
+use std::time::Duration;
+
+/// Lines `read` shows when it is not told how many. A long source file; the bytes of a result bound it further.
+pub const READ_LINES_DEFAULT: u64 = 2000;
+
+/// Bytes shown of one line. Longer lines are minified code or data, which a model cannot use line by line.
+pub const LINE_BYTES_MAX: usize = 2000;
+
+/// Bytes at the start of a file in which a NUL means that it is not text. Git looks at as many.
+pub const BINARY_PROBE_BYTES: usize = 8000;
+
+/// Bytes read at once from a file or a pipe. The size of a Linux pipe.
+pub const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Lines of a file that are compared to explain why an edit found nothing. A second of work at most.
+pub const CLOSEST_LINES_SEARCHED_MAX: usize = 100_000;
+
+/// Close lines, or places of an ambiguous edit, that are named. More would bury the message.
+pub const PLACES_NAMED_MAX: usize = 10;
+
+/// Bytes of one shell command. Linux refuses a single argument of 128 KiB; a longer command belongs in a file.
+pub const COMMAND_BYTES_MAX: usize = 120 * 1024;
+
+/// The longest time a model may ask for one command. Longer work is to be split or run by the harness.
+pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Bytes kept from the start of a command's output, for the blob.
+pub const OUTPUT_HEAD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes kept from the end of a command's output, for the blob. Errors stand at the end.
+pub const OUTPUT_TAIL_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of an inline result set aside for what we say about it (truncation, leftovers).
+pub const NOTE_BYTES_MAX: usize = 512;
+
+/// Time a command gets between being asked to end and being killed: enough for git to remove its lock file.
+pub const TERMINATE_GRACE: Duration = Duration::from_millis(500);
+
+/// Time the output may stay open after the command ended: enough for `tee` to finish, short against a daemon.
+pub const OUTPUT_GRACE: Duration = Duration::from_millis(250);
+
+/// Rounds of looking for a call's processes and killing them. With the pause below, two seconds.
+pub const KILL_ROUNDS_MAX: usize = 200;
+
+/// Pause between two such rounds: a killed process is gone within it unless it hangs in the kernel.
+pub const KILL_ROUND_PAUSE: Duration = Duration::from_millis(10);
+
+/// Bytes read of a process's environment. A process that exports more hides its marker, at its own cost of memory.
+pub const ENVIRON_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Generations of our own ancestors that are never killed. Real process trees are a few dozen deep.
+pub const ANCESTORS_MAX: usize = 1000;

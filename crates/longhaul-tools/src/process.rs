@@ -1,0 +1,95 @@
+//! The processes of a call, and their end.
+//!
+//! Owns killing all of them, also those that left the process group: a group kill misses whatever called `setsid`, so
+//! what carries the call's marker in its environment is looked for as well, with all its descendants, until nothing is
+//! left. A process that left its session, lost its parents *and* wiped its environment is not found; only a sandbox with
+//! its own process namespace can promise that. Refuses to kill ourselves, our ancestors, or a number without a process.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use longhaul_core::ids::RunId;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::limits;
+use crate::table::{Belongs, search};
+
+/// Environment variables that mark the processes of a run and of one call.
+pub(crate) const RUN_MARKER: &str = "LONGHAUL_RUN";
+pub(crate) const CALL_MARKER: &str = "LONGHAUL_CALL";
+
+/// Kills what is left of a run's tool calls after the harness that started them was killed. Call it before recovery and
+/// while no call of the run is under way; it may take two seconds. Answers how many processes were killed.
+pub fn reap_leftovers(run: &RunId) -> usize {
+    let marker = format!("{RUN_MARKER}={run}");
+    kill_all(&Belongs { marker: &marker, leader: None }).killed
+}
+
+/// What killing came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Killed {
+    pub(crate) killed: usize,
+    /// Processes that hang in the kernel and will end when it lets go of them.
+    pub(crate) survivors: usize,
+}
+
+/// All processes of one call. Dropped before its end, it kills them: a call that is abandoned leaves nothing running.
+pub(crate) struct Tree {
+    leader: Pid,
+    marker: String,
+    ended: bool,
+}
+
+impl Tree {
+    pub(crate) fn new(leader: Pid, key: &str) -> Tree {
+        Tree { leader, marker: format!("{CALL_MARKER}={key}"), ended: false }
+    }
+
+    /// Asks the group to end.
+    pub(crate) fn terminate(&self) {
+        // An empty group is what we want.
+        kill_process_group(self.leader, Signal::TERM).ok();
+    }
+
+    /// Kills everything and waits until it is gone. Blocks for two seconds at most.
+    pub(crate) fn kill(mut self) -> Killed {
+        self.ended = true;
+        self.kill_all()
+    }
+
+    fn kill_all(&self) -> Killed {
+        if cfg!(not(target_os = "linux")) {
+            // All we have there. That the number was given away since the group ended cannot be excluded.
+            kill_process_group(self.leader, Signal::KILL).ok();
+        }
+        kill_all(&Belongs { marker: &self.marker, leader: Some(self.leader.as_raw_pid()) })
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill_all();
+        }
+    }
+}
+
+/// A process may start another between our look and its death, hence the rounds.
+fn kill_all(belongs: &Belongs<'_>) -> Killed {
+    let mut killed = BTreeSet::new();
+    let mut clean_rounds = 0;
+    for _ in 0..limits::KILL_ROUNDS_MAX {
+        let search = search(belongs);
+        for process in &search.found {
+            process.kill();
+            killed.insert(process.pid);
+        }
+        clean_rounds = if search.found.is_empty() { clean_rounds + 1 } else { 0 };
+        if clean_rounds == 2 || (clean_rounds == 1 && !search.undecided) {
+            return Killed { killed: killed.len(), survivors: 0 };
+        }
+        thread::sleep(limits::KILL_ROUND_PAUSE);
+    }
+    let survivors = search(belongs).found.len();
+    Killed { killed: killed.len().saturating_sub(survivors), survivors }
+}

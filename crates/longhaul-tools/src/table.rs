@@ -1,0 +1,139 @@
+//! The processes of this machine, as `/proc` shows them.
+//!
+//! Owns one snapshot and the questions asked of it. Refuses to trust a number: processes end and their numbers are given
+//! away again, so each is known by its number and its start time together. Other systems than Linux have no `/proc`;
+//! there the table is empty, and only process groups are killed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use crate::limits;
+
+/// One process that was alive at the snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    parent: i32,
+    group: i32,
+    session: i32,
+    started: u64,
+}
+
+/// What makes a process belong to a call or a run.
+pub(crate) struct Belongs<'a> {
+    /// An entry of its environment: `LONGHAUL_CALL=<key>`.
+    pub(crate) marker: &'a str,
+    /// The leader of its process group or session.
+    pub(crate) leader: Option<i32>,
+}
+
+/// The processes found, and whether some could not be judged yet because they were just starting a program.
+pub(crate) struct Search {
+    pub(crate) found: Vec<Process>,
+    pub(crate) undecided: bool,
+}
+
+/// All processes that belong, with their descendants; never ourselves or our ancestors.
+pub(crate) fn search(belongs: &Belongs<'_>) -> Search {
+    let table = snapshot();
+    let spared = ancestors(&table, std::process::id().cast_signed());
+    let mut undecided = false;
+    let mut found = BTreeSet::new();
+    for process in table.values().filter(|process| !spared.contains(&process.pid)) {
+        let environment = environment(process.pid);
+        undecided |= environment.is_empty() && !is_kernel_thread(process);
+        let led = belongs.leader.is_some_and(|leader| process.group == leader || process.session == leader);
+        if led || environment.split(|byte| *byte == 0).any(|entry| entry == belongs.marker.as_bytes()) {
+            found.insert(process.pid);
+        }
+    }
+    add_descendants(&table, &spared, &mut found);
+    let found = found.iter().filter_map(|pid| table.get(pid).cloned()).collect();
+    Search { found, undecided }
+}
+
+impl Process {
+    /// Kills exactly this process: the handle is taken first, then it is made sure that it is still the same one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn kill(&self) {
+        use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
+
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        let handle = pidfd_open(pid, PidfdFlags::empty());
+        if read_process(self.pid).is_none_or(|now| now.started != self.started) {
+            return;
+        }
+        // What cannot be signalled is still there in the next round, and reported in the end.
+        match handle {
+            Ok(handle) => pidfd_send_signal(handle, Signal::KILL).ok(),
+            Err(Errno::NOSYS) => kill_process(pid, Signal::KILL).ok(),
+            Err(_) => None,
+        };
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn kill(&self) {}
+}
+
+fn snapshot() -> BTreeMap<i32, Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(read_process).map(|process| (process.pid, process)).collect()
+}
+
+/// `None` for a process that is gone, also for one that is dead and only waits to be collected by its parent.
+fn read_process(pid: i32) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain anything, also spaces and parentheses.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let fields = String::from_utf8_lossy(&stat[after_name..]).into_owned();
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
+    if matches!(fields.first(), Some(&("Z" | "X"))) {
+        return None;
+    }
+    let started = fields.get(19)?.parse().ok()?;
+    Some(Process { pid, parent: number(1)?, group: number(2)?, session: number(3)?, started })
+}
+
+/// Empty when it may not be read, for kernel threads, and for a moment while a program is started.
+fn environment(pid: i32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) {
+        file.take(limits::ENVIRON_BYTES_MAX).read_to_end(&mut bytes).ok();
+    }
+    bytes
+}
+
+fn is_kernel_thread(process: &Process) -> bool {
+    const KERNEL_THREADS_PARENT: i32 = 2;
+    process.pid == KERNEL_THREADS_PARENT || process.parent == KERNEL_THREADS_PARENT
+}
+
+fn ancestors(table: &BTreeMap<i32, Process>, pid: i32) -> BTreeSet<i32> {
+    let mut line = BTreeSet::from([pid, 1]);
+    let mut here = pid;
+    for _ in 0..limits::ANCESTORS_MAX {
+        let Some(process) = table.get(&here) else { break };
+        line.insert(process.parent);
+        here = process.parent;
+    }
+    line
+}
+
+fn add_descendants(table: &BTreeMap<i32, Process>, spared: &BTreeSet<i32>, found: &mut BTreeSet<i32>) {
+    loop {
+        let is_new = |process: &&Process| {
+            found.contains(&process.parent) && !found.contains(&process.pid) && !spared.contains(&process.pid)
+        };
+        let more: Vec<i32> = table.values().filter(is_new).map(|process| process.pid).collect();
+        if more.is_empty() {
+            return;
+        }
+        found.extend(more);
+    }
+}

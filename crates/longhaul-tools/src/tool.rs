@@ -1,0 +1,103 @@
+//! What a tool is.
+//!
+//! Owns the one trait behind which everything callable stands, and what a call is given. Refuses state between calls:
+//! whatever a call needs to know comes with its context and its arguments.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::ids::RunId;
+use longhaul_core::json::Json;
+use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
+use longhaul_workspace::{Error, Workspace};
+use serde_json::Value;
+
+use crate::cancel::Cancel;
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a call may use.
+#[derive(Clone)]
+pub struct Context {
+    pub workspace: Arc<Workspace>,
+    pub run: RunId,
+    /// Made by the harness, unique per call, the same again when the call is recovered (`run_x.call_3`).
+    pub key: String,
+    pub timeout: Duration,
+    pub cancel: Cancel,
+    pub blobs: Arc<dyn Blobs>,
+}
+
+/// Where outputs too long for a conversation are kept. The engine implements it over the store, tests in memory;
+/// tools call it. Both functions may block.
+pub trait Blobs: Send + Sync {
+    /// Keeps the bytes and answers their hash.
+    fn keep(&self, bytes: &[u8]) -> Result<String, String>;
+    fn fetch(&self, hash: &str) -> Result<Vec<u8>, String>;
+}
+
+/// What a model is told about a tool, and what recovery may do with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    pub class: EffectClass,
+    /// JSON schema of the arguments.
+    pub schema: Value,
+}
+
+/// Something a model may call. Implemented by each built-in tool and by test doubles; called by the engine only.
+pub trait Tool: Send + Sync {
+    fn spec(&self) -> &ToolSpec;
+
+    /// Looks at what a checkable call would change, without changing it. The error is the call's outcome.
+    fn prepare<'a>(&'a self, context: &'a Context, args: &'a Json) -> BoxFuture<'a, Result<Trace, Outcome>> {
+        let _ = (context, args);
+        let message = format!("the tool `{}` leaves no trace to prepare", self.spec().name);
+        Box::pin(async move { Err(Outcome::failed(Failure::Tool, message)) })
+    }
+
+    /// Does it. With a trace, a destination that is no longer as it was at [`Tool::prepare`] is not overwritten.
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+        trace: Option<&'a Trace>,
+    ) -> BoxFuture<'a, Outcome>;
+
+    /// Asks the destination, after a crash, whether a checkable call had its effect; clears up what it left half done.
+    fn check<'a>(&'a self, context: &'a Context, args: &'a Json, trace: &'a Trace) -> BoxFuture<'a, Found> {
+        let _ = (context, args, trace);
+        Box::pin(async { Found::Unknown })
+    }
+}
+
+/// Runs work that waits for the disk where it may.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Outcome> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Outcome::failed(Failure::Tool, format!("the tool broke: {error}")))
+}
+
+/// A refusal of the workspace, as the outcome of a call.
+pub(crate) fn refused(error: &Error) -> Outcome {
+    let failure = match error {
+        Error::EmptyPath | Error::NulInPath => Failure::InvalidArguments,
+        Error::Outside { .. } => Failure::NotPermitted,
+        error if error.is_busy() => Failure::Busy,
+        Error::Root { .. }
+        | Error::Gone { .. }
+        | Error::Missing { .. }
+        | Error::Directory { .. }
+        | Error::ParentNotDirectory { .. }
+        | Error::NotRegular { .. }
+        | Error::LinkLoop { .. }
+        | Error::TooLarge { .. }
+        | Error::BadKey { .. }
+        | Error::Io { .. } => Failure::Tool,
+    };
+    Outcome::failed(failure, error.to_string())
+}

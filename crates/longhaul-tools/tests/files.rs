@@ -1,0 +1,349 @@
+//! `read`, `write` and `edit`: what they show, what they refuse, and what a crash leaves.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod fixture;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use fixture::{Fixture, done, failure};
+use longhaul_core::tool::{EffectClass, Failure, Found, ToolGrant};
+use longhaul_workspace::{ABSENT, digest_of};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn read_numbers_lines_and_says_how_to_go_on() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("file"), "one\ntwo\r\nthree\nfour").unwrap();
+    fs::write(fixture.path("empty"), "").unwrap();
+    let read = async |args: Value| fixture.run("read", &args).await;
+
+    assert_eq!(
+        done(&read(json!({ "path": "file" })).await),
+        "     1\tone\n     2\ttwo\n     3\tthree\n     4\tfour\n"
+    );
+    assert_eq!(
+        done(&read(json!({ "path": "file", "offset": 2, "limit": 2 })).await),
+        "     2\ttwo\n     3\tthree\n[lines 2 to 3 shown; the file has 19 bytes and goes on: read with offset 4]\n"
+    );
+    assert_eq!(done(&read(json!({ "path": "file", "offset": 4, "limit": 1 })).await), "     4\tfour\n");
+    assert_eq!(done(&read(json!({ "path": "empty" })).await), "(the file is empty)");
+    assert_eq!(
+        failure(&read(json!({ "path": "file", "offset": 5 })).await),
+        (Failure::InvalidArguments, "`offset` is 5, but `file` has 4 lines", "")
+    );
+    assert_eq!(
+        failure(&read(json!({ "path": "file", "offset": 0 })).await).1,
+        "`offset` counts lines from 1"
+    );
+}
+
+#[tokio::test]
+async fn read_refuses_what_is_no_text_file() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path("directory")).unwrap();
+    fs::write(fixture.path("binary"), b"ELF\0\x01").unwrap();
+    let message =
+        async |path: &str| failure(&fixture.run("read", &json!({ "path": path })).await).1.to_owned();
+    assert_eq!(message("directory").await, "`directory` is a directory, not a file; list it with bash: ls");
+    assert_eq!(
+        message("binary").await,
+        "`binary` is binary (5 bytes); look at it with bash: file, xxd, strings"
+    );
+    assert_eq!(message("nothing").await, "`nothing` does not exist");
+}
+
+/// F42: a file of a gigabyte, in one line or in many, is read in bounded memory and with a bounded result.
+#[tokio::test]
+async fn read_takes_bounded_memory_for_huge_files() {
+    let fixture = Fixture::new();
+    let line = "x".repeat(199) + "\n";
+    fs::write(fixture.path("many"), line.repeat(500_000)).unwrap();
+    let one = fs::File::create(fixture.path("one")).unwrap();
+    fs::write(fixture.path("one"), "start ".repeat(2000)).unwrap();
+    one.set_len(1 << 30).unwrap();
+    let before = resident_bytes();
+
+    let outcome = fixture.run("read", &json!({ "path": "many", "offset": 499_000 })).await;
+    let text = done(&outcome);
+    assert!(text.len() <= 16 * 1024 && text.starts_with("499000\txxx"), "{}", text.len());
+    assert!(text.ends_with("goes on: read with offset 499076]\n"), "{}", &text[text.len() - 100..]);
+    let outcome = fixture.run("read", &json!({ "path": "one" })).await;
+    let text = done(&outcome);
+    assert!(text.ends_with("[line clipped: 1073741824 bytes]\n") && text.len() < 2100, "{}", text.len());
+
+    assert!(resident_bytes().saturating_sub(before) < 64 << 20);
+}
+
+#[tokio::test]
+async fn read_stops_when_told_or_out_of_time() {
+    let mut fixture = Fixture::new();
+    fs::write(fixture.path("file"), "x").unwrap();
+    fixture.context.timeout = Duration::ZERO;
+    assert_eq!(failure(&fixture.run("read", &json!({ "path": "file" })).await).0, Failure::Timeout);
+    fixture.switch.cancel();
+    assert_eq!(failure(&fixture.run("read", &json!({ "path": "file" })).await).0, Failure::Cancelled);
+}
+
+#[tokio::test]
+async fn bad_arguments_are_named() {
+    let fixture = Fixture::new();
+    let cases = [
+        ("read", json!({}), "`path` is missing; expected "),
+        ("read", json!({ "path": 3 }), "`path` must be string, not 3; expected "),
+        (
+            "read",
+            json!({ "path": "a", "offset": "1" }),
+            "`offset` must be integer or null, not \"1\"; expected ",
+        ),
+        ("read", json!({ "path": "a", "limit": -1 }), "`limit` must be integer or null, not -1; expected "),
+        ("read", json!(["a"]), "the arguments are not a JSON object; expected "),
+        ("write", json!({ "path": "a" }), "`content` is missing; expected "),
+        (
+            "write",
+            json!({ "path": "a", "content": "", "mode": 1 }),
+            "`mode` is not an argument of this tool; ",
+        ),
+        ("write", json!({ "path": "", "content": "" }), "the path is empty; "),
+        ("edit", json!({ "path": "a", "old": "x", "new": "x" }), "`old` and `new` are the same; "),
+        ("edit", json!({ "path": "a", "old": "", "new": "x" }), "`old` is empty; "),
+        ("bash", json!({ "command": " " }), "`command` is empty; "),
+        ("bash", json!({ "command": "a\0b" }), "`command` contains a NUL"),
+        ("bash", json!({ "command": "x", "timeout_ms": 600_001 }), "`timeout_ms` must be from 1 to 600000"),
+    ];
+    for (tool, args, expected) in cases {
+        let outcome = fixture.run(tool, &args).await;
+        let (kind, message, _) = failure(&outcome);
+        assert_eq!(kind, Failure::InvalidArguments, "{tool} {args}: {message}");
+        assert!(message.starts_with(expected), "{tool} {args}: {message}");
+    }
+    let outcome = fixture.run("read", &json!({})).await;
+    assert!(
+        failure(&outcome)
+            .1
+            .ends_with("expected limit (integer, optional), offset (integer, optional), path (string)"),
+        "{outcome:?}"
+    );
+}
+
+/// Escapes are refused by every file tool, and nothing outside changes.
+#[tokio::test]
+async fn file_tools_stay_inside() {
+    let fixture = Fixture::new();
+    fs::write(fixture.outer.path().join("secret"), "secret").unwrap();
+    symlink("../secret", fixture.path("link")).unwrap();
+    symlink("..", fixture.path("up")).unwrap();
+    let absolute = fixture.outer.path().join("secret").display().to_string();
+    for path in ["../secret", &absolute, "link", "up/secret", "up/new", "/dev/zero", "../root2/x"] {
+        for (tool, args) in [
+            ("read", json!({ "path": path })),
+            ("write", json!({ "path": path, "content": "x" })),
+            ("edit", json!({ "path": path, "old": "secret", "new": "x" })),
+        ] {
+            let outcome = fixture.run(tool, &args).await;
+            assert_eq!(failure(&outcome).0, Failure::NotPermitted, "{tool} {path}: {outcome:?}");
+            if tool != "read" {
+                assert!(fixture.prepare(tool, &args).await.is_err(), "{tool} {path}");
+            }
+        }
+    }
+    assert_eq!(fs::read_to_string(fixture.outer.path().join("secret")).unwrap(), "secret");
+    assert_eq!(fs::read_dir(fixture.outer.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
+async fn write_creates_and_replaces() {
+    let fixture = Fixture::new();
+    let args = json!({ "path": "a/b/file", "content": "hello" });
+    let trace = fixture.prepare("write", &args).await.unwrap();
+    assert_eq!((trace.target.as_str(), trace.before.as_str()), ("a/b/file", ABSENT));
+    assert_eq!(trace.after, digest_of(b"hello"));
+    assert!(fixture.names().is_empty());
+    assert_eq!(done(&fixture.run_traced("write", &args, &trace).await), "wrote 5 bytes to a/b/file");
+    assert_eq!(fs::read(fixture.path("a/b/file")).unwrap(), b"hello");
+    assert_eq!(fs::read_dir(fixture.path("a/b")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn edit_says_why_it_found_nothing_or_too_much() {
+    let fixture = Fixture::new();
+    let code = "fn main() {\n    let count = 1;\n    print(count);\n}\nfn other() {\n    let count = 2;\n}\n";
+    fs::write(fixture.path("code"), code).unwrap();
+    fs::write(fixture.path("crlf"), "a\r\nb\r\n").unwrap();
+    fs::write(fixture.path("latin"), b"caf\xe9").unwrap();
+    let message = async |path: &str, old: &str| {
+        let args = json!({ "path": path, "old": old, "new": "NEW" });
+        let outcome = fixture.run("edit", &args).await;
+        assert_eq!(fixture.prepare("edit", &args).await, Err(outcome.clone()));
+        failure(&outcome).1.to_owned()
+    };
+    assert_eq!(
+        message("code", "let count").await,
+        "`old` occurs 2 times, at lines 2, 6; add lines around it until it occurs once, or set replace_all"
+    );
+    assert_eq!(
+        message("code", "let counts = 1;").await,
+        "`old` does not occur in `code`; the closest to its first line:\n     2\t    let count = 1;\n     6\t    let count = 2;"
+    );
+    assert_eq!(
+        message("code", "zebra").await,
+        "`old` does not occur in `code`; nothing in it is similar. Read the file again"
+    );
+    assert!(message("crlf", "a\nb").await.contains("its lines end with \\r\\n, those in `old` with \\n"));
+    assert_eq!(message("latin", "caf").await, "`latin` is not UTF-8 text; change it with bash");
+    assert_eq!(message("missing", "x").await, "`missing` does not exist");
+    fs::write(fixture.path("overlap"), "aaa").unwrap();
+    assert!(message("overlap", "aa").await.starts_with("`old` occurs 2 times"));
+    assert_eq!(fs::read_to_string(fixture.path("code")).unwrap(), code);
+}
+
+#[tokio::test]
+async fn edit_replaces_one_or_all() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("file"), "a b\na\n").unwrap();
+    let one = fixture.run("edit", &json!({ "path": "file", "old": "b", "new": "c" })).await;
+    assert_eq!(done(&one), "edited file: replaced 1 piece, at line 1");
+    let all = json!({ "path": "file", "old": "a", "new": "x\ny", "replace_all": true });
+    assert_eq!(done(&fixture.run("edit", &all).await), "edited file: replaced 2 pieces, at lines 1, 2");
+    assert_eq!(fs::read_to_string(fixture.path("file")).unwrap(), "x\ny c\nx\ny\n");
+}
+
+/// The two checkable tools with a call that turns "old" into "new".
+fn changes() -> [(&'static str, Value); 2] {
+    [
+        ("write", json!({ "path": "file", "content": "new" })),
+        ("edit", json!({ "path": "file", "old": "old", "new": "new" })),
+    ]
+}
+
+/// Killed before anything, with the temporary file half or wholly written, after the rename, and with somebody else
+/// having written in between.
+#[tokio::test]
+async fn a_change_is_recognised_after_a_crash_at_every_stage() {
+    for (tool, args) in changes() {
+        let fixture = Fixture::new();
+        fs::write(fixture.path("file"), "old").unwrap();
+        let trace = fixture.prepare(tool, &args).await.unwrap();
+        let temporary = fixture.path(&format!(".longhaul-{}.tmp", fixture.context.key));
+        let found = async || fixture.check(tool, &args, &trace).await;
+
+        assert_eq!(found().await, Found::NotDone, "{tool} before anything");
+        for half in ["", "ne", "new"] {
+            fs::write(&temporary, half).unwrap();
+            assert_eq!(found().await, Found::NotDone, "{tool} with {half:?} in the temporary file");
+            assert_eq!(fixture.names(), ["file"]);
+        }
+        fs::write(&temporary, "new").unwrap();
+        fs::rename(&temporary, fixture.path("file")).unwrap();
+        assert_eq!(found().await, Found::Done, "{tool} after the rename");
+        fs::write(fixture.path("file"), "other").unwrap();
+        fs::write(&temporary, "ne").unwrap();
+        assert_eq!(found().await, Found::Unknown, "{tool} after somebody else");
+        assert_eq!(fixture.names(), ["file"]);
+        fs::remove_file(fixture.path("file")).unwrap();
+        assert_eq!(found().await, Found::Unknown, "{tool} after a removal");
+        fs::remove_dir_all(fixture.path("")).unwrap();
+        assert_eq!(found().await, Found::Unknown, "{tool} without a workspace");
+    }
+}
+
+#[tokio::test]
+async fn a_traced_change_overwrites_nobody_and_is_made_once() {
+    for (tool, args) in changes() {
+        let fixture = Fixture::new();
+        fs::write(fixture.path("file"), "old").unwrap();
+        let trace = fixture.prepare(tool, &args).await.unwrap();
+
+        fs::write(fixture.path("file"), "old but changed").unwrap();
+        let refused = fixture.run_traced(tool, &args, &trace).await;
+        assert!(
+            failure(&refused).1.starts_with("`file` was changed by somebody else"),
+            "{tool}: {refused:?}"
+        );
+        assert_eq!(fs::read(fixture.path("file")).unwrap(), b"old but changed");
+
+        fs::write(fixture.path("file"), "old").unwrap();
+        done(&fixture.run_traced(tool, &args, &trace).await);
+        assert_eq!(fs::read(fixture.path("file")).unwrap(), b"new");
+
+        use std::os::unix::fs::MetadataExt;
+        let inode = fs::metadata(fixture.path("file")).unwrap().ino();
+        done(&fixture.run_traced(tool, &args, &trace).await);
+        assert_eq!(fs::metadata(fixture.path("file")).unwrap().ino(), inode, "{tool} wrote again");
+        assert_eq!(fixture.names(), ["file"]);
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_is_recognised_after_a_crash() {
+    let fixture = Fixture::new();
+    let args = json!({ "path": "a/file", "content": "new" });
+    let trace = fixture.prepare("write", &args).await.unwrap();
+    assert_eq!(fixture.check("write", &args, &trace).await, Found::NotDone);
+    fs::create_dir(fixture.path("a")).unwrap();
+    assert_eq!(fixture.check("write", &args, &trace).await, Found::NotDone);
+    fs::write(fixture.path("a/file"), "new").unwrap();
+    assert_eq!(fixture.check("write", &args, &trace).await, Found::Done);
+}
+
+#[tokio::test]
+async fn the_toolbox_grants_what_it_has() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.toolbox.names(), ["bash", "edit", "read", "write"]);
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
+    assert_eq!(
+        fixture.toolbox.grants(&["write", "read", "bash"]).unwrap(),
+        [
+            grant("write", EffectClass::Checkable),
+            grant("read", EffectClass::Repeatable),
+            grant("bash", EffectClass::Once)
+        ]
+    );
+    assert_eq!(
+        fixture.toolbox.grants(&["teleport"]).unwrap_err().to_string(),
+        "there is no tool `teleport`; there are: bash, edit, read, write"
+    );
+}
+
+/// What the model sees of the tools.
+#[test]
+fn schemas_are_plain() {
+    let fixture = Fixture::new();
+    let schema = fixture.tool("edit").spec().schema.clone();
+    expect_test::expect![[r#"
+        {
+          "additionalProperties": false,
+          "properties": {
+            "new": {
+              "description": "The text to put in its place.",
+              "type": "string"
+            },
+            "old": {
+              "description": "The exact text to replace, with its white space and line breaks.",
+              "type": "string"
+            },
+            "path": {
+              "description": "Path of the file, relative to the workspace.",
+              "type": "string"
+            },
+            "replace_all": {
+              "default": false,
+              "description": "Replace every occurrence instead of exactly one. Default: false.",
+              "type": "boolean"
+            }
+          },
+          "required": [
+            "path",
+            "old",
+            "new"
+          ],
+          "type": "object"
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&schema).unwrap());
+}
+
+fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}

@@ -1,0 +1,429 @@
+//! The files of one workspace.
+//!
+//! Owns every access of the built-in tools to disk. All paths go through an open descriptor of the root, so nothing
+//! outside is ever read or written, whatever a path or a link says. Refuses everything that is not a regular file,
+//! absolute symbolic links, and to go on when the root was moved or deleted. Replacing a file keeps its permission
+//! bits but not its hard links or extended attributes, because the bytes arrive under a new inode.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, fsync, mkdirat, openat};
+use rustix::fs::{Gid, Uid, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::{beneath, limits};
+
+/// The digest of a file that is not there.
+pub const ABSENT: &str = "absent";
+
+/// The digest of these bytes, as [`Workspace::digest`] would report them.
+pub fn digest_of(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+/// Why a path was refused or a file could not be handled. The messages are read by a model.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot open the workspace `{}`", root.display())]
+    Root { root: PathBuf, source: io::Error },
+    #[error("the workspace `{}` is gone: it was deleted, moved or unmounted", root.display())]
+    Gone { root: PathBuf },
+    #[error("the path is empty; give a path relative to the workspace, like `src/main.rs`")]
+    EmptyPath,
+    #[error("the path contains a NUL character; give a path relative to the workspace, like `src/main.rs`")]
+    NulInPath,
+    #[error(
+        "`{path}` leads outside the workspace `{}`; use a path inside it (links must be relative and stay inside)",
+        root.display()
+    )]
+    Outside { path: String, root: PathBuf },
+    #[error("`{path}` does not exist")]
+    Missing { path: String },
+    #[error("`{path}` is a directory, not a file")]
+    Directory { path: String },
+    #[error("`{path}` cannot be reached: a part of the path is a file, not a directory")]
+    ParentNotDirectory { path: String },
+    #[error("`{path}` is {kind}, not a regular file")]
+    NotRegular { path: String, kind: &'static str },
+    #[error("`{path}` is a symbolic link that leads back to itself")]
+    LinkLoop { path: String },
+    #[error("`{path}` has {bytes} bytes; at most {max} are handled at once")]
+    TooLarge { path: String, bytes: u64, max: u64 },
+    #[error("the effect key `{key}` is not usable as a file name")]
+    BadKey { key: String },
+    #[error("cannot {action} `{path}`: {source}")]
+    Io { action: &'static str, path: String, source: io::Error },
+}
+
+impl Error {
+    /// Whether the machine was short of something (memory, file handles) that may come back.
+    pub fn is_busy(&self) -> bool {
+        let (Error::Io { source, .. } | Error::Root { source, .. }) = self else {
+            return false;
+        };
+        let short = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        Errno::from_io_error(source).is_some_and(|errno| short.contains(&errno))
+    }
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Directory,
+    /// A FIFO, a socket or a device: nothing the tools touch.
+    Special,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    pub kind: Kind,
+    pub bytes: u64,
+}
+
+/// One open workspace.
+#[derive(Debug)]
+pub struct Workspace {
+    /// The root as it was given, made absolute: a model may repeat it in this spelling.
+    given: PathBuf,
+    /// The root with all links resolved.
+    root: PathBuf,
+    handle: File,
+}
+
+impl Workspace {
+    pub fn open(root: &Path) -> Result<Workspace, Error> {
+        let failed = |source| Error::Root { root: root.to_owned(), source };
+        let given = std::path::absolute(root).map_err(failed)?;
+        let resolved = given.canonicalize().map_err(failed)?;
+        let flags = beneath::DIRECTORY | OFlags::CLOEXEC;
+        let handle =
+            rustix::fs::open(&resolved, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        Ok(Workspace { given, root: resolved, handle: File::from(handle) })
+    }
+
+    /// The root with all links resolved.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Refuses to go on when the root's path no longer names the directory we opened.
+    pub fn check_present(&self) -> Result<(), Error> {
+        let gone = |_| Error::Gone { root: self.root.clone() };
+        let (ours, there) =
+            (self.handle.metadata().map_err(gone)?, std::fs::metadata(&self.root).map_err(gone)?);
+        if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
+            Ok(())
+        } else {
+            Err(Error::Gone { root: self.root.clone() })
+        }
+    }
+
+    /// Opens a regular file for reading; the caller bounds how much of it is read.
+    pub fn open_file(&self, path: &str) -> Result<File, Error> {
+        self.check_present()?;
+        let relative = self.relative(path)?;
+        // Without NONBLOCK, opening a FIFO waits for a writer for ever.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = beneath::open(self.handle.as_fd(), &relative, flags)
+            .map_err(|errno| self.refusal("open", path, errno))?;
+        let stat = fstat(&file).map_err(|errno| self.refusal("look at", path, errno))?;
+        regular(path, &stat)?;
+        Ok(File::from(file))
+    }
+
+    /// The whole file, at most [`limits::FILE_BYTES_MAX`] bytes.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
+        let file = self.open_file(path)?;
+        let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
+        let bytes = file.metadata().map_err(failed)?.len();
+        let max = limits::FILE_BYTES_MAX;
+        let too_large = |bytes| Error::TooLarge { path: path.to_owned(), bytes, max };
+        if bytes > max {
+            return Err(too_large(bytes));
+        }
+        let mut content = Vec::new();
+        // The file may grow while it is read, so the length seen above is not trusted.
+        file.take(max + 1).read_to_end(&mut content).map_err(failed)?;
+        if content.len() as u64 > max { Err(too_large(content.len() as u64)) } else { Ok(content) }
+    }
+
+    /// The digest of the file's bytes, or [`ABSENT`].
+    pub fn digest(&self, path: &str) -> Result<String, Error> {
+        let file = match self.open_file(path) {
+            Ok(file) => file,
+            Err(Error::Missing { .. }) => return Ok(ABSENT.to_owned()),
+            Err(error) => return Err(error),
+        };
+        let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
+        let max = limits::DIGEST_BYTES_MAX;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file.take(max + 1)).map_err(failed)?;
+        if hasher.count() > max {
+            return Err(Error::TooLarge { path: path.to_owned(), bytes: hasher.count(), max });
+        }
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    /// What is at `path`, links followed; `None` when nothing is.
+    pub fn metadata(&self, path: &str) -> Result<Option<Metadata>, Error> {
+        self.check_present()?;
+        if self.relative(path)?.file_name().is_none() {
+            return Ok(Some(Metadata { kind: Kind::Directory, bytes: 0 }));
+        }
+        let spot = match self.locate(path, Parents::MustExist) {
+            Ok(spot) => spot,
+            Err(Error::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let stat = self.stat(path, &spot)?;
+        Ok(stat
+            .map(|stat| Metadata { kind: kind_of(&stat), bytes: u64::try_from(stat.st_size).unwrap_or(0) }))
+    }
+
+    /// Puts `bytes` at `path`: after a crash at any point the file has its old bytes or the new ones. Missing
+    /// directories are made. A link at `path` stays, and what it points to is replaced. `key` names the temporary file.
+    pub fn replace(&self, path: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
+        self.check_present()?;
+        let temporary = temporary_name(key)?;
+        let spot = self.locate(path, Parents::Create)?;
+        let old = self.stat(path, &spot)?;
+        if let Some(stat) = &old {
+            regular(path, stat)?;
+        }
+        let written = self.write_temporary(path, &spot, &temporary, bytes, old.as_ref()).and_then(|()| {
+            renameat(&spot.directory, &temporary, &spot.directory, &spot.name)
+                .map_err(|errno| self.refusal("replace", path, errno))
+        });
+        if written.is_err() {
+            // Best effort: a leftover is found again by its name, and the first error is the one to report.
+            unlinkat(&spot.directory, &temporary, AtFlags::empty()).ok();
+        }
+        written?;
+        sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
+    }
+
+    /// Makes what is at `path` survive a power cut. Used when the writer died between its rename and its sync.
+    pub fn settle(&self, path: &str) -> Result<(), Error> {
+        let file = self.open_file(path)?;
+        fsync(&file).map_err(|errno| self.refusal("sync", path, errno))?;
+        let spot = self.locate(path, Parents::MustExist)?;
+        sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
+    }
+
+    /// Removes the temporary file that a [`Workspace::replace`] with this path and key left when it was killed.
+    /// Answers whether there was one.
+    pub fn sweep(&self, path: &str, key: &str) -> Result<bool, Error> {
+        self.check_present()?;
+        let temporary = temporary_name(key)?;
+        let spot = match self.locate(path, Parents::MustExist) {
+            Ok(spot) => spot,
+            Err(Error::Missing { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match unlinkat(&spot.directory, &temporary, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.refusal("remove the temporary file of", path, errno)),
+        }
+    }
+
+    /// The path below the root. `..` is left in place: only the kernel knows what it means behind a link.
+    fn relative(&self, path: &str) -> Result<PathBuf, Error> {
+        if path.is_empty() {
+            return Err(Error::EmptyPath);
+        }
+        if path.contains('\0') {
+            return Err(Error::NulInPath);
+        }
+        // A model that writes `~/x` means a home directory, not a directory called `~`.
+        if path == "~" || path.starts_with("~/") {
+            return Err(self.outside(path));
+        }
+        let path_given = Path::new(path);
+        let relative = if path_given.is_absolute() {
+            let below = path_given.strip_prefix(&self.root).or_else(|_| path_given.strip_prefix(&self.given));
+            below.map_err(|_| self.outside(path))?
+        } else {
+            path_given
+        };
+        Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative.to_owned() })
+    }
+
+    /// The directory and the name that `path` finally means, with a link in last place followed.
+    fn locate(&self, path: &str, parents: Parents) -> Result<Spot, Error> {
+        let mut relative = self.relative(path)?;
+        for _ in 0..limits::LINKS_MAX {
+            let Some(name) = relative.file_name().map(ToOwned::to_owned) else {
+                return Err(Error::Directory { path: path.to_owned() });
+            };
+            let parent = relative.parent().unwrap_or(Path::new("")).to_owned();
+            let directory =
+                self.directory(&parent, parents).map_err(|errno| self.refusal("reach", path, errno))?;
+            match beneath::link_target(directory.as_fd(), &name) {
+                Ok(Some(target)) if target.is_absolute() => return Err(self.outside(path)),
+                Ok(Some(target)) => relative = parent.join(target),
+                Ok(None) | Err(Errno::NOENT) => return Ok(Spot { directory, name }),
+                Err(errno) => return Err(self.refusal("reach", path, errno)),
+            }
+        }
+        Err(Error::LinkLoop { path: path.to_owned() })
+    }
+
+    fn directory(&self, relative: &Path, parents: Parents) -> Result<OwnedFd, Errno> {
+        let path = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        match (beneath::open(self.handle.as_fd(), path, beneath::DIRECTORY), parents) {
+            (Err(Errno::NOENT), Parents::Create) => self.create_directories(path),
+            (result, Parents::Create | Parents::MustExist) => result,
+        }
+    }
+
+    /// Each directory is made inside one that was opened beneath the root, so a race can move it but not lead it out.
+    fn create_directories(&self, relative: &Path) -> Result<OwnedFd, Errno> {
+        let root = self.handle.as_fd();
+        let mut here = beneath::open(root, Path::new("."), beneath::DIRECTORY)?;
+        let mut prefix = PathBuf::new();
+        for part in relative.components() {
+            prefix.push(part);
+            here = match beneath::open(root, &prefix, beneath::DIRECTORY) {
+                Err(Errno::NOENT) => {
+                    match mkdirat(&here, part.as_os_str(), Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                    sync_directory(&here)?;
+                    beneath::open(root, &prefix, beneath::DIRECTORY)?
+                }
+                result => result?,
+            };
+        }
+        Ok(here)
+    }
+
+    fn stat(&self, path: &str, spot: &Spot) -> Result<Option<Stat>, Error> {
+        match statat(&spot.directory, &spot.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.refusal("look at", path, errno)),
+        }
+    }
+
+    fn write_temporary(
+        &self,
+        path: &str,
+        spot: &Spot,
+        temporary: &str,
+        bytes: &[u8],
+        old: Option<&Stat>,
+    ) -> Result<(), Error> {
+        let refusal = |action| move |errno| self.refusal(action, path, errno);
+        let mut file =
+            create_temporary(&spot.directory, temporary).map_err(refusal("create a temporary file for"))?;
+        file.write_all(bytes).map_err(|source| Error::Io {
+            action: "write",
+            path: path.to_owned(),
+            source,
+        })?;
+        if let Some(old) = old {
+            // Only root may give files away; for everybody else the new file rightly belongs to its writer.
+            fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid))).ok();
+            let mode = Mode::from_raw_mode(old.st_mode) & Mode::from_raw_mode(0o777);
+            fchmod(&file, mode).map_err(refusal("set the permissions of"))?;
+        }
+        fsync(&file).map_err(refusal("sync"))
+    }
+
+    fn outside(&self, path: &str) -> Error {
+        Error::Outside { path: path.to_owned(), root: self.root.clone() }
+    }
+
+    fn refusal(&self, action: &'static str, path: &str, errno: Errno) -> Error {
+        let path = path.to_owned();
+        match errno {
+            Errno::XDEV => Error::Outside { path, root: self.root.clone() },
+            Errno::NOENT => Error::Missing { path },
+            Errno::NOTDIR => Error::ParentNotDirectory { path },
+            Errno::ISDIR => Error::Directory { path },
+            Errno::LOOP => Error::LinkLoop { path },
+            Errno::NXIO => Error::NotRegular { path, kind: "a socket or a device" },
+            errno => Error::Io { action, path, source: errno.into() },
+        }
+    }
+}
+
+/// Where a path finally leads: a name in a directory that is open and beneath the root.
+struct Spot {
+    directory: OwnedFd,
+    name: OsString,
+}
+
+#[derive(Clone, Copy)]
+enum Parents {
+    Create,
+    MustExist,
+}
+
+/// The name tells a person which run and call left the file behind.
+fn temporary_name(key: &str) -> Result<String, Error> {
+    let usable = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if key.is_empty() || key.len() > limits::KEY_BYTES_MAX || !key.bytes().all(usable) {
+        return Err(Error::BadKey { key: key.chars().take(80).collect() });
+    }
+    Ok(format!(".longhaul-{key}.tmp"))
+}
+
+/// A file of this name can only be the leftover of a killed attempt with the same key, so it is removed.
+fn create_temporary(directory: &OwnedFd, name: &str) -> Result<File, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let create = || openat(directory, name, flags, Mode::from_raw_mode(0o666));
+    match create() {
+        Err(Errno::EXIST) => {
+            unlinkat(directory, name, AtFlags::empty())?;
+            create().map(File::from)
+        }
+        result => result.map(File::from),
+    }
+}
+
+/// Some file systems cannot sync a directory and say so; there is nothing better to be done on them.
+fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
+    match fsync(directory) {
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        result => result,
+    }
+}
+
+fn kind_of(stat: &Stat) -> Kind {
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    if file_type.is_file() {
+        Kind::File
+    } else if file_type.is_dir() {
+        Kind::Directory
+    } else {
+        Kind::Special
+    }
+}
+
+fn regular(path: &str, stat: &Stat) -> Result<(), Error> {
+    match kind_of(stat) {
+        Kind::File => Ok(()),
+        Kind::Directory => Err(Error::Directory { path: path.to_owned() }),
+        Kind::Special => Err(Error::NotRegular { path: path.to_owned(), kind: special(stat) }),
+    }
+}
+
+fn special(stat: &Stat) -> &'static str {
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    if file_type.is_fifo() {
+        "a FIFO"
+    } else if file_type.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}

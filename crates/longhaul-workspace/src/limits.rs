@@ -1,0 +1,30 @@
+//! Every bound this crate enforces, each with its reason.
+
+use std::time::Duration;
+
+/// Bytes of a file that is read whole into memory. Sixteen times what one call's arguments can write.
+pub const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes of a file that is digested. Digesting streams, so only time counts: this is about one second.
+pub const DIGEST_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Symbolic links followed for one path. Linux itself gives up at 40.
+pub const LINKS_MAX: usize = 40;
+
+/// Tries at resolving a path while somebody renames directories around it. Each rename costs one try at most.
+pub const RESOLVE_TRIES_MAX: usize = 64;
+
+/// Bytes of an effect key. It becomes a file name of at most 255 bytes, with room for what is put around it.
+pub const KEY_BYTES_MAX: usize = 200;
+
+/// Time for one git command. Checking out a very large repository takes minutes; longer means git hangs.
+pub const GIT_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Bytes kept of what git prints. Git's errors are a few lines.
+pub const GIT_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+
+/// Pause between two looks at a git child or at a lock: short against any git command, long against a look.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Directories looked through upwards for a repository. Deeper paths do not fit into `PATH_MAX`.
+pub const REPOSITORY_LEVELS_MAX: usize = 64;

@@ -1,0 +1,107 @@
+//! Where a run works.
+//!
+//! Owns bringing that directory into being, again and again with the same result: every function here may be killed at
+//! any point and simply called once more. Refuses to touch the user's checkout, to delete anything it cannot prove to be
+//! its own half-made work, and to move an existing worktree to another commit.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::git::{self, Git};
+use crate::{limits, worktree};
+
+/// Where a run works, as fixed when the run was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A directory of the user's that is there already.
+    InPlace(PathBuf),
+    /// A git worktree of `repo` at `path`, on a branch of its own that starts at the repository's `HEAD`.
+    Worktree { repo: PathBuf, path: PathBuf, branch: String },
+    /// An empty directory.
+    Fresh(PathBuf),
+}
+
+impl Place {
+    pub fn directory(&self) -> &Path {
+        match self {
+            Place::InPlace(path) | Place::Fresh(path) | Place::Worktree { path, .. } => path,
+        }
+    }
+}
+
+/// The root of a checkout whose repository has at least one commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepoRoot(PathBuf);
+
+impl RepoRoot {
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("`{}` is not a directory", path.display())]
+    NotDirectory { path: PathBuf },
+    #[error("the worktree path `{}` is not empty and holds no worktree of this repository", path.display())]
+    NotEmpty { path: PathBuf },
+    #[error("the worktree path `{}` is still being made by another process", path.display())]
+    Held { path: PathBuf },
+    #[error("cannot {action} `{}`", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Git(#[from] git::Error),
+}
+
+/// Makes sure that the place is there and usable. An existing good one is not touched.
+pub fn ensure(place: &Place) -> Result<(), Error> {
+    match place {
+        Place::InPlace(path) if path.is_dir() => Ok(()),
+        Place::InPlace(path) => Err(Error::NotDirectory { path: path.clone() }),
+        Place::Fresh(path) => create_directories(path),
+        Place::Worktree { repo, path, branch } => worktree::ensure(repo, path, branch),
+    }
+}
+
+/// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so
+/// the search goes on above it.
+pub fn discover_repo(cwd: &Path) -> Option<RepoRoot> {
+    let mut here = cwd.to_owned();
+    for _ in 0..limits::REPOSITORY_LEVELS_MAX {
+        let root = PathBuf::from(Git::at(&here).run(&["rev-parse", "--show-toplevel"]).ok()?);
+        if Git::at(&root).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).is_ok() {
+            return Some(RepoRoot(root));
+        }
+        here = root.parent()?.to_owned();
+    }
+    None
+}
+
+/// Like `mkdir -p`, and each new name survives a power cut.
+pub(crate) fn create_directories(path: &Path) -> Result<(), Error> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        create_directories(parent)?;
+    }
+    match fs::create_dir(path) {
+        Ok(()) => sync_parent(path),
+        // Somebody else made it since we looked.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Error::NotDirectory { path: path.to_owned() })
+        }
+        Err(source) => Err(Error::Io { action: "create", path: path.to_owned(), source }),
+    }
+}
+
+fn sync_parent(path: &Path) -> Result<(), Error> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|directory| directory.sync_all()).map_err(|source| Error::Io {
+        action: "sync",
+        path: parent.to_owned(),
+        source,
+    })
+}

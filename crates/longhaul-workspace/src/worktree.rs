@@ -1,0 +1,252 @@
+//! Making a git worktree so that it can be killed and repeated.
+//!
+//! Owns recognising what a killed `git worktree add` left behind. Git itself marks a worktree as half made: its
+//! administrative directory has a file `locked` with the word `initializing` until the checkout is complete. Only such
+//! a worktree is removed. Everything else that is in the way is completed, set aside whole, or refused.
+//!
+//! A killed harness may leave its git child running. That child keeps the lock on the worktree's directory, so the next
+//! attempt waits for it instead of working against it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Instant;
+
+use crate::git::Git;
+use crate::limits;
+use crate::place::{Error, create_directories};
+
+pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str) -> Result<(), Error> {
+    create_directories(path)?;
+    let path = path.canonicalize().map_err(io_error("resolve", path))?;
+    let lock = lock(&path)?;
+    let common = common_directory(repo)?;
+    let mut registration = Registration::find(&common, &path)?;
+    match inspect(&path, &common, registration.as_ref())? {
+        State::Good => Ok(()),
+        State::Unlinked(administration) => link(&path, &administration),
+        State::Vacant | State::HalfMade => {
+            clear(&path)?;
+            if let Some(half_made) = registration.take_if(|registration| registration.initializing) {
+                half_made.remove()?;
+            }
+            drop_stale_lock(&common, branch)?;
+            add(repo, &path, branch, registration.as_ref(), &lock)
+        }
+        State::Orphaned => {
+            let lock = set_aside(&path)?;
+            drop_stale_lock(&common, branch)?;
+            add(repo, &path, branch, registration.as_ref(), &lock)
+        }
+        State::Foreign => Err(Error::NotEmpty { path }),
+    }
+}
+
+/// What is at the worktree's path.
+enum State {
+    /// An empty directory.
+    Vacant,
+    /// A complete worktree of this repository.
+    Good,
+    /// Git was killed while it made this; nobody has worked in it.
+    HalfMade,
+    /// Complete and registered, but its `.git` file is lost or damaged. The files may be work, so they stay.
+    Unlinked(PathBuf),
+    /// A `.git` file that names a registration of this repository which is gone: git died while cleaning up.
+    Orphaned,
+    /// Not ours.
+    Foreign,
+}
+
+fn inspect(path: &Path, common: &Path, registration: Option<&Registration>) -> Result<State, Error> {
+    let names = entries(path)?;
+    if names.is_empty() {
+        return Ok(State::Vacant);
+    }
+    if registration.is_some_and(|registration| registration.initializing) {
+        return Ok(State::HalfMade);
+    }
+    if is_usable(path, common) {
+        return Ok(State::Good);
+    }
+    let link = path.join(".git");
+    if link.is_dir() {
+        return Ok(State::Foreign);
+    }
+    if let Some(registration) = registration {
+        return Ok(State::Unlinked(registration.administration.clone()));
+    }
+    if names == [".git"] {
+        return Ok(State::HalfMade);
+    }
+    Ok(if points_into(&link, &common.join("worktrees")) { State::Orphaned } else { State::Foreign })
+}
+
+/// Git looks upwards, and the path may lie inside the user's checkout: only an answer about this very directory counts.
+fn is_usable(path: &Path, common: &Path) -> bool {
+    let same = |printed: &str, expected: &Path| {
+        path.join(printed).canonicalize().is_ok_and(|printed| printed == expected)
+    };
+    let git = Git::at(path).run(&["rev-parse", "--show-toplevel", "--git-common-dir"]);
+    git.is_ok_and(|printed| {
+        let mut lines = printed.lines();
+        lines.next().is_some_and(|line| same(line, path))
+            && lines.next().is_some_and(|line| same(line, common))
+    })
+}
+
+/// One worktree as the repository knows it (gitrepository-layout: `worktrees/<id>/`).
+struct Registration {
+    administration: PathBuf,
+    initializing: bool,
+}
+
+impl Registration {
+    fn find(common: &Path, path: &Path) -> Result<Option<Registration>, Error> {
+        let worktrees = common.join("worktrees");
+        let found = match fs::read_dir(&worktrees) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("read", &worktrees)(error)),
+        };
+        for entry in found {
+            let administration = entry.map_err(io_error("read", &worktrees))?.path();
+            let Ok(text) = fs::read_to_string(administration.join("gitdir")) else {
+                continue; // Git itself ignores an entry without this file and prunes it.
+            };
+            if resolved(&administration.join(text.trim_end())) == path.join(".git") {
+                let lock = fs::read_to_string(administration.join("locked")).unwrap_or_default();
+                let initializing = lock.trim_end() == "initializing";
+                return Ok(Some(Registration { administration, initializing }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Killed at the wrong moment, git leaves an empty `commondir`, and then refuses every worktree command in the whole
+    /// repository; hence that file goes first. `gitdir` and `locked` say whose this is and that it may go: they go last.
+    fn remove(self) -> Result<(), Error> {
+        let rank = |name: &OsString| match name.to_str() {
+            Some("commondir") => 0,
+            Some("gitdir") => 2,
+            Some("locked") => 3,
+            Some(_) | None => 1,
+        };
+        remove_entries(&self.administration, rank)?;
+        fs::remove_dir(&self.administration).map_err(io_error("remove", &self.administration))
+    }
+}
+
+/// With the links of its directory resolved: the `.git` file itself may be missing.
+fn resolved(link: &Path) -> PathBuf {
+    let directory = link.parent().and_then(|parent| parent.canonicalize().ok());
+    directory.map_or_else(|| link.to_owned(), |directory| directory.join(".git"))
+}
+
+fn points_into(link: &Path, worktrees: &Path) -> bool {
+    let text = fs::read_to_string(link).unwrap_or_default();
+    text.strip_prefix("gitdir:").is_some_and(|target| Path::new(target.trim()).starts_with(worktrees))
+}
+
+fn common_directory(repo: &Path) -> Result<PathBuf, Error> {
+    let printed = Git::at(repo).run(&["rev-parse", "--git-common-dir"])?;
+    let common = repo.join(printed);
+    common.canonicalize().map_err(io_error("resolve", &common))
+}
+
+/// Git killed while it creates our branch leaves the lock of that branch, and refuses to create it ever after. Nobody else
+/// makes a branch of this run, and we hold the lock of its directory, so an old lock here has no owner.
+fn drop_stale_lock(common: &Path, branch: &str) -> Result<(), Error> {
+    let reference = common.join("refs/heads").join(branch);
+    let lock = common.join("refs/heads").join(format!("{branch}.lock"));
+    // Git will refuse a name with such parts; until then it must not lead us anywhere.
+    let strange = branch.split('/').any(|part| part.is_empty() || part.starts_with('.'));
+    if strange || reference.exists() || !lock.is_file() {
+        return Ok(());
+    }
+    fs::remove_file(&lock).map_err(io_error("remove", &lock))
+}
+
+/// Forcing is only for a stale registration of this very path; without one, git's own refusals are wanted.
+fn add(
+    repo: &Path,
+    path: &Path,
+    branch: &str,
+    stale: Option<&Registration>,
+    lock: &File,
+) -> Result<(), Error> {
+    let reference = format!("refs/heads/{branch}");
+    let exists = Git::at(repo).run(&["show-ref", "--verify", "--quiet", &reference]).is_ok();
+    let mut arguments: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).to_vec();
+    if stale.is_some() {
+        arguments.extend(["--force", "--force"].map(OsStr::new));
+    }
+    if !exists {
+        arguments.extend(["-b", branch].map(OsStr::new));
+    }
+    let start = if exists { branch } else { "HEAD" };
+    arguments.extend([OsStr::new("--"), path.as_os_str(), OsStr::new(start)]);
+    let held = lock.try_clone().map_err(io_error("lock", path))?;
+    Git::at(repo).holding(Stdio::from(held)).run(&arguments)?;
+    Ok(())
+}
+
+fn link(path: &Path, administration: &Path) -> Result<(), Error> {
+    let link = path.join(".git");
+    fs::write(&link, format!("gitdir: {}\n", administration.display())).map_err(io_error("write", &link))
+}
+
+/// `.git` goes last: as long as it is there, a killed clearing is recognised and repeated.
+fn clear(path: &Path) -> Result<(), Error> {
+    remove_entries(path, |name| u8::from(name == ".git"))
+}
+
+/// Removes what is in a directory, lowest rank first.
+fn remove_entries(directory: &Path, rank: impl Fn(&OsString) -> u8) -> Result<(), Error> {
+    let mut names = entries(directory)?;
+    names.sort_by_key(rank);
+    for name in names {
+        let entry = directory.join(name);
+        let is_directory = entry.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        let removed = if is_directory { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
+        removed.map_err(io_error("remove", &entry))?;
+    }
+    Ok(())
+}
+
+/// Moves the directory away whole and starts with a new one; answers the lock on the new one.
+fn set_aside(path: &Path) -> Result<File, Error> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let free = (1..).map(|number| path.with_file_name(format!("{name}.set-aside-{number}")));
+    let Some(aside) = free.into_iter().find(|aside| aside.symlink_metadata().is_err()) else {
+        return Err(Error::NotEmpty { path: path.to_owned() });
+    };
+    fs::rename(path, &aside).map_err(io_error("set aside", path))?;
+    create_directories(path)?;
+    lock(path)
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let directory = File::open(path).map_err(io_error("open", path))?;
+    let start = Instant::now();
+    while start.elapsed() < limits::GIT_TIME_MAX {
+        match directory.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(limits::POLL_INTERVAL),
+            // A file system without locks is no reason not to work on it.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(directory),
+        }
+    }
+    Err(Error::Held { path: path.to_owned() })
+}
+
+fn entries(path: &Path) -> Result<Vec<OsString>, Error> {
+    let found = fs::read_dir(path).map_err(io_error("read", path))?;
+    found.map(|entry| Ok(entry.map_err(io_error("read", path))?.file_name())).collect()
+}
+
+fn io_error<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + 'a {
+    move |source| Error::Io { action, path: path.to_owned(), source }
+}

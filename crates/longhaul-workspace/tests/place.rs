@@ -1,0 +1,303 @@
+//! Places are made with real git, and made again after every way of being killed.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_workspace::place::{Error, Place, discover_repo, ensure};
+use tempfile::TempDir;
+
+struct Fixture {
+    outer: TempDir,
+}
+
+impl Fixture {
+    /// A repository with one commit and uncommitted work in its checkout.
+    fn new() -> Fixture {
+        let fixture = Fixture { outer: tempfile::tempdir().unwrap() };
+        let repo = fixture.repo();
+        fs::create_dir_all(repo.join("src")).unwrap();
+        git(&repo, &["init", "--quiet", "--initial-branch=main"]);
+        fs::write(repo.join("file"), "committed\n").unwrap();
+        fs::write(repo.join("src/lib.rs"), "// code\n").unwrap();
+        fs::write(repo.join(".git/hooks/post-checkout"), "#!/bin/sh\ntouch \"$GIT_DIR/hook-ran\"\n").unwrap();
+        Command::new("chmod").arg("+x").arg(repo.join(".git/hooks/post-checkout")).status().unwrap();
+        git(&repo, &["add", "."]);
+        git(&repo, &["commit", "--quiet", "-m", "first"]);
+        fs::write(repo.join("file"), "uncommitted\n").unwrap();
+        fs::write(repo.join("untracked"), "mine\n").unwrap();
+        fixture
+    }
+
+    fn repo(&self) -> PathBuf {
+        self.outer.path().canonicalize().unwrap().join("repo")
+    }
+
+    fn path(&self) -> PathBuf {
+        self.outer.path().canonicalize().unwrap().join("work/run_1")
+    }
+
+    fn place(&self) -> Place {
+        Place::Worktree { repo: self.repo(), path: self.path(), branch: "longhaul/run_1".to_owned() }
+    }
+
+    fn administration(&self) -> PathBuf {
+        self.repo().join(".git/worktrees/run_1")
+    }
+
+    /// The worktree is complete, and the user's checkout is as it was.
+    fn check_good(&self) {
+        let path = self.path();
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        assert_eq!(git(&path, &["rev-parse", "--abbrev-ref", "HEAD"]), "longhaul/run_1");
+        assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "committed\n");
+        let administration = PathBuf::from(git(&path, &["rev-parse", "--absolute-git-dir"]));
+        assert!(!administration.join("locked").exists());
+        assert_eq!(git(&self.repo(), &["status", "--porcelain"]), " M file\n?? untracked");
+        assert_eq!(git(&self.repo(), &["worktree", "list"]).lines().count(), 2);
+        assert!(!administration.join("hook-ran").exists());
+    }
+
+    fn ensure_good(&self) {
+        ensure(&self.place()).unwrap();
+        self.check_good();
+    }
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(directory)
+        .args(["-c", "user.name=Test", "-c", "user.email=test@example.com"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn a_fresh_place_is_made_once_and_kept() {
+    let outer = tempfile::tempdir().unwrap();
+    let path = outer.path().join("a/b/c");
+    ensure(&Place::Fresh(path.clone())).unwrap();
+    fs::write(path.join("work"), "kept").unwrap();
+    ensure(&Place::Fresh(path.clone())).unwrap();
+    assert_eq!(fs::read_to_string(path.join("work")).unwrap(), "kept");
+    let below_a_file = Place::Fresh(path.join("work/below"));
+    assert!(matches!(ensure(&below_a_file), Err(Error::NotDirectory { .. })));
+    assert!(ensure(&Place::InPlace(path.clone())).is_ok());
+    assert!(matches!(ensure(&Place::InPlace(path.join("work"))), Err(Error::NotDirectory { .. })));
+}
+
+#[test]
+fn a_worktree_is_made_and_then_left_alone() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    fs::write(fixture.path().join("file"), "agent\n").unwrap();
+    fs::write(fixture.path().join("new"), "agent\n").unwrap();
+    ensure(&fixture.place()).unwrap();
+    assert_eq!(git(&fixture.path(), &["status", "--porcelain"]), " M file\n?? new");
+}
+
+#[test]
+fn a_worktree_killed_before_its_directory_was_linked_is_completed() {
+    let fixture = Fixture::new();
+    git(&fixture.repo(), &["branch", "longhaul/run_1"]);
+    fixture.ensure_good();
+}
+
+#[test]
+fn a_worktree_killed_right_after_its_registration_is_completed() {
+    let fixture = Fixture::new();
+    git(&fixture.repo(), &["branch", "longhaul/run_1"]);
+    let administration = fixture.administration();
+    fs::create_dir_all(&administration).unwrap();
+    fs::write(administration.join("locked"), "initializing").unwrap();
+    // Nothing says yet which path this was for, so it stays: git makes the next one under another name.
+    fixture.ensure_good();
+}
+
+#[test]
+fn a_worktree_killed_during_its_checkout_is_made_again() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    // What git leaves when killed in the middle: its own mark, a lock, a part of the files.
+    fs::write(fixture.administration().join("locked"), "initializing").unwrap();
+    fs::rename(fixture.administration().join("index"), fixture.administration().join("index.lock")).unwrap();
+    fs::remove_dir_all(fixture.path().join("src")).unwrap();
+    fixture.ensure_good();
+}
+
+/// An empty `commondir` makes git refuse every worktree command in the repository.
+#[test]
+fn a_registration_killed_half_written_is_removed() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    fs::write(fixture.administration().join("locked"), "initializing").unwrap();
+    fs::write(fixture.administration().join("commondir"), "").unwrap();
+    fixture.ensure_good();
+    fs::write(fixture.administration().join("locked"), "initializing").unwrap();
+    fs::write(fixture.administration().join("commondir"), "").unwrap();
+    fs::remove_dir_all(fixture.path()).unwrap();
+    fixture.ensure_good();
+}
+
+#[test]
+fn a_branch_killed_half_made_is_made_again() {
+    let fixture = Fixture::new();
+    let lock = fixture.repo().join(".git/refs/heads/longhaul/run_1.lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    fs::write(&lock, "").unwrap();
+    fixture.ensure_good();
+    assert!(!lock.exists());
+}
+
+#[test]
+fn a_worktree_whose_directory_is_lost_is_made_again() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    fs::remove_dir_all(fixture.path()).unwrap();
+    fixture.ensure_good();
+    fs::write(fixture.administration().join("locked"), "initializing").unwrap();
+    fs::remove_dir_all(fixture.path()).unwrap();
+    fixture.ensure_good();
+}
+
+#[test]
+fn a_directory_with_only_a_dangling_link_is_made_again() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.path()).unwrap();
+    fs::write(fixture.path().join(".git"), "").unwrap();
+    fixture.ensure_good();
+}
+
+#[test]
+fn work_in_a_worktree_without_its_link_is_kept_and_linked_again() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    fs::write(fixture.path().join("new"), "agent\n").unwrap();
+    for damage in [None, Some("gitdir: /nowhere\n"), Some("")] {
+        fs::remove_file(fixture.path().join(".git")).unwrap();
+        if let Some(text) = damage {
+            fs::write(fixture.path().join(".git"), text).unwrap();
+        }
+        ensure(&fixture.place()).unwrap();
+        assert_eq!(git(&fixture.path(), &["status", "--porcelain"]), "?? new");
+    }
+}
+
+#[test]
+fn files_whose_registration_is_gone_are_set_aside_whole() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    fs::write(fixture.path().join("new"), "agent\n").unwrap();
+    fs::remove_dir_all(fixture.administration()).unwrap();
+    fixture.ensure_good();
+    let aside = fixture.path().with_file_name("run_1.set-aside-1");
+    assert_eq!(fs::read_to_string(aside.join("new")).unwrap(), "agent\n");
+}
+
+#[test]
+fn somebody_elses_directory_is_refused_and_kept() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.path()).unwrap();
+    fs::write(fixture.path().join("precious"), "mine").unwrap();
+    assert!(matches!(ensure(&fixture.place()), Err(Error::NotEmpty { .. })));
+    git(&fixture.path(), &["init", "--quiet"]);
+    assert!(matches!(ensure(&fixture.place()), Err(Error::NotEmpty { .. })));
+    assert_eq!(fs::read_to_string(fixture.path().join("precious")).unwrap(), "mine");
+}
+
+#[test]
+fn a_worktree_inside_the_checkout_is_not_mistaken_for_it() {
+    let fixture = Fixture::new();
+    fs::write(fixture.repo().join(".git/info/exclude"), ".longhaul\n").unwrap();
+    let path = fixture.repo().join(".longhaul/workspace/run_2");
+    let place = Place::Worktree { repo: fixture.repo(), path: path.clone(), branch: "b".to_owned() };
+    ensure(&place).unwrap();
+    fs::remove_file(path.join(".git")).unwrap();
+    ensure(&place).unwrap();
+    assert_eq!(git(&path, &["rev-parse", "--show-toplevel"]), path.display().to_string());
+    assert_eq!(git(&path, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_branch_in_use_elsewhere_is_refused() {
+    let fixture = Fixture::new();
+    let place = Place::Worktree { repo: fixture.repo(), path: fixture.path(), branch: "main".to_owned() };
+    assert!(matches!(ensure(&place), Err(Error::Git(_))));
+}
+
+/// Git is killed for real, at many points, and each time the worktree comes out complete.
+#[test]
+fn git_killed_at_any_point_is_recovered_from() {
+    let fixture = Fixture::new();
+    for number in 0..300 {
+        fs::write(fixture.repo().join(format!("src/{number}")), "x".repeat(4096)).unwrap();
+    }
+    git(&fixture.repo(), &["add", "src"]);
+    git(&fixture.repo(), &["commit", "--quiet", "-m", "many"]);
+    fs::create_dir_all(fixture.path().parent().unwrap()).unwrap();
+    for delay_us in (0..20_000).step_by(1000) {
+        let mut child = Command::new("git")
+            .args(["worktree", "add", "--quiet", "-b", "longhaul/run_1"])
+            .arg(fixture.path())
+            .arg("HEAD")
+            .current_dir(fixture.repo())
+            .spawn()
+            .unwrap();
+        // Not an assertion on time: wherever this lands, the result must be the same.
+        std::thread::sleep(std::time::Duration::from_micros(delay_us));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The checkout runs in a child of git's own; wait until it is gone, as the lock would make us.
+        wait_for_no_process_in(&fixture.path(), &fixture.repo());
+        ensure(&fixture.place()).unwrap();
+        assert_eq!(git(&fixture.path(), &["status", "--porcelain"]), "");
+        git(&fixture.repo(), &["worktree", "remove", "--force", &fixture.path().display().to_string()]);
+        git(&fixture.repo(), &["branch", "-D", "--quiet", "longhaul/run_1"]);
+    }
+}
+
+fn wait_for_no_process_in(path: &Path, repo: &Path) {
+    let works_there = |entry: fs::DirEntry| {
+        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else { return false };
+        cwd.starts_with(path) || cwd.starts_with(repo)
+    };
+    while fs::read_dir("/proc").unwrap().flatten().any(works_there) {
+        std::thread::yield_now();
+    }
+}
+
+/// A harness that was killed may have left its git child at work: the next attempt waits for that child's lock.
+#[test]
+fn a_place_that_is_being_made_is_waited_for() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.path()).unwrap();
+    let held = fs::File::open(fixture.path()).unwrap();
+    held.lock().unwrap();
+    let place = fixture.place();
+    let waiting = std::thread::spawn(move || ensure(&place));
+    assert!(!waiting.is_finished());
+    assert!(!fixture.administration().exists());
+    drop(held);
+    waiting.join().unwrap().unwrap();
+    fixture.check_good();
+}
+
+#[test]
+fn the_nearest_repository_with_a_commit_is_found() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    let found = |path: &Path| discover_repo(path).map(|root| root.path().to_owned());
+    assert_eq!(found(&repo), Some(repo.clone()));
+    assert_eq!(found(&repo.join("src")), Some(repo.clone()));
+    let inner = repo.join("inner");
+    fs::create_dir(&inner).unwrap();
+    git(&inner, &["init", "--quiet"]);
+    assert_eq!(found(&inner), Some(repo));
+    assert_eq!(found(fixture.outer.path()), None);
+    assert_eq!(found(Path::new("/nowhere")), None);
+}

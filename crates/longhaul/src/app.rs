@@ -1,0 +1,102 @@
+//! What every command starts from: where it runs, its settings, its state directory, and the harness over it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_core::ids::RunId;
+use longhaul_engine::Harness;
+use longhaul_engine::clock::SystemClock;
+use longhaul_model::Models;
+use longhaul_store::Home;
+use longhaul_tools::Toolbox;
+use longhaul_workspace::place;
+
+use crate::cli::Shared;
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+pub struct App {
+    pub shared: Shared,
+    pub cwd: PathBuf,
+    /// The nearest git root, or where the command was typed.
+    pub project: PathBuf,
+    pub state_dir: PathBuf,
+}
+
+impl App {
+    pub fn new(shared: Shared) -> Result<App, Failure> {
+        let cwd = std::env::current_dir()
+            .map_err(|error| Failure::usage(format!("cannot tell the current directory: {error}")))?;
+        let project = git_root(&cwd).unwrap_or_else(|| cwd.clone());
+        let state_dir = match &shared.state_dir {
+            Some(dir) => cwd.join(dir),
+            None => project.join(".longhaul"),
+        };
+        Ok(App { shared, cwd, project, state_dir })
+    }
+
+    pub fn json(&self) -> bool {
+        self.shared.json
+    }
+
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let environment: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Settings::load(&self.project, &environment)
+    }
+
+    /// A harness that may write: the state directory is made if it is not there.
+    pub fn harness(&self) -> Result<Harness, Failure> {
+        let home = Home::open(&self.state_dir).map_err(|error| {
+            let hint = "choose another place with `--state-dir DIR` or LONGHAUL_STATE_DIR";
+            let mut failure = Failure::from(error).hint(hint);
+            failure.exit = crate::exit::Exit::Usage;
+            failure
+        })?;
+        Ok(Harness::durable(Arc::new(home), Toolbox::builtin(), self.models(), Arc::new(SystemClock)))
+    }
+
+    /// A harness over runs that exist. Nothing is made for those who only look.
+    pub fn reading(&self) -> Result<Harness, Failure> {
+        match Home::existing(&self.state_dir)? {
+            Some(home) => {
+                Ok(Harness::durable(Arc::new(home), Toolbox::builtin(), self.models(), Arc::new(SystemClock)))
+            }
+            None => Err(Failure::usage(format!(
+                "there are no runs: {} does not exist",
+                self.state_dir.display()
+            ))
+            .hint(
+                "start one with `longhaul run \"TASK\"`, or point to another place with `--state-dir DIR`",
+            )),
+        }
+    }
+
+    /// A harness that leaves no trace.
+    pub fn forgetful(&self) -> Harness {
+        Harness::forgetful(Toolbox::builtin(), self.models(), Arc::new(SystemClock))
+    }
+
+    pub fn models(&self) -> Models {
+        let known_tools = Toolbox::builtin().names().into_iter().map(str::to_owned).collect();
+        Models { base_dir: self.project.clone(), known_tools }
+    }
+}
+
+pub fn run_id(text: &str) -> Result<RunId, Failure> {
+    RunId::parse(text).map_err(|error| {
+        Failure::usage(error.to_string()).hint("ids look like run_01h…; list them with `longhaul list`")
+    })
+}
+
+/// The nearest directory with a `.git`, also of a repository without commits: the state belongs beside it.
+fn git_root(cwd: &Path) -> Option<PathBuf> {
+    cwd.ancestors().find(|dir| dir.join(".git").exists()).map(Path::to_owned)
+}
+
+/// The repository a new run could have a worktree of.
+pub fn repository(cwd: &Path) -> Option<PathBuf> {
+    place::discover_repo(cwd).map(|root| root.path().to_owned())
+}

@@ -1,0 +1,63 @@
+//! What may be typed. One struct for each command beside its doing; here only the names and what all share.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+
+/// Keeps agents working for hours, unattended, and can prove what happened.
+///
+/// A run is a journal: kill it at any moment and `longhaul resume` goes on where it stood. Start with `longhaul demo`,
+/// which needs no key and no network.
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "\
+Exit codes: 0 completed · 1 failed · 2 usage or configuration · 3 waiting for a person or paused ·
+4 a limit was reached · 5 rate-limited · 6 frozen · 7 held by another writer · 130 interrupted, paused safely")]
+pub struct Cli {
+    #[command(flatten)]
+    pub shared: Shared,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct Shared {
+    /// Where runs are kept [default: .longhaul beside the nearest git root, else here]
+    #[arg(long, global = true, env = "LONGHAUL_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Init(commands::init::Args),
+    Demo(commands::demo::Args),
+    Run(commands::run::Args),
+    Create(commands::create::Args),
+    Start(commands::start::Args),
+    Resume(commands::start::Args),
+    Pause(commands::ask::PauseArgs),
+    Stop(commands::ask::StopArgs),
+    Rm(commands::rm::Args),
+    List(commands::list::Args),
+    Show(commands::show::Args),
+    Steps(commands::steps::Args),
+    Tools(commands::tools::Args),
+    Events(commands::events::Args),
+    Logs(commands::logs::Args),
+    Result(commands::result::Args),
+    Approvals(commands::approvals::Args),
+    Approve(commands::approvals::ApproveArgs),
+    Reject(commands::approvals::RejectArgs),
+    Export(commands::export::Args),
+    Import(commands::import::Args),
+    Replay(commands::replay::Args),
+    Store(commands::store::Args),
+    Config(commands::config::Args),
+    Doctor(commands::doctor::Args),
+    Completions(commands::completions::Args),
+}

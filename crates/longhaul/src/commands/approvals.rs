@@ -1,0 +1,154 @@
+//! `approvals`, `approve`, `reject`: waits for a person, and their answers.
+
+use longhaul_core::command::Wish;
+use longhaul_core::ids::RunId;
+use longhaul_core::run::{Gate, Run};
+use longhaul_core::status::Status;
+use longhaul_core::view::gate_id;
+use longhaul_store::catalog::Filter;
+use serde_json::{Value, json};
+
+use super::ask::refuse_early;
+use crate::app::{App, run_id};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+
+/// List what waits for a person
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: Option<What>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// What waits now
+    List,
+    /// One approval, answered or not
+    Show {
+        #[arg(value_name = "AID")]
+        id: String,
+    },
+}
+
+/// Let a gated step begin
+#[derive(Debug, clap::Args)]
+pub struct ApproveArgs {
+    /// The approval, as `longhaul approvals` lists it
+    #[arg(value_name = "AID")]
+    pub id: String,
+}
+
+/// Refuse a gated step; the run pauses with the reason
+#[derive(Debug, clap::Args)]
+pub struct RejectArgs {
+    /// The approval, as `longhaul approvals` lists it
+    #[arg(value_name = "AID")]
+    pub id: String,
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    match args.what.unwrap_or(What::List) {
+        What::List => list(app),
+        What::Show { id } => show(app, &id),
+    }
+}
+
+pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
+    let (run, gate) = parse(&args.id)?;
+    answer(app, &run, Wish::Approve { gate })
+}
+
+pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
+    let (run, gate) = parse(&args.id)?;
+    answer(app, &run, Wish::Reject { gate, reason: args.reason })
+}
+
+/// An approval starts work, so it is left in the inbox for whoever drives the run; a rejection can be applied here.
+fn answer(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    refuse_early(&harness, id, &wish)?;
+    let verb = wish.verb();
+    let driven = harness.store_of(id)?.holder(id)?.is_some();
+    if driven || matches!(wish, Wish::Approve { .. }) {
+        harness.post(id, wish)?;
+        render::talk(&format!("{verb} is on record"));
+        if !driven {
+            render::hint(&format!("go on with `longhaul resume {id}`"));
+        }
+    } else {
+        let run = harness.apply(id, wish)?;
+        render::talk(&format!("{id} is {}", run.status));
+    }
+    Ok(Exit::Ok)
+}
+
+fn list(app: &App) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let filter = Filter { status: Some(Status::Running), ..Filter::default() };
+    let mut waiting = Vec::new();
+    for row in harness.list(&filter)?.0 {
+        if row.wait == longhaul_core::status::Wait::Human {
+            let run = harness.look(&row.id)?;
+            waiting.extend(
+                run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| as_json(&run, gate)),
+            );
+        }
+    }
+    if app.json() {
+        render::json(&waiting);
+    } else if waiting.is_empty() {
+        render::talk("nothing waits for a person");
+    } else {
+        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or("").to_owned();
+        let lines = waiting.iter().map(|gate| {
+            vec![
+                text(gate, "id"),
+                text(gate, "stepId"),
+                text(gate, "createdAt"),
+                table::short(&text(gate, "description"), 60),
+            ]
+        });
+        render::data(&table::rows(&["APPROVAL", "STEP", "SINCE", "DESCRIPTION"], lines));
+    }
+    Ok(Exit::Ok)
+}
+
+fn show(app: &App, id: &str) -> Result<Exit, Failure> {
+    let (run, number) = parse(id)?;
+    let run = app.reading()?.look(&run)?;
+    let gate = run.gate(number).ok_or_else(|| Failure::from(anyhow::anyhow!("there is no approval {id}")))?;
+    render::json(&as_json(&run, gate));
+    Ok(Exit::Ok)
+}
+
+fn as_json(run: &Run, gate: &Gate) -> Value {
+    let step = run.plan.steps.get(gate.step as usize);
+    let status = match &gate.answer {
+        None => "pending",
+        Some(answer) if answer.approved => "approved",
+        Some(_) => "rejected",
+    };
+    json!({
+        "id": gate_id(&run.spec.id, gate.number),
+        "runId": run.spec.id,
+        "kind": "step",
+        "stepId": step.map(|step| &step.id),
+        "description": step.map(|step| &step.description),
+        "status": status,
+        "createdAt": gate.opened_at,
+        "resolvedAt": gate.answer.as_ref().map(|answer| answer.at),
+        "reason": gate.answer.as_ref().and_then(|answer| answer.reason.clone()),
+    })
+}
+
+fn parse(text: &str) -> Result<(RunId, u32), Failure> {
+    let parts = text.rsplit_once(".g").and_then(|(run, gate)| Some((run, gate.parse::<u32>().ok()?)));
+    let (run, gate) = parts.ok_or_else(|| {
+        Failure::usage(format!("`{text}` is not an approval")).hint("list them with `longhaul approvals`")
+    })?;
+    Ok((run_id(run)?, gate))
+}

@@ -1,0 +1,243 @@
+//! `create`: a run in status created, from arguments, agent file and settings.
+
+use std::path::{Path, PathBuf};
+
+use longhaul_core::ids::RunId;
+use longhaul_core::money::Usd;
+use longhaul_core::plan::{Plan, Step};
+use longhaul_core::run::Run;
+use longhaul_core::spec::{Autonomy, Limits, RunSpec};
+use longhaul_core::view::RunView;
+use longhaul_engine::Harness;
+use serde::Deserialize;
+
+use crate::agents;
+use crate::app::{App, repository};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render;
+use crate::settings::Settings;
+
+/// Create a run without starting it; prints its id
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What is to be done
+    #[arg(long, value_name = "TEXT")]
+    pub task: String,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// What a run is created with; the same for `create` and `run`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Agent to work with: a file NAME.md in `agents.dirs`, else the default prompt and all tools
+    #[arg(long, default_value = "coder", value_name = "NAME")]
+    pub agent: String,
+    /// Model, as provider/model, e.g. scripted/FILE
+    #[arg(long, value_name = "P/M")]
+    pub model: Option<String>,
+    /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
+    #[arg(long, value_name = "1..5")]
+    pub autonomy: Option<u8>,
+    /// Steps from a YAML or JSON file, or `none` for one step
+    #[arg(long, default_value = "none", value_name = "none|FILE")]
+    pub plan: String,
+    /// Tools the agent may call, instead of those its file names
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub tools: Option<Vec<String>>,
+    /// Work in the current directory instead of a workspace of the run's own
+    #[arg(long)]
+    pub in_place: bool,
+    /// The caller's own name for the task
+    #[arg(long, value_name = "ID")]
+    pub task_id: Option<String>,
+    /// How long one tool call may take
+    #[arg(long, value_name = "MS")]
+    pub tool_timeout_ms: Option<u64>,
+    /// How often checkpoints are made during long steps
+    #[arg(long, value_name = "MS")]
+    pub checkpoint_interval_ms: Option<u64>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Limits that can be given when a run is created and when it is resumed.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct LimitArgs {
+    /// Tool calls the run may make
+    #[arg(long, value_name = "N")]
+    pub max_tool_calls: Option<u32>,
+    /// Turns of the model the run may take
+    #[arg(long, value_name = "N")]
+    pub max_steps: Option<u32>,
+    /// Tokens the run may use
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<u64>,
+    /// US dollars the run may spend
+    #[arg(long, value_name = "USD")]
+    pub max_cost: Option<f64>,
+    /// How deep sub-agents may nest
+    #[arg(long, value_name = "N")]
+    pub max_sub_agent_depth: Option<u32>,
+}
+
+impl LimitArgs {
+    /// `base` with what was given; `None` if nothing was.
+    pub fn over(&self, base: Limits) -> Result<Option<Limits>, Failure> {
+        let max_cost = match self.max_cost {
+            Some(dollars) => Some(Usd::from_dollars(dollars).ok_or_else(|| {
+                Failure::usage(format!("--max-cost {dollars} is not an amount of dollars"))
+            })?),
+            None => base.max_cost,
+        };
+        let limits = Limits {
+            max_tool_calls: self.max_tool_calls.unwrap_or(base.max_tool_calls),
+            max_steps: self.max_steps.unwrap_or(base.max_steps),
+            max_tokens: self.max_tokens.or(base.max_tokens),
+            max_cost,
+            max_sub_agent_depth: self.max_sub_agent_depth.unwrap_or(base.max_sub_agent_depth),
+        };
+        Ok((limits != base).then_some(limits))
+    }
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let settings = app.settings()?;
+    if !settings.enabled {
+        return Err(Failure::usage(
+            "harness.enabled is false: a run that leaves no trace cannot be created for later",
+        )
+        .hint("use `longhaul run`, or enable the harness"));
+    }
+    let run = create(app, &app.harness()?, &settings, &args.task, &args.options)?;
+    if app.json() {
+        render::json(&RunView::of(&run));
+    } else {
+        render::data(run.spec.id.as_str());
+    }
+    Ok(Exit::Ok)
+}
+
+/// Makes the run; everything is checked before anything is written.
+pub fn create(
+    app: &App,
+    harness: &Harness,
+    settings: &Settings,
+    task: &str,
+    options: &Options,
+) -> Result<Run, Failure> {
+    let id = harness.new_run_id()?;
+    let spec = spec(app, harness, settings, task, options, id)?;
+    // A model that cannot be had is better said now than when somebody starts the run.
+    harness
+        .models
+        .resolve(&spec.model)
+        .map_err(|source| longhaul_engine::Error::Model { name: spec.model.clone(), source })?;
+    Ok(harness.create(spec)?)
+}
+
+fn spec(
+    app: &App,
+    harness: &Harness,
+    settings: &Settings,
+    task: &str,
+    options: &Options,
+    id: RunId,
+) -> Result<RunSpec, Failure> {
+    let agent = agents::find(&settings.agent_dirs, &options.agent)?;
+    let model = options.model.clone().or(agent.model).or_else(|| settings.model.clone()).ok_or_else(|| {
+        Failure::usage("no model is configured")
+            .hint("give one with `--model scripted/FILE`, or set `models.default` in longhaul.yaml; `longhaul demo` needs none")
+    })?;
+    let autonomy = match options.autonomy {
+        Some(level) => Autonomy::new(level)
+            .ok_or_else(|| Failure::usage(format!("--autonomy is 1 to 5, not {level}")))?,
+        None => settings.autonomy,
+    };
+    let plan = match options.plan.as_str() {
+        "none" => Plan::single(task, &agent.name),
+        file => read_plan(&app.cwd.join(file), &agent.name)?,
+    };
+    let names = options.tools.clone().or(agent.tools);
+    let names = names.unwrap_or_else(|| harness.toolbox.names().into_iter().map(str::to_owned).collect());
+    let tools = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
+    let place = place(app, options, &id);
+    let mut retry = settings.retry;
+    retry.timeout_ms = options.tool_timeout_ms.unwrap_or(retry.timeout_ms);
+    Ok(RunSpec {
+        task_id: options.task_id.clone().unwrap_or_else(|| id.to_string()),
+        agent: agent.name,
+        task: task.to_owned(),
+        model,
+        prompt: agent.prompt,
+        plan,
+        autonomy,
+        limits: options.limits.over(settings.limits)?.unwrap_or(settings.limits),
+        retry,
+        tools,
+        workspace: place.path.display().to_string(),
+        branch: place.branch,
+        repository: place.repository.map(|path| path.display().to_string()),
+        parent: None,
+        depth: 0,
+        session: None,
+        checkpoint_interval_ms: options.checkpoint_interval_ms.unwrap_or(settings.checkpoint_interval_ms),
+        id,
+    })
+}
+
+struct Chosen {
+    path: PathBuf,
+    repository: Option<PathBuf>,
+    branch: Option<String>,
+}
+
+/// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
+fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
+    if options.in_place {
+        return Chosen { path: app.cwd.clone(), repository: None, branch: None };
+    }
+    let path = app.state_dir.join("workspace").join("run").join(id.as_str());
+    match repository(&app.cwd) {
+        Some(repository) => {
+            Chosen { path, repository: Some(repository), branch: Some(format!("longhaul/{id}")) }
+        }
+        None => Chosen { path, repository: None, branch: None },
+    }
+}
+
+/// A plan as people write it: what is always the same may be left out.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanFile {
+    steps: Vec<PlannedStep>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedStep {
+    id: String,
+    description: String,
+    #[serde(default)]
+    agent: Option<String>,
+    #[serde(default)]
+    dependencies: Vec<String>,
+    #[serde(default)]
+    critical: bool,
+}
+
+fn read_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read the plan {shown}: {error}")))?;
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let file: PlanFile = serde_saphyr::from_str_with_options(&text, options)
+        .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let steps = file.steps.into_iter().map(|planned| {
+        let agent = planned.agent.as_deref().unwrap_or(agent);
+        let step = Step::new(&planned.id, &planned.description, agent);
+        Step { dependencies: planned.dependencies, critical: planned.critical, ..step }
+    });
+    Plan { steps: steps.collect() }.checked().map_err(|error| Failure::usage(format!("{shown}: {error}")))
+}

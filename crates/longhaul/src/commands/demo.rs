@@ -1,0 +1,290 @@
+//! `demo`: the whole thing on a sample repository with a recorded model, killed in the middle and resumed. Real processes,
+//! real kills; what the report says is read back from the journal and from a witness that the test script leaves.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use longhaul_core::event::Event;
+use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_core::status::Status;
+use longhaul_engine::Harness;
+use longhaul_store::Home;
+use serde_json::json;
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+
+/// Watch longhaul mend a small repository and survive being killed; needs no key and no network
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to make the sample repository [default: a new directory among the temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+const MODEL: &str = include_str!("../demo/model.yaml");
+
+const CALC: &str = "# Adds two numbers.\nadd() { echo $(($1 - $2)); }\n";
+
+/// Leaves a line with the call that ran it, so that the report can count real executions.
+const TEST: &str = "\
+echo \"$LONGHAUL_CALL\" >> witness.log
+. ./calc.sh
+sum=$(add 2 3)
+if [ \"$sum\" != 5 ]; then echo \"FAIL: add 2 3 is $sum, not 5\"; exit 1; fi
+echo \"all tests passed\"
+";
+
+/// A moment of the run at which its process is killed.
+struct Moment {
+    what: &'static str,
+    came: fn(&Run, &Event) -> bool,
+}
+
+const KILLS: [Moment; 3] = [
+    Moment {
+        what: "while the model was being asked",
+        came: |_, event| matches!(event, Event::TurnStarted { turn: 2, .. }),
+    },
+    Moment {
+        what: "as the edit of calc.sh began",
+        came: |run, event| matches!(event, Event::CallStarted { call, .. } if run.call(*call).is_some_and(|call| call.tool == "edit")),
+    },
+    Moment {
+        what: "while the test was running",
+        came: |run, event| matches!(event, Event::CallStarted { call, .. } if run.call(*call).is_some_and(|call| call.args.as_str().contains("sleep"))),
+    },
+];
+
+/// How long any one moment may take to come. Far more than it needs on a slow machine.
+const MOMENT_MS_MAX: u64 = 60_000;
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let dir = make_repository(args.dir)?;
+    let demo = Demo { state_dir: dir.join(".longhaul"), dir };
+    render::talk(&format!("a sample repository with a failing test: {}", demo.dir.display()));
+    let mut kills = Vec::new();
+    let mut child =
+        demo.spawn(&["run", "Make test.sh pass", "--in-place", "--model", "scripted/model.yaml"])?;
+    let id = demo.wait_for_run(&mut child)?;
+    for moment in &KILLS {
+        let seq = demo.wait_for(&id, moment, &mut child)?;
+        child.kill()?;
+        kills.push((moment.what, seq));
+        render::talk(&format!("      killed with SIGKILL {} (event {seq})", moment.what));
+        child = demo.spawn(&["resume", id.as_str()])?;
+    }
+    child.wait()?;
+    demo.report(app, &id, &kills)
+}
+
+struct Demo {
+    dir: PathBuf,
+    state_dir: PathBuf,
+}
+
+/// A longhaul process whose talk is passed on, indented.
+struct Spawned {
+    child: Child,
+    talk: Option<JoinHandle<()>>,
+}
+
+impl Spawned {
+    /// SIGKILL: the process gets no chance to do anything about it.
+    fn kill(&mut self) -> Result<(), Failure> {
+        self.child.kill()?;
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<(), Failure> {
+        self.child.wait()?;
+        if let Some(talk) = self.talk.take() {
+            drop(talk.join());
+        }
+        Ok(())
+    }
+
+    fn has_ended(&mut self) -> Result<bool, Failure> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+}
+
+impl Demo {
+    fn spawn(&self, args: &[&str]) -> Result<Spawned, Failure> {
+        let mut child = Process::new(std::env::current_exe()?)
+            .args(args)
+            .current_dir(&self.dir)
+            .env("LONGHAUL_STATE_DIR", &self.state_dir)
+            .env_remove("LONGHAUL_MODEL")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let talk = child.stderr.take().map(|stderr| {
+            thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    render::talk(&format!("    {line}"));
+                }
+            })
+        });
+        Ok(Spawned { child, talk })
+    }
+
+    fn harness(&self) -> Result<Option<Harness>, Failure> {
+        let Some(home) = Home::existing(&self.state_dir)? else { return Ok(None) };
+        let shared = crate::cli::Shared { state_dir: Some(self.state_dir.clone()), json: false };
+        let harness = App::new(shared)?.reading()?;
+        Ok((!home.all_runs()?.is_empty()).then_some(harness))
+    }
+
+    fn wait_for_run(&self, child: &mut Spawned) -> Result<RunId, Failure> {
+        let started = Instant::now();
+        loop {
+            if let Some(harness) = self.harness()?
+                && let Some(id) = harness.home().and_then(|home| home.all_runs().ok()?.into_iter().next())
+            {
+                return Ok(id);
+            }
+            give_up_if(
+                child.has_ended()? || started.elapsed() > Duration::from_millis(MOMENT_MS_MAX),
+                "the run did not begin",
+            )?;
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Follows the journal, as any other process may, until the moment comes; returns its sequence number.
+    fn wait_for(&self, id: &RunId, moment: &Moment, child: &mut Spawned) -> Result<u64, Failure> {
+        let harness = self.harness()?.ok_or_else(|| Failure::from(anyhow::anyhow!("the run is gone")))?;
+        let mut onlooker = harness.onlooker(id)?;
+        let started = Instant::now();
+        loop {
+            let mut seen = None;
+            onlooker.look(&mut |run, seq, _, event| {
+                if seen.is_none() && (moment.came)(run, event) {
+                    seen = Some(seq);
+                }
+            })?;
+            if let Some(seq) = seen {
+                return Ok(seq);
+            }
+            give_up_if(
+                child.has_ended()? || started.elapsed() > Duration::from_millis(MOMENT_MS_MAX),
+                moment.what,
+            )?;
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn report(&self, app: &App, id: &RunId, kills: &[(&str, u64)]) -> Result<Exit, Failure> {
+        let harness = self.harness()?.ok_or_else(|| Failure::from(anyhow::anyhow!("the run is gone")))?;
+        let run = harness.look(id)?;
+        let witness = std::fs::read_to_string(self.dir.join("witness.log")).unwrap_or_default();
+        let passes = Process::new("sh").arg("test.sh").current_dir(&self.dir).output()?.status.success();
+        let footprint = harness.store_of(id)?.footprint(id)?;
+        let good = run.status == Status::Completed && passes;
+        if app.json() {
+            render::json(&json!({
+                "dir": self.dir.display().to_string(), "id": id, "status": run.status, "testPasses": passes,
+                "kills": kills.iter().map(|(what, seq)| json!({ "moment": what, "seq": seq })).collect::<Vec<_>>(),
+                "events": run.seq, "generation": run.generation,
+                "calls": run.calls.iter().map(|call| json!({
+                    "callId": call.id.to_string(), "tool": call.tool, "attempts": call.attempt(),
+                    "outcome": call.outcome(), "witnessed": executions(&witness, id, call),
+                })).collect::<Vec<_>>(),
+                "journalBytes": footprint.journal_bytes, "diskBytes": footprint.disk_bytes,
+            }));
+        } else {
+            self.print(&run, kills, &witness, passes, footprint.journal_bytes);
+        }
+        Ok(if good { Exit::Ok } else { Exit::Failed })
+    }
+
+    fn print(&self, run: &Run, kills: &[(&str, u64)], witness: &str, passes: bool, journal_bytes: u64) {
+        let id = &run.spec.id;
+        render::data(&format!(
+            "\nThe run is {} after {} kills; the test {}.",
+            run.status,
+            kills.len(),
+            if passes { "passes" } else { "FAILS" }
+        ));
+        render::data(&format!(
+            "All {} events survived, in {} of journal.\n",
+            run.seq,
+            table::bytes(journal_bytes)
+        ));
+        let lines = run.calls.iter().map(|call| {
+            let outcome = match call.outcome() {
+                Some(outcome) => outcome.error().map_or("done".to_owned(), |error| table::short(error, 48)),
+                None => "open".to_owned(),
+            };
+            let ran =
+                if call.tool == "bash" { executions(witness, id, call).to_string() } else { "-".to_owned() };
+            vec![call.id.to_string(), call.tool.clone(), call.attempt().to_string(), ran, outcome]
+        });
+        render::data(&table::rows(&["CALL", "TOOL", "ATTEMPTS", "TEST RUNS", "OUTCOME"], lines));
+        render::data(
+            "\nA read may be repeated; the edit was looked for before it was made again; a command that was cut short\nwas not repeated behind the agent's back: the agent was told, looked, and decided.",
+        );
+        render::hint(&format!("look around: cd {} && longhaul events {id}", self.dir.display()));
+    }
+}
+
+/// How often the test script really ran for this call, by its own account.
+fn executions(witness: &str, id: &RunId, call: &longhaul_core::run::Call) -> usize {
+    let key = longhaul_engine::perform::effect_key(id, call.id);
+    witness.lines().filter(|line| *line == key).count()
+}
+
+fn give_up_if(condition: bool, what: &str) -> Result<(), Failure> {
+    if condition {
+        return Err(Failure::from(anyhow::anyhow!("the demo went wrong: {what} never came"))
+            .hint("run `longhaul doctor`; bash and a writable temporary directory are needed"));
+    }
+    Ok(())
+}
+
+fn make_repository(dir: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let dir = match dir {
+        Some(dir) if dir.exists() => {
+            return Err(
+                Failure::usage(format!("{} is there already", dir.display())).hint("name a new directory")
+            );
+        }
+        Some(dir) => dir,
+        None => std::env::temp_dir().join(format!("longhaul-demo-{}", std::process::id())),
+    };
+    std::fs::create_dir_all(&dir)?;
+    let dir = dir.canonicalize()?;
+    for (name, text) in [("calc.sh", CALC), ("test.sh", TEST), ("model.yaml", MODEL)] {
+        std::fs::write(dir.join(name), text)?;
+    }
+    commit(&dir);
+    Ok(dir)
+}
+
+/// The demo works without git too; with it, `git diff` shows what the agent did.
+fn commit(dir: &Path) {
+    let git = |args: &[&str]| {
+        let quiet = Process::new("git").args(args).current_dir(dir).stdin(Stdio::null()).output();
+        quiet.is_ok_and(|output| output.status.success())
+    };
+    let _ = git(&["init", "--quiet"])
+        && git(&["add", "."])
+        && git(&[
+            "-c",
+            "user.name=demo",
+            "-c",
+            "user.email=demo@localhost",
+            "commit",
+            "--quiet",
+            "-m",
+            "a bug",
+        ]);
+}

@@ -1,0 +1,101 @@
+//! `doctor`: whether this machine has what longhaul needs.
+
+use std::process::{Command as Process, Stdio};
+
+use serde_json::json;
+
+use super::store::fallback_reason;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, theme};
+
+/// Check that this machine has what longhaul needs
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+struct Finding {
+    what: &'static str,
+    state: State,
+    said: String,
+}
+
+enum State {
+    Good,
+    /// Works, but not as it should.
+    Warning,
+    Bad,
+}
+
+pub fn run(app: &App, _args: Args) -> Result<Exit, Failure> {
+    let findings = [state_dir(app), settings(app), program("git", "--version"), program("bash", "--version")];
+    let worst = findings.iter().any(|finding| matches!(finding.state, State::Bad));
+    if app.json() {
+        let list: Vec<_> = findings
+            .iter()
+            .map(|f| json!({ "check": f.what, "state": f.state.word(), "detail": f.said }))
+            .collect();
+        render::json(&list);
+    } else {
+        for finding in &findings {
+            let mark = match finding.state {
+                State::Good => theme::done("good"),
+                State::Warning => theme::warning("warning"),
+                State::Bad => theme::failure("bad"),
+            };
+            render::data(&format!("{:<8} {:<9} {}", mark, finding.what, finding.said));
+        }
+    }
+    Ok(if worst { Exit::Failed } else { Exit::Ok })
+}
+
+impl State {
+    fn word(&self) -> &'static str {
+        match self {
+            State::Good => "good",
+            State::Warning => "warning",
+            State::Bad => "bad",
+        }
+    }
+}
+
+fn state_dir(app: &App) -> Finding {
+    let what = "state";
+    let dir = app.state_dir.display();
+    match fallback_reason(app) {
+        Ok(None) => {
+            Finding { what, state: State::Good, said: format!("runs are kept in {dir} by the engine") }
+        }
+        Ok(Some(reason)) => Finding {
+            what,
+            state: State::Warning,
+            said: format!("runs are kept in {dir} by the fallback: {reason}"),
+        },
+        Err(failure) => Finding { what, state: State::Bad, said: format!("{:#}", failure.error) },
+    }
+}
+
+fn settings(app: &App) -> Finding {
+    let what = "settings";
+    match app.settings() {
+        Err(failure) => Finding { what, state: State::Bad, said: format!("{:#}", failure.error) },
+        Ok(settings) => {
+            let model = settings.model.unwrap_or_else(|| "none; give one with --model".to_owned());
+            Finding { what, state: State::Good, said: format!("default model: {model}") }
+        }
+    }
+}
+
+fn program(name: &'static str, argument: &str) -> Finding {
+    let answer = Process::new(name).arg(argument).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    match answer {
+        Ok(answer) if answer.status.success() => {
+            let text = String::from_utf8_lossy(&answer.stdout);
+            Finding { what: name, state: State::Good, said: text.lines().next().unwrap_or("").to_owned() }
+        }
+        Ok(_) | Err(_) => {
+            let said = format!("{name} cannot be run; what needs it will fail");
+            Finding { what: name, state: State::Warning, said }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Driving a run in this process: the live view, and Ctrl-C, which pauses first and ends at once the second time.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command as Process, Stdio};
+use std::sync::Arc;
+
+use longhaul_core::command::Wish;
+use longhaul_core::event::Cause;
+use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_core::view::{RunView, gate_id};
+use longhaul_engine::watch::Watcher;
+use longhaul_engine::{Driven, Ending, Harness, Opening};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, live::Live, table};
+
+/// Drives the run until it ends, pauses or waits, and reports.
+pub fn drive(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (run, ending, interrupted) = runtime.block_on(async {
+        let live = Live::new();
+        let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
+        let driven = harness.drive(id, opening, watchers, Arc::new(live))?;
+        until_rest(driven).await
+    })?;
+    report(app, &run, &ending, interrupted);
+    Ok(if interrupted && ending == Ending::Paused(Cause::Asked) {
+        Exit::Interrupted
+    } else {
+        Exit::of_ending(&ending)
+    })
+}
+
+/// Leaves the run to a background process that outlives this one and its terminal.
+pub fn detach(app: &App, id: &RunId) -> Result<Exit, Failure> {
+    let logs = app.state_dir.join("daemon");
+    std::fs::create_dir_all(&logs)?;
+    let log = std::fs::File::create(logs.join(format!("{id}.log")))?;
+    let mut process = Process::new(std::env::current_exe()?);
+    process
+        .arg("--state-dir")
+        .arg(&app.state_dir)
+        .args(["resume", id.as_str()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .process_group(0);
+    process.spawn()?;
+    if app.json() {
+        render::json(&serde_json::json!({ "id": id, "detached": true }));
+    } else {
+        render::data(id.as_str());
+    }
+    render::hint(&format!(
+        "follow it with `longhaul events {id} --follow`, stop it with `longhaul pause {id}`"
+    ));
+    Ok(Exit::Ok)
+}
+
+/// Waits for the run to rest. Every polite way to end a process pauses the run; the second one ends the process.
+async fn until_rest(driven: Driven) -> Result<(Run, Ending, bool), Failure> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let handle = driven.handle.clone();
+    let rest = driven.rest();
+    tokio::pin!(rest);
+    let mut interrupted = false;
+    loop {
+        let asked_by = tokio::select! {
+            rested = &mut rest => {
+                let (run, ending) = rested?;
+                return Ok((run, ending, interrupted));
+            }
+            _ = interrupt.recv() => "interrupted from the terminal",
+            _ = terminate.recv() => "asked to terminate",
+            _ = hang_up.recv() => "the terminal was closed",
+        };
+        if interrupted {
+            // The journal is as safe as after kill -9: what is written is whole, and recovery knows the rest.
+            std::process::exit(i32::from(Exit::Interrupted.number()));
+        }
+        interrupted = true;
+        render::talk("pausing; once more ends at once");
+        handle.ask(Wish::Pause { reason: asked_by.to_owned() })?;
+    }
+}
+
+fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
+    let id = &run.spec.id;
+    if app.json() {
+        render::json(&RunView::of(run));
+    } else if let (Ending::Completed, Some(output)) = (ending, run.output()) {
+        render::data(output);
+    }
+    let spent = table::duration(run.updated_at.millis_since(run.created_at));
+    let summary = format!(
+        "{} after {spent}, {} turns, {} calls, {}",
+        run.status, run.turns, run.calls_started, run.usage.cost
+    );
+    render::talk(&format!("{id} {summary}"));
+    match ending {
+        Ending::Completed | Ending::Failed => {}
+        Ending::WaitingForHuman => {
+            let gate = gate_id(id, run.gates.len() as u32);
+            render::hint(&format!("`longhaul approve {gate}`, then `longhaul resume {id}`"));
+        }
+        Ending::Paused(Cause::Limit) => {
+            render::hint(&format!(
+                "the work is kept; raise the limit and go on, e.g. `longhaul resume {id} --max-steps 400`"
+            ));
+        }
+        Ending::Paused(_) if interrupted => {
+            render::hint(&format!("nothing is lost; go on with `longhaul resume {id}`"))
+        }
+        Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
+    }
+}

@@ -1,0 +1,89 @@
+//! `import`: a state document becomes a run here.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use longhaul_core::limits::DOCUMENT_BYTES_MAX;
+use longhaul_core::plan::Plan;
+use longhaul_core::spec::RunSpec;
+use longhaul_core::view::RunView;
+
+use crate::agents;
+use crate::app::{App, run_id};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render;
+
+/// Take in a JSON state document as a run, under its own id
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The document; `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Take it in under another id
+    #[arg(long = "as", value_name = "ID")]
+    pub rename: Option<String>,
+    /// The model to go on with, if the document names none
+    #[arg(long, value_name = "P/M")]
+    pub model: Option<String>,
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let shown = args.file.display().to_string();
+    let text = read(&args.file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    // Checked before the state directory is touched: a bad document leaves nothing behind.
+    longhaul_core::document::read(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let rename = args.rename.as_deref().map(run_id).transpose()?;
+    let harness = app.harness()?;
+    let defaults = defaults(app, &harness, args.model)?;
+    let run = harness.import(&text, defaults, rename)?;
+    if app.json() {
+        render::json(&RunView::of(&run));
+    } else {
+        render::data(run.spec.id.as_str());
+    }
+    Ok(Exit::Ok)
+}
+
+fn read(path: &PathBuf) -> std::io::Result<String> {
+    let mut text = String::new();
+    let limit = DOCUMENT_BYTES_MAX as u64 + 1;
+    if path.as_os_str() == "-" {
+        std::io::stdin().lock().take(limit).read_to_string(&mut text)?;
+    } else {
+        std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// What a document of somebody else does not say.
+fn defaults(
+    app: &App,
+    harness: &longhaul_engine::Harness,
+    model: Option<String>,
+) -> Result<RunSpec, Failure> {
+    let settings = app.settings()?;
+    let agent = agents::find(&[], "coder")?;
+    let names: Vec<String> = harness.toolbox.names().into_iter().map(str::to_owned).collect();
+    let id = harness.new_run_id()?;
+    Ok(RunSpec {
+        agent: agent.name,
+        task: String::new(),
+        task_id: String::new(),
+        model: model.or(settings.model).unwrap_or_default(),
+        prompt: agent.prompt,
+        plan: Plan::default(),
+        autonomy: settings.autonomy,
+        limits: settings.limits,
+        retry: settings.retry,
+        tools: harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?,
+        workspace: app.state_dir.join("workspace").join("run").join(id.as_str()).display().to_string(),
+        parent: None,
+        depth: 0,
+        session: None,
+        checkpoint_interval_ms: settings.checkpoint_interval_ms,
+        branch: None,
+        repository: None,
+        id,
+    })
+}

@@ -1,0 +1,85 @@
+//! `list`: all runs, newest first, from the catalogue.
+
+use longhaul_core::status::Status;
+use longhaul_store::Home;
+use longhaul_store::catalog::{Filter, RunRow};
+use serde_json::{Value, json};
+
+use crate::app::{App, run_id};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+
+/// List runs, newest first
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only runs in this status
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<String>,
+    /// Only runs of this agent
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Only children of this run
+    #[arg(long, value_name = "ID")]
+    pub parent: Option<String>,
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let filter = Filter {
+        status: args.status.as_deref().map(status).transpose()?,
+        agent: args.agent,
+        parent: args.parent.as_deref().map(run_id).transpose()?,
+    };
+    // No state directory is simply no runs.
+    let (rows, unreadable) = match Home::existing(&app.state_dir)? {
+        Some(_) => app.reading()?.list(&filter)?,
+        None => (Vec::new(), Vec::new()),
+    };
+    if app.json() {
+        render::json(&rows.iter().map(as_json).collect::<Vec<_>>());
+    } else if rows.is_empty() {
+        render::talk("no runs");
+    } else {
+        let lines = rows.iter().map(as_line);
+        render::data(&table::rows(&["ID", "STATUS", "AGENT", "STEPS", "CALLS", "UPDATED", "TASK"], lines));
+    }
+    for (id, error) in unreadable {
+        render::warn(&format!("{id} cannot be read: {error}"));
+    }
+    Ok(Exit::Ok)
+}
+
+fn status(text: &str) -> Result<Status, Failure> {
+    Status::parse(text).ok_or_else(|| {
+        let known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+        Failure::usage(format!("`{text}` is not a status; there are {}", known.join(", ")))
+    })
+}
+
+fn as_line(row: &RunRow) -> Vec<String> {
+    let state = match row.wait {
+        longhaul_core::status::Wait::None => row.status.to_string(),
+        wait => format!("{} ({wait})", row.status),
+    };
+    vec![
+        row.id.to_string(),
+        state,
+        row.agent.clone(),
+        format!("{}/{}", row.steps_completed, row.steps_total),
+        row.tool_calls.to_string(),
+        row.updated_at.to_string(),
+        table::short(&row.task, 50),
+    ]
+}
+
+fn as_json(row: &RunRow) -> Value {
+    json!({
+        "id": row.id, "kind": row.kind, "agentName": row.agent, "task": row.task, "taskId": row.task_id,
+        "status": row.status, "wait": row.wait, "reason": row.reason,
+        "stepsTotal": row.steps_total, "stepsCompleted": row.steps_completed, "currentStepIndex": row.current_step,
+        "toolCallCount": row.tool_calls, "subAgentCount": row.sub_agents, "parentId": row.parent, "depth": row.depth,
+        "createdAt": row.created_at, "updatedAt": row.updated_at, "completedAt": row.completed_at,
+        "lastCheckpointAt": row.last_checkpoint_at, "sessionId": row.session, "workspace": row.workspace,
+        "backend": row.backend.as_str(), "lastSeq": row.last_seq, "error": row.error,
+    })
+}

@@ -1,0 +1,89 @@
+//! `logs`: what was said and done, as a person would retell it.
+
+use longhaul_core::conversation::Message;
+use longhaul_core::event::Event;
+use longhaul_core::run::Run;
+
+use crate::app::{App, run_id};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render;
+
+/// Show a run's conversation: what the model said, what it called, what came back
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Go on showing as it happens, until the run ends
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let id = run_id(&args.id)?;
+    let mut onlooker = app.reading()?.onlooker(&id)?;
+    let json = app.json();
+    loop {
+        onlooker.look(&mut |run, _, at, event| {
+            for text in retell(run, event) {
+                if json {
+                    render::json_line(&serde_json::json!({ "at": at, "text": text }));
+                } else {
+                    render::data(&text);
+                }
+            }
+        })?;
+        if !args.follow || onlooker.run()?.status.is_terminal() {
+            return Ok(Exit::Ok);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+fn retell(run: &Run, event: &Event) -> Vec<String> {
+    match event {
+        Event::StepStarted { step } => {
+            let first = run.messages.first();
+            let task = match first {
+                Some(Message::User { text }) => text.as_str(),
+                Some(Message::Assistant { .. } | Message::Tool { .. }) | None => "",
+            };
+            vec![format!("\n# {}\n\n{task}", run.plan.steps.get(*step as usize).map_or("", |step| &step.id))]
+        }
+        Event::ModelReplied { text, calls, .. } => {
+            let mut lines = Vec::new();
+            if !text.trim().is_empty() {
+                lines.push(format!("\n{}", text.trim_end()));
+            }
+            lines.extend(calls.iter().map(|call| format!("\n> {} {}", call.tool, call.args)));
+            lines
+        }
+        Event::CallFinished { outcome, .. } => vec![outcome.for_model()],
+        Event::CallRefused { message, .. } => vec![format!("refused: {message}")],
+        Event::TurnFailed { message, .. } => vec![format!("(the model did not answer: {message})")],
+        Event::CallRetryScheduled { message, .. } => {
+            vec![format!("(failed, will be tried again: {message})")]
+        }
+        Event::Recovered { .. } => vec!["(taken up again after its process ended)".to_owned()],
+        Event::StatusChanged { to, reason, .. } => {
+            vec![format!("({to}{})", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+        }
+        Event::RunCreated(_)
+        | Event::CommandApplied { .. }
+        | Event::GateChecked { .. }
+        | Event::WaitingForHuman { .. }
+        | Event::GateAnswered { .. }
+        | Event::TurnStarted { .. }
+        | Event::CallStarted { .. }
+        | Event::ToolFailed { .. }
+        | Event::StepCompleted { .. }
+        | Event::StepFailed { .. }
+        | Event::PlanCompleted
+        | Event::Checkpointed { .. }
+        | Event::LimitReached { .. }
+        | Event::LimitsChanged { .. }
+        | Event::ModelChanged { .. }
+        | Event::PersistenceFellBack { .. }
+        | Event::Imported { .. } => Vec::new(),
+    }
+}

@@ -1,0 +1,56 @@
+//! `run`: create and start in one go.
+
+use longhaul_engine::Opening;
+
+use super::create::{self, Options};
+use super::drive;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render;
+
+/// Work on a task until it is done, a limit is reached, or a person is needed
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  longhaul run \"Make the tests pass\" --model scripted/rehearsal.yaml
+  longhaul run \"Tidy the docs\" --in-place --max-tool-calls 20 --detach")]
+pub struct Args {
+    /// What is to be done
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    #[command(flatten)]
+    pub options: Options,
+    /// Leave the run to a background process and return at once
+    #[arg(long)]
+    pub detach: bool,
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let settings = app.settings()?;
+    if !settings.enabled {
+        return run_without_trace(app, &settings, &args);
+    }
+    let harness = app.harness()?;
+    let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
+    let id = run.spec.id;
+    if args.detach {
+        return drive::detach(app, &id);
+    }
+    render::talk(&format!("{id} works in {}", run.spec.workspace));
+    drive::drive(app, &harness, &id, Opening::default())
+}
+
+/// `harness.enabled: false`: the same work, with nothing written but what the agent writes.
+fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Args) -> Result<Exit, Failure> {
+    if args.detach {
+        return Err(Failure::usage(
+            "harness.enabled is false: a run that leaves no trace cannot be detached",
+        ));
+    }
+    let harness = app.forgetful();
+    // Without a state directory there is no place of its own to work in.
+    let options = Options { in_place: true, ..args.options.clone() };
+    let run = create::create(app, &harness, settings, &args.task, &options)?;
+    drive::drive(app, &harness, &run.spec.id, Opening::default())
+}

@@ -1,0 +1,295 @@
+//! `store`: what is kept where, whether it is sound, and how to mend or move it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use longhaul_core::codec::VERSION;
+use longhaul_core::document::SCHEMA_VERSION;
+use longhaul_core::event::Event;
+use longhaul_core::ids::RunId;
+use longhaul_core::view::RunView;
+use longhaul_engine::{Harness, exchange};
+use longhaul_store::Home;
+use longhaul_store::catalog::Filter;
+use serde_json::{Value, json};
+
+use crate::app::{App, run_id};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+
+/// Look at, check, mend and move what is kept of runs
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// Where runs are kept, and whether the engine can be used
+    Status,
+    /// All runs with their store and size, or the checkpoints of one run
+    List {
+        #[arg(value_name = "ID")]
+        id: Option<String>,
+    },
+    /// The format, version and events of one run's journal
+    Inspect {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// What one run costs on disk, for each event and over time
+    Stats {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Check every byte of one run's journal, or of all; changes nothing
+    Verify {
+        #[arg(value_name = "ID")]
+        id: Option<String>,
+    },
+    /// Cut a damaged journal at its first damage, keeping a copy of the whole
+    Repair {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Make the catalogue anew from the journals
+    Rebuild,
+    /// Print a run as a document (`json`) or with every event (`bin`)
+    Export {
+        #[arg(value_name = "ID")]
+        id: String,
+        #[arg(long, default_value = "json", value_parser = ["json", "bin"])]
+        format: String,
+    },
+    /// Take in a binary export under another id
+    Import {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[arg(long = "as", value_name = "ID")]
+        rename: String,
+    },
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    match args.what {
+        What::Status => status(app),
+        What::List { id: None } => list(app),
+        What::List { id: Some(id) } => checkpoints(app, &run_id(&id)?),
+        What::Inspect { id } => inspect(app, &run_id(&id)?),
+        What::Stats { id } => stats(app, &run_id(&id)?),
+        What::Verify { id } => verify(app, id.as_deref()),
+        What::Repair { id } => repair(app, &run_id(&id)?),
+        What::Rebuild => rebuild(app),
+        What::Export { id, format } if format == "bin" => export(app, &run_id(&id)?),
+        What::Export { id, .. } => super::export::run(app, super::export::Args { id }),
+        What::Import { file, rename } => import(app, &file, &run_id(&rename)?),
+    }
+}
+
+fn status(app: &App) -> Result<Exit, Failure> {
+    let runs = match Home::existing(&app.state_dir)? {
+        Some(home) => home.all_runs()?.len(),
+        None => 0,
+    };
+    let fallback = fallback_reason(app)?;
+    let backend = if fallback.is_some() { "sqlite" } else { "engine" };
+    if app.json() {
+        let dir = app.state_dir.display().to_string();
+        render::json(
+            &json!({ "stateDir": dir, "backend": backend, "fallbackReason": fallback, "runs": runs }),
+        );
+    } else {
+        render::data(&format!("{:<10} {}", "state", app.state_dir.display()));
+        render::data(&format!("{:<10} {backend}", "backend"));
+        render::data(&format!("{:<10} {runs}", "runs"));
+        if let Some(reason) = fallback {
+            render::warn(&format!("the engine cannot be used: {reason}"));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Why the engine cannot be used; `None` if it can, or if there is no state directory to ask.
+pub fn fallback_reason(app: &App) -> Result<Option<String>, Failure> {
+    match Home::existing(&app.state_dir)? {
+        Some(home) => Ok(home.store_for_new()?.1.map(|reason| reason.0)),
+        None => Ok(None),
+    }
+}
+
+fn list(app: &App) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let (rows, _) = harness.list(&Filter::default())?;
+    let mut listed = Vec::new();
+    for row in rows {
+        let footprint = harness.store_of(&row.id)?.footprint(&row.id)?;
+        listed.push((row.id, row.backend.as_str(), row.last_seq, footprint.disk_bytes));
+    }
+    if app.json() {
+        let values: Vec<Value> = listed
+            .iter()
+            .map(|(id, backend, events, bytes)| json!({ "id": id, "backend": backend, "events": events, "diskBytes": bytes }))
+            .collect();
+        render::json(&values);
+    } else {
+        let lines = listed.iter().map(|(id, backend, events, size)| {
+            vec![id.to_string(), (*backend).to_owned(), events.to_string(), table::bytes(*size)]
+        });
+        render::data(&table::rows(&["ID", "BACKEND", "EVENTS", "SIZE"], lines));
+    }
+    Ok(Exit::Ok)
+}
+
+fn checkpoints(app: &App, id: &RunId) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let backend = harness.store_of(id)?.backend().as_str();
+    let mut found = Vec::new();
+    harness.onlooker(id)?.look(&mut |run, seq, at, event| {
+        if let Event::Checkpointed { number } = event {
+            let step = run.step().map(|step| step.id.clone());
+            found.push(json!({ "number": number, "seq": seq, "at": at, "backend": backend, "status": run.status, "stepId": step }));
+        }
+    })?;
+    if app.json() {
+        render::json(&found);
+    } else {
+        let lines = found.iter().map(|point| {
+            ["number", "seq", "at", "backend"]
+                .map(|name| point[name].as_str().map_or_else(|| point[name].to_string(), str::to_owned))
+                .to_vec()
+        });
+        render::data(&table::rows(&["CHECKPOINT", "SEQ", "AT", "BACKEND"], lines));
+    }
+    Ok(Exit::Ok)
+}
+
+fn inspect(app: &App, id: &RunId) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let store = harness.store_of(id)?;
+    let mut reader = store.reader(id)?;
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    let mut newest = 0;
+    reader.poll(&mut |record| {
+        *kinds.entry(format!("kind {} version {}", record.kind, record.version)).or_default() += 1;
+        newest = newest.max(record.version);
+        Ok(())
+    })?;
+    render::json(&json!({
+        "id": id, "backend": store.backend().as_str(), "schemaVersion": SCHEMA_VERSION,
+        "eventVersion": newest, "eventVersionSupported": VERSION, "events": kinds,
+        "readable": newest <= VERSION,
+    }));
+    Ok(Exit::Ok)
+}
+
+fn stats(app: &App, id: &RunId) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let store = harness.store_of(id)?;
+    let footprint = store.footprint(id)?;
+    let mut sizes = Vec::new();
+    store.reader(id)?.poll(&mut |record| {
+        sizes.push(record.payload.len() as u64);
+        Ok(())
+    })?;
+    let mean = |part: &[u64]| if part.is_empty() { 0 } else { part.iter().sum::<u64>() / part.len() as u64 };
+    let hundred = sizes.len().min(100);
+    render::json(&json!({
+        "id": id, "events": footprint.records, "payloadBytes": footprint.payload_bytes,
+        "journalBytes": footprint.journal_bytes, "blobBytes": footprint.blob_bytes, "diskBytes": footprint.disk_bytes,
+        "bytesPerUpdateFirst100": mean(&sizes[..hundred]), "bytesPerUpdateLast100": mean(&sizes[sizes.len() - hundred..]),
+    }));
+    Ok(Exit::Ok)
+}
+
+fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let Some(home) = harness.home() else { return Ok(Exit::Ok) };
+    let ids = match id {
+        Some(id) => vec![run_id(id)?],
+        None => home.all_runs()?,
+    };
+    let mut sound = true;
+    for id in ids {
+        let (line, well) = verify_one(&harness, home, &id)?;
+        sound &= well;
+        if app.json() { render::json_line(&line) } else { render::data(&plain_verdict(&line)) }
+    }
+    Ok(if sound { Exit::Ok } else { Exit::Failed })
+}
+
+fn verify_one(harness: &Harness, home: &Home, id: &RunId) -> Result<(Value, bool), Failure> {
+    if !home.engine().contains(id) {
+        let events = harness.look(id)?.seq;
+        return Ok((json!({ "id": id, "sound": true, "records": events, "backend": "sqlite" }), true));
+    }
+    let report = home.engine().verify(id)?;
+    let folds = harness.look(id).map(|_| ());
+    let damage = report.damage.as_ref().map(|damage| json!({ "offset": damage.offset, "what": damage.what }));
+    let sound = damage.is_none() && folds.is_ok();
+    let line = json!({
+        "id": id, "sound": sound, "records": report.records, "bytes": report.bytes, "tornTailBytes": report.torn_bytes,
+        "damage": damage, "error": folds.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
+    });
+    Ok((line, sound))
+}
+
+fn plain_verdict(line: &Value) -> String {
+    let id = line["id"].as_str().unwrap_or("");
+    if line["sound"] == json!(true) {
+        return format!("{id} is sound: {} events", line["records"]);
+    }
+    let what = match line["damage"].as_object() {
+        Some(damage) => format!("at byte {}: {}", damage["offset"], damage["what"].as_str().unwrap_or("")),
+        None => line["error"].as_str().unwrap_or("").to_owned(),
+    };
+    format!("{id} is damaged {what}")
+}
+
+fn repair(app: &App, id: &RunId) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let Some(home) = harness.home() else { return Ok(Exit::Ok) };
+    let repaired = home.engine().repair(id, &harness.writer())?;
+    render::json(&json!({
+        "id": id, "cutAt": repaired.cut_at, "cutBytes": repaired.bytes_cut, "records": repaired.records_kept,
+        "copy": repaired.kept_as.as_ref().map(|path| path.display().to_string()),
+    }));
+    Ok(Exit::Ok)
+}
+
+fn rebuild(app: &App) -> Result<Exit, Failure> {
+    let (count, unreadable) = app.reading()?.rebuild()?;
+    for (id, error) in &unreadable {
+        render::warn(&format!("{id} cannot be read: {error}"));
+    }
+    if app.json() {
+        render::json(&json!({ "runs": count, "unreadable": unreadable.len() }));
+    } else {
+        render::talk(&format!("the catalogue was made anew from {count} runs"));
+    }
+    Ok(if unreadable.is_empty() { Exit::Ok } else { Exit::Failed })
+}
+
+fn export(app: &App, id: &RunId) -> Result<Exit, Failure> {
+    let mut events = Vec::new();
+    let mut onlooker = app.reading()?.onlooker(id)?;
+    onlooker.look(&mut |_, _, at, event| events.push((at, event.clone())))?;
+    if onlooker.not_understood > 0 {
+        return Err(Failure::from(anyhow::anyhow!(
+            "{id} holds events of a newer longhaul; an export would lose them"
+        )));
+    }
+    render::bytes(&exchange::write(&events));
+    Ok(Exit::Ok)
+}
+
+fn import(app: &App, file: &PathBuf, id: &RunId) -> Result<Exit, Failure> {
+    let shown = file.display().to_string();
+    let bytes =
+        std::fs::read(file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    let events = exchange::read(&shown, &bytes)?;
+    let run = app.harness()?.adopt(id, events)?;
+    render::json(&RunView::of(&run));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,76 @@
+//! Exit codes: what a script learns without reading a word.
+
+use std::process::ExitCode;
+
+use longhaul_core::event::Cause;
+use longhaul_core::run::Run;
+use longhaul_core::status::{Status, Wait};
+use longhaul_engine::Ending;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Ok,
+    Failed,
+    Usage,
+    Waiting,
+    Limit,
+    RateLimited,
+    Frozen,
+    Held,
+    Interrupted,
+}
+
+impl Exit {
+    pub fn number(self) -> u8 {
+        match self {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Waiting => 3,
+            Exit::Limit => 4,
+            Exit::RateLimited => 5,
+            Exit::Frozen => 6,
+            Exit::Held => 7,
+            Exit::Interrupted => 130,
+        }
+    }
+
+    pub fn of_ending(ending: &Ending) -> Exit {
+        match ending {
+            Ending::Completed => Exit::Ok,
+            Ending::Failed => Exit::Failed,
+            Ending::WaitingForHuman => Exit::Waiting,
+            Ending::Paused(cause) => Exit::of_pause(*cause),
+        }
+    }
+
+    /// What a finished or resting run would have exited with.
+    pub fn of_run(run: &Run) -> Exit {
+        match run.status {
+            Status::Completed | Status::Created => Exit::Ok,
+            Status::Failed => Exit::Failed,
+            Status::Paused => Exit::of_pause(run.cause.unwrap_or(Cause::Asked)),
+            Status::Running => match run.wait() {
+                Wait::RateLimit => Exit::RateLimited,
+                Wait::Frozen => Exit::Frozen,
+                Wait::None | Wait::Human | Wait::Timer | Wait::Child => Exit::Waiting,
+            },
+        }
+    }
+
+    fn of_pause(cause: Cause) -> Exit {
+        match cause {
+            Cause::Limit => Exit::Limit,
+            Cause::Provider => Exit::RateLimited,
+            Cause::Asked | Cause::Finished | Cause::DiskFull | Cause::Rejected | Cause::Error => {
+                Exit::Waiting
+            }
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.number())
+    }
+}

@@ -1,0 +1,101 @@
+//! What a command that did not succeed leaves behind: a kind for the exit code, a chain for the reader, a hint for the user.
+
+use longhaul_engine::Error as EngineError;
+use longhaul_store::Error as StoreError;
+
+use crate::exit::Exit;
+
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    pub error: anyhow::Error,
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Usage, error: anyhow::Error::msg(message.into()), hint: None }
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure { exit: Exit::Failed, error, hint: None }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::from(anyhow::Error::from(error))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::from(EngineError::from(error))
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        let (exit, hint) = classify(&error);
+        Failure { exit, error: anyhow::Error::from(error), hint }
+    }
+}
+
+fn classify(error: &EngineError) -> (Exit, Option<String>) {
+    let hint = |text: &str| Some(text.to_owned());
+    match error {
+        EngineError::Store(store) => classify_store(store),
+        EngineError::Model { source, .. } => (Exit::Usage, source.hint()),
+        EngineError::Spec(_) | EngineError::Document(_) | EngineError::Id(_) | EngineError::Export { .. } => {
+            (Exit::Usage, None)
+        }
+        EngineError::Workspace { .. } => {
+            (Exit::Usage, hint("see where the run works with `longhaul show ID`"))
+        }
+        EngineError::Journal { source: longhaul_engine::Unreadable::Codec(codec), .. }
+            if codec.is_newer() =>
+        {
+            (Exit::Failed, hint("nothing was changed; reading with `show` and `events` still works"))
+        }
+        EngineError::Journal { run, .. } => {
+            (Exit::Failed, Some(format!("look closer with `longhaul store verify {run}`")))
+        }
+        EngineError::Refused(_)
+        | EngineError::Stuck
+        | EngineError::Driver(_)
+        | EngineError::Randomness(_)
+        | EngineError::Empty(_) => (Exit::Failed, None),
+    }
+}
+
+fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
+    match error {
+        StoreError::NotFound { .. } => {
+            (Exit::Failed, Some("list what there is with `longhaul list`".to_owned()))
+        }
+        StoreError::Held { holder, .. } => (
+            Exit::Held,
+            Some(format!("process {} drives it; `longhaul pause ID` asks it to stop", holder.pid)),
+        ),
+        StoreError::Fenced { .. } => (Exit::Held, Some("another process has taken the run over".to_owned())),
+        StoreError::NoSpace { .. } => {
+            (Exit::Waiting, Some("free some space on that disk, then `longhaul resume ID`".to_owned()))
+        }
+        StoreError::Damaged { .. } => (
+            Exit::Failed,
+            Some(
+                "`longhaul store verify ID` shows what is sound, `longhaul store repair ID` keeps it"
+                    .to_owned(),
+            ),
+        ),
+        _ => (Exit::Failed, None),
+    }
+}

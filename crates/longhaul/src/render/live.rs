@@ -1,0 +1,188 @@
+//! The live view of a run being driven: lines of what happened, and on a terminal a last line of what is happening.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_core::event::Event;
+use longhaul_core::ids::CallId;
+use longhaul_core::json::Json;
+use longhaul_core::run::Run;
+use longhaul_core::time::Timestamp;
+use longhaul_core::tool::Outcome;
+use longhaul_engine::watch::Watcher;
+use longhaul_model::Deltas;
+
+use super::table::{duration, short};
+use super::{talk, theme};
+
+/// Shared by the watcher, which prints events, and the model's deltas, which only move the last line.
+#[derive(Clone)]
+pub struct Live {
+    bar: Option<Arc<ProgressBar>>,
+}
+
+impl Live {
+    pub fn new() -> Live {
+        let terminal = std::io::stderr().is_terminal();
+        Live { bar: terminal.then(|| Arc::new(bar())) }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| talk(text)),
+            None => talk(text),
+        }
+    }
+
+    fn now(&self, run: &Run, doing: &str) {
+        if let Some(bar) = &self.bar {
+            let done = run.plan.completed_count();
+            let usage = &run.usage;
+            bar.set_message(format!(
+                "step {}/{} · {doing} · {} tokens · {}",
+                (done + 1).min(run.plan.steps.len()),
+                run.plan.steps.len(),
+                usage.tokens(),
+                usage.cost,
+            ));
+        }
+    }
+}
+
+impl Deltas for Live {
+    fn text(&self, _piece: &str) {
+        if let Some(bar) = &self.bar {
+            bar.tick();
+        }
+    }
+}
+
+impl Watcher for Live {
+    fn event(&mut self, run: &Run, _seq: u64, _at: Timestamp, event: &Event) {
+        if let Some(line) = describe(run, event) {
+            self.line(&line);
+        }
+        self.now(run, &doing(run));
+    }
+
+    fn batch_ended(&mut self, run: &Run) {
+        if run.status != longhaul_core::status::Status::Running
+            && let Some(bar) = &self.bar
+        {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} · {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn doing(run: &Run) -> String {
+    use longhaul_core::run::Phase;
+    match &run.phase {
+        Phase::Thinking { turn, .. } => format!("turn {turn}: asking the model"),
+        Phase::Resting { turn, rest, .. } => format!("turn {turn}: asking again at {}", rest.until),
+        Phase::Calling { .. } => match run.open_call() {
+            Some(call) => format!("{} {}", call.tool, short(&argument(&call.args), 40)),
+            None => "between calls".to_owned(),
+        },
+        Phase::Gated { .. } => "waiting for a person".to_owned(),
+        Phase::Idle | Phase::Cleared | Phase::Opened | Phase::Answered { .. } => "between turns".to_owned(),
+    }
+}
+
+fn describe(run: &Run, event: &Event) -> Option<String> {
+    let step = |index: &u32| run.plan.steps.get(*index as usize).map_or("", |step| step.id.as_str());
+    let tool = |id: &CallId| {
+        run.call(*id)
+            .map_or(String::new(), |call| format!("{} {}", call.tool, short(&argument(&call.args), 60)))
+    };
+    Some(match event {
+        Event::StatusChanged { to, reason, .. } => match reason {
+            Some(reason) => format!("{to}: {reason}"),
+            None => to.to_string(),
+        },
+        Event::StepStarted { step: index } => {
+            let description =
+                run.plan.steps.get(*index as usize).map_or("", |step| step.description.as_str());
+            format!("{} started: {}", step(index), short(description, 80))
+        }
+        Event::ModelReplied { turn, text, .. } if !text.trim().is_empty() => {
+            format!("turn {turn}: {}", short(text, 100))
+        }
+        Event::TurnFailed { turn, message, retry: Some(rest), .. } => format!(
+            "{} turn {turn}: {message}; asking again in {}",
+            theme::warning("warning:"),
+            duration(rest.delay_ms)
+        ),
+        Event::TurnFailed { turn, message, retry: None, .. } => {
+            format!("{} turn {turn}: {message}", theme::failure("failed:"))
+        }
+        Event::CallRefused { call, message, .. } => {
+            format!("  {} {}: {message}", theme::failure("refused"), tool(call))
+        }
+        Event::CallFinished { call, outcome, duration_us, .. } => {
+            format!("  {} {} ({})", outcome_word(outcome), tool(call), duration(duration_us / 1000))
+        }
+        Event::CallRetryScheduled { call, message, rest, .. } => format!(
+            "  {} {}: {message}; again in {}",
+            theme::warning("failed"),
+            tool(call),
+            duration(rest.delay_ms)
+        ),
+        Event::WaitingForHuman { gate, step: index } => {
+            format!(
+                "waiting for a person before {} (approval {})",
+                step(index),
+                longhaul_core::view::gate_id(&run.spec.id, *gate)
+            )
+        }
+        Event::StepFailed { step: index, error } => format!("{} failed: {error}", step(index)),
+        Event::StepCompleted { step: index, .. } => format!("{} {}", step(index), theme::done("completed")),
+        Event::Recovered { .. } => {
+            format!("taken up again at {} after its process ended", step(&run.current_step))
+        }
+        Event::LimitReached { limit, spent, max } => format!("{limit} reached: {spent} of {max}"),
+        Event::PersistenceFellBack { reason } => {
+            format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
+        }
+        Event::ModelReplied { .. }
+        | Event::RunCreated(_)
+        | Event::CommandApplied { .. }
+        | Event::GateChecked { .. }
+        | Event::GateAnswered { .. }
+        | Event::TurnStarted { .. }
+        | Event::CallStarted { .. }
+        | Event::ToolFailed { .. }
+        | Event::PlanCompleted
+        | Event::Checkpointed { .. }
+        | Event::LimitsChanged { .. }
+        | Event::ModelChanged { .. }
+        | Event::Imported { .. } => return None,
+    })
+}
+
+fn outcome_word(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done { .. } => theme::done("done"),
+        Outcome::Failed { message, .. } => format!("{} ({})", theme::failure("failed"), short(message, 60)),
+        Outcome::Unknown { .. } => theme::warning("interrupted, outcome unknown"),
+    }
+}
+
+/// The argument that says most about a call: a path or a command, else all of them.
+fn argument(args: &Json) -> String {
+    let value = args.value();
+    ["path", "command"]
+        .iter()
+        .find_map(|name| value.get(name).and_then(|value| value.as_str()).map(str::to_owned))
+        .unwrap_or_else(|| args.as_str().to_owned())
+}

@@ -1,0 +1,313 @@
+//! Layered settings: each source may set some keys, a later source wins, and every value knows where it came from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
+use longhaul_core::money::Usd;
+use longhaul_core::spec::{Autonomy, Limits};
+use longhaul_core::tool::RetryPolicy;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// Where a value came from. The order is the precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Default,
+    User,
+    Project,
+    Environment,
+}
+
+impl Source {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Source::Default => "default",
+            Source::User => "user",
+            Source::Project => "project",
+            Source::Environment => "environment",
+        }
+    }
+}
+
+/// The resolved settings, as the commands use them.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub enabled: bool,
+    pub autonomy: Autonomy,
+    pub limits: Limits,
+    pub retry: RetryPolicy,
+    pub checkpoint_interval_ms: u64,
+    pub model: Option<String>,
+    pub agent_dirs: Vec<PathBuf>,
+    /// Every key with its value and where it came from, for `config show`.
+    pub origins: BTreeMap<String, (Value, Source)>,
+}
+
+/// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    models: Option<Models>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agents: Option<Agents>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    harness: Option<HarnessSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct Models {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct Agents {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirs: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct HarnessSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    autonomy: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_interval_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<LimitsSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retries: Option<RetriesSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tool_calls: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_steps: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_sub_agent_depth: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct RetriesSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_retries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_backoff_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+}
+
+/// The largest configuration that is read; a real one is a page.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+impl Settings {
+    /// Reads every source that is there. `project` is the directory whose `longhaul.yaml` counts.
+    pub fn load(project: &Path, environment: &BTreeMap<String, String>) -> Result<Settings, Failure> {
+        let mut layers = vec![(Source::Default, "the defaults".to_owned(), defaults())];
+        if let Some(path) = user_file(environment) {
+            layers.extend(read_layer(Source::User, &path)?);
+        }
+        layers.extend(read_layer(Source::Project, &project.join("longhaul.yaml"))?);
+        layers.push((Source::Environment, "the environment".to_owned(), from_environment(environment)));
+        resolve(project, layers)
+    }
+}
+
+/// `longhaul.yaml` with every default written out, for `init`.
+pub fn template() -> &'static str {
+    include_str!("template.yaml")
+}
+
+fn defaults() -> Value {
+    let (limits, retry) = (Limits::default(), RetryPolicy::default());
+    json!({
+        "models": { "default": null },
+        "agents": { "dirs": ["agents"] },
+        "harness": {
+            "enabled": true,
+            "autonomy": Autonomy::default().level(),
+            "checkpoint_interval_ms": 300_000,
+            "limits": {
+                "max_tool_calls": limits.max_tool_calls,
+                "max_steps": limits.max_steps,
+                "max_tokens": null,
+                "max_cost": null,
+                "max_sub_agent_depth": limits.max_sub_agent_depth,
+            },
+            "retries": {
+                "max_retries": retry.max_retries,
+                "base_backoff_ms": retry.base_backoff_ms,
+                "timeout_ms": retry.timeout_ms,
+            },
+        },
+    })
+}
+
+fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let config =
+        environment.get("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(|| {
+            environment
+                .get("HOME")
+                .filter(|home| !home.is_empty())
+                .map(|home| Path::new(home).join(".config"))
+        });
+    config.map(|config| config.join("longhaul").join("longhaul.yaml"))
+}
+
+type Layer = (Source, String, Value);
+
+fn read_layer(source: Source, path: &Path) -> Result<Option<Layer>, Failure> {
+    let shown = path.display().to_string();
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::usage(format!("cannot read {shown}: {error}"))),
+        Ok(found) if found.len() > FILE_BYTES_MAX => {
+            return Err(Failure::usage(format!("{shown} is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        Ok(_) => {}
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let file: File = serde_saphyr::from_str_with_options(&text, options)
+        .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    Ok(Some((source, shown, json!(file))))
+}
+
+/// The keys that can be set as `LONGHAUL_…`, in the words of the file.
+fn from_environment(environment: &BTreeMap<String, String>) -> Value {
+    let number = |name: &str| {
+        environment
+            .get(name)
+            .filter(|text| !text.is_empty())
+            .map(|text| text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)))
+    };
+    let mut harness = Map::new();
+    harness.extend(number("LONGHAUL_AUTONOMY").map(|level| ("autonomy".to_owned(), level)));
+    if let Some(enabled) = environment.get("LONGHAUL_ENABLED").filter(|text| !text.is_empty()) {
+        let value = enabled.parse::<bool>().map_or_else(|_| json!(enabled), |enabled| json!(enabled));
+        harness.insert("enabled".to_owned(), value);
+    }
+    let mut limits = Map::new();
+    for key in ["max_tool_calls", "max_steps", "max_tokens"] {
+        limits
+            .extend(number(&format!("LONGHAUL_{}", key.to_uppercase())).map(|value| (key.to_owned(), value)));
+    }
+    harness.insert("limits".to_owned(), Value::Object(limits));
+    let mut root = Map::new();
+    root.insert("harness".to_owned(), Value::Object(harness));
+    if let Some(model) = environment.get("LONGHAUL_MODEL").filter(|model| !model.is_empty()) {
+        root.insert("models".to_owned(), json!({ "default": model }));
+    }
+    Value::Object(root)
+}
+
+fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
+    let mut origins: BTreeMap<String, (Value, Source)> = BTreeMap::new();
+    let mut places: BTreeMap<String, String> = BTreeMap::new();
+    for (source, place, layer) in layers {
+        let mut leaves = Vec::new();
+        flatten("", &layer, &mut leaves);
+        for (key, value) in leaves {
+            if source == Source::Default || !value.is_null() {
+                places.insert(key.clone(), place.clone());
+                origins.insert(key, (value, source));
+            }
+        }
+    }
+    let read = Reading { origins: &origins, places: &places };
+    Ok(Settings {
+        enabled: read.value("harness.enabled")?,
+        autonomy: read.autonomy()?,
+        limits: Limits {
+            max_tool_calls: read.value("harness.limits.max_tool_calls")?,
+            max_steps: read.value("harness.limits.max_steps")?,
+            max_tokens: read.value("harness.limits.max_tokens")?,
+            max_cost: read.money("harness.limits.max_cost")?,
+            max_sub_agent_depth: read.value("harness.limits.max_sub_agent_depth")?,
+        },
+        retry: RetryPolicy {
+            max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
+            base_backoff_ms: read.at_most("harness.retries.base_backoff_ms", BACKOFF_BASE_MS_MAX)?,
+            timeout_ms: read.value("harness.retries.timeout_ms")?,
+        },
+        checkpoint_interval_ms: read.value("harness.checkpoint_interval_ms")?,
+        model: read.value("models.default")?,
+        agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
+        origins,
+    })
+}
+
+struct Reading<'a> {
+    origins: &'a BTreeMap<String, (Value, Source)>,
+    places: &'a BTreeMap<String, String>,
+}
+
+impl Reading<'_> {
+    fn value<T: for<'de> Deserialize<'de>>(&self, key: &str) -> Result<T, Failure> {
+        let value = self.origins.get(key).map_or(Value::Null, |(value, _)| value.clone());
+        serde_json::from_value(value).map_err(|error| self.wrong(key, &error.to_string()))
+    }
+
+    fn at_most(&self, key: &str, max: u64) -> Result<u64, Failure> {
+        let value: u64 = self.value(key)?;
+        if value > max {
+            return Err(self.wrong(key, &format!("{value} is more than {max}")));
+        }
+        Ok(value)
+    }
+
+    fn autonomy(&self) -> Result<Autonomy, Failure> {
+        let level: u64 = self.value("harness.autonomy")?;
+        u8::try_from(level)
+            .ok()
+            .and_then(Autonomy::new)
+            .ok_or_else(|| self.wrong("harness.autonomy", &format!("autonomy is 1 to 5, not {level}")))
+    }
+
+    fn money(&self, key: &str) -> Result<Option<Usd>, Failure> {
+        let dollars: Option<f64> = self.value(key)?;
+        dollars
+            .map(|dollars| {
+                Usd::from_dollars(dollars).ok_or_else(|| self.wrong(key, "not an amount of dollars"))
+            })
+            .transpose()
+    }
+
+    fn wrong(&self, key: &str, why: &str) -> Failure {
+        let place = self.places.get(key).map_or("", String::as_str);
+        Failure::usage(format!("{key} in {place}: {why}"))
+    }
+}
+
+fn flatten(prefix: &str, value: &Value, leaves: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                flatten(&key, value, leaves);
+            }
+        }
+        leaf => leaves.push((prefix.to_owned(), leaf.clone())),
+    }
+}
