@@ -159,7 +159,7 @@ impl Driver {
             Effect::RunTool { call, attempt } => self.tool_work(call, attempt).map(Work::RunTool),
             Effect::CheckTool { call, attempt } => self.tool_work(call, attempt).map(Work::CheckTool),
             Effect::Sleep { wake, rest } => return self.sleep(wake, rest),
-            Effect::CancelWork => return self.switch.cancel(),
+            Effect::CancelWork => return self.cancel_work(),
         };
         if let Some(work) = work {
             self.under_way.push(self.performer.perform(work, self.cancel.clone()));
@@ -177,6 +177,12 @@ impl Driver {
             trace: known.trace().cloned(),
             timeout: Duration::from_millis(self.run.spec.retry.timeout_ms),
         })
+    }
+
+    /// Ends what is under way, and only that: what is started after a resume has a switch of its own.
+    fn cancel_work(&mut self) {
+        self.switch.cancel();
+        (self.switch, self.cancel) = Cancel::new();
     }
 
     fn sleep(&mut self, wake: Wake, rest: Rest) {

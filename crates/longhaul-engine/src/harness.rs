@@ -26,6 +26,7 @@ use crate::driver::{Driver, Ending, Parts};
 use crate::error::{Error, Unreadable};
 use crate::fold::{Fold, Onlooker, entry};
 use crate::limits::HANDLE_COMMANDS_MAX;
+use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::perform::{Hands, RunBlobs};
 use crate::watch::Watcher;
@@ -213,6 +214,8 @@ impl Harness {
         let store = self.store_of(id)?;
         let mut watchers = Vec::new();
         let (mut run, mut journal) = self.open(store.as_ref(), id, &mut watchers)?;
+        // A run that is paused or stopped after its process died must not go on working behind our back.
+        longhaul_tools::reap_leftovers(id);
         let at = self.clock.now();
         let command = Command { id: CommandId::from_bits(fresh_bits(at)?), wish };
         let decision = longhaul_core::decide::decide(&run, at, Input::Command(command))?;
@@ -385,7 +388,8 @@ impl Harness {
         if let Keeping::Durable(home) = &self.keeping
             && let Ok(catalog) = home.catalog()
         {
-            drop(catalog.upsert(&catalogue::row(run, store.backend(), 0)));
+            let mtime_ns = journal_mtime_ns(home, &run.spec.id);
+            drop(catalog.upsert(&catalogue::row(run, store.backend(), mtime_ns)));
         }
     }
 }

@@ -84,7 +84,7 @@ fn derive(home: &Home, id: &RunId) -> Result<RunRow, Error> {
     Ok(row(onlooker.run()?, store.backend(), mtime_ns))
 }
 
-fn journal_mtime_ns(home: &Home, id: &RunId) -> i64 {
+pub(crate) fn journal_mtime_ns(home: &Home, id: &RunId) -> i64 {
     std::fs::metadata(home.run_dir(id).join("journal"))
         .map_or(0, |found| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()))
 }

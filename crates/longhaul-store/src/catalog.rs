@@ -356,7 +356,7 @@ mod tests {
             task: format!("größer {number}"),
             task_id: None,
             status: Status::ALL[number as usize % 5],
-            wait: if number % 2 == 0 { Wait::None } else { Wait::RateLimit },
+            wait: if number.is_multiple_of(2) { Wait::None } else { Wait::RateLimit },
             reason: None,
             steps_total: 3,
             steps_completed: 1,
@@ -397,8 +397,12 @@ mod tests {
         assert_eq!(catalog.list(&failed).unwrap(), vec![row(9)]);
         let children = Filter { parent: Some(row(0).id), ..Filter::default() };
         assert_eq!(catalog.list(&children).unwrap(), vec![row(11), row(1)]);
-        let freshness = Freshness { id: row(3).id, ended: false, last_seq: 3, journal_mtime_ns: -1 };
-        assert!(catalog.ids_with_freshness().unwrap().contains(&freshness));
+        let fresh = catalog.ids_with_freshness().unwrap();
+        // The second is paused, the third completed.
+        for (number, ended) in [(2, false), (3, true)] {
+            let id = row(number).id;
+            assert!(fresh.contains(&Freshness { id, ended, last_seq: number, journal_mtime_ns: -1 }));
+        }
     }
 
     #[test]

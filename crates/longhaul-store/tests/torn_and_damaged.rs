@@ -152,6 +152,57 @@ fn garbage_behind_the_end_is_damage() {
     }
 }
 
+/// A sector the disk lost in the middle looks like one never written; what follows it proves that it was.
+#[test]
+fn a_lost_sector_before_the_last_batch_is_damage() {
+    let dir = TempDir::new().unwrap();
+    let batches: Vec<_> = (0..12).map(|number| batch(150 + number * 40, 1)).collect();
+    let (path, ends) = journal_of(dir.path(), &batches);
+    let whole = fs::read(&path).unwrap();
+    let engine = engine(dir.path());
+    let last_batch = ends[10] as usize;
+    let sectors = (512..last_batch - 512).step_by(512);
+    assert!(sectors.len() > 4);
+    for lost in sectors {
+        let mut bytes = whole.clone();
+        bytes[lost..lost + 512].fill(0);
+        fs::write(&path, &bytes).unwrap();
+        assert!(matches!(read_all(&engine, &run_id(1)), Err(Error::Damaged { .. })), "sector at {lost}");
+        assert!(matches!(open_all(&engine, &run_id(1)), Err(Error::Damaged { .. })), "sector at {lost}");
+        assert!(fs::read(&path).unwrap() == bytes);
+    }
+}
+
+/// Garbage is not excused by a later byte that looks like the end of a frame.
+#[test]
+fn garbage_before_something_like_an_end_is_damage() {
+    let dir = TempDir::new().unwrap();
+    let engine = engine(dir.path());
+    drop(engine.create(&run_id(1), &writer(), &batch(30, 1)).unwrap());
+    let path = engine.journal_path(&run_id(1));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[2048..2055].copy_from_slice(b"garbage");
+    bytes[4100] = 0xD7;
+    fs::write(&path, &bytes).unwrap();
+    assert!(matches!(read_all(&engine, &run_id(1)), Err(Error::Damaged { offset: 2048, .. })));
+    assert!(matches!(open_all(&engine, &run_id(1)), Err(Error::Damaged { offset: 2048, .. })));
+}
+
+/// Sound batches of another copy of the same run, with the right numbers, do not follow these.
+#[test]
+fn batches_spliced_from_another_history_are_damage() {
+    let (dir, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (path, ends) = journal_of(dir.path(), &[batch(30, 1), batch(40, 1), batch(50, 1)]);
+    let changed = vec![Entry { payload: vec![9; 30], ..entry("") }];
+    let (other_path, other_ends) = journal_of(other.path(), &[changed, batch(40, 1), batch(50, 1)]);
+    assert_eq!(ends, other_ends);
+    let cut = ends[0] as usize;
+    let spliced = [&fs::read(&path).unwrap()[..cut], &fs::read(&other_path).unwrap()[cut..]].concat();
+    fs::write(&path, spliced).unwrap();
+    let found = read_all(&engine(dir.path()), &run_id(1));
+    assert!(matches!(found, Err(Error::Damaged { offset, .. }) if offset == ends[0]), "{found:?}");
+}
+
 /// Any bytes at all: an error or a prefix, never a panic.
 #[test]
 fn no_bytes_make_it_panic() {

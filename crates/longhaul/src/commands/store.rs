@@ -57,6 +57,7 @@ pub enum What {
     /// Make the catalogue anew from the journals
     Rebuild,
     /// Print a run as a document (`json`) or with every event (`bin`)
+    #[command(alias = "get")]
     Export {
         #[arg(value_name = "ID")]
         id: String,
@@ -64,11 +65,20 @@ pub enum What {
         format: String,
     },
     /// Take in a binary export under another id
+    #[command(alias = "put")]
     Import {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[arg(long = "as", value_name = "ID")]
         rename: String,
+    },
+    /// Forget a run, as `longhaul rm` does
+    Delete {
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Also a run that has not ended
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -84,6 +94,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Rebuild => rebuild(app),
         What::Export { id, format } if format == "bin" => export(app, &run_id(&id)?),
         What::Export { id, .. } => super::export::run(app, super::export::Args { id }),
+        What::Delete { id, force } => super::rm::run(app, super::rm::Args { ids: vec![id], force }),
         What::Import { file, rename } => import(app, &file, &run_id(&rename)?),
     }
 }

@@ -1,0 +1,83 @@
+//! Export and import: what comes in goes out, and what cannot be read leaves nothing behind.
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, files_below};
+
+const EXAMPLE: &str = include_str!("../../../longhaul-core/tests/golden/harness-state-v1.json");
+
+/// A9.1, A9.2, A9.4, AI6: the published example imports under its own id and exports unchanged.
+#[test]
+fn the_example_round_trips() {
+    let desk = Desk::new();
+    desk.write("state.json", EXAMPLE);
+    assert_eq!(desk.get(&["import", "state.json"]), "harness-abc123\n");
+    let exported: Value = serde_json::from_str(&desk.get(&["export", "harness-abc123"])).unwrap();
+    assert_eq!(exported, serde_json::from_str::<Value>(EXAMPLE).unwrap());
+    let again = desk.say(&["import", "state.json"]);
+    assert_eq!(again.code, 1, "the id is taken: {}", again.err);
+    assert_eq!(desk.get(&["resume", "harness-abc123", "--model", "scripted/s.yaml"]), "All done.\n");
+    assert_eq!(desk.json(&["show", "harness-abc123"])["status"], "completed");
+}
+
+/// A9.2, A9.3: a run of ours, exported half-way, goes on elsewhere; export, import, export gives the same bytes.
+#[test]
+fn a_run_can_move() {
+    let here = Desk::new();
+    let said =
+        here.say(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    let shown: Value = serde_json::from_str(&said.out).unwrap();
+    let id = shown["id"].as_str().unwrap();
+    let exported = here.get(&["export", id]);
+    let there = Desk::new();
+    there.write("run.json", &exported);
+    there.get(&["import", "run.json"]);
+    assert_eq!(there.get(&["export", id]), exported);
+    assert_eq!(there.get(&["resume", id, "--max-steps", "9"]), "All done.\n");
+    assert_eq!(there.json(&["tools", id])["calls"].as_array().unwrap().len(), 2);
+}
+
+/// A9.5, AE8: a wrong version, a truncated, flipped or nested document names what is wrong; nothing is stored.
+#[test]
+fn bad_documents_leave_nothing() {
+    let desk = Desk::new();
+    let before = files_below(&desk.path(""));
+    let nested = format!("{{\"schemaVersion\":1,\"x\":{}{}}}", "[".repeat(9999), "]".repeat(9999));
+    let mut flipped = EXAMPLE.as_bytes().to_vec();
+    flipped[40] ^= 0x80;
+    for (bytes, word) in [
+        (EXAMPLE.replace("\"schemaVersion\": 1", "\"schemaVersion\": 99").into_bytes(), "99"),
+        (EXAMPLE.as_bytes()[..300].to_vec(), "line "),
+        (flipped, "bad.json"),
+        (nested.into_bytes(), "recursion limit"),
+        (b"[]".to_vec(), "bad.json"),
+        (Vec::new(), "bad.json"),
+    ] {
+        std::fs::write(desk.path("bad.json"), &bytes).unwrap();
+        let said = desk.say(&["import", "bad.json"]);
+        assert!(
+            said.code == 2 && said.err.contains(word) && said.err.contains("bad.json"),
+            "{word}: {}",
+            said.err
+        );
+        std::fs::remove_file(desk.path("bad.json")).unwrap();
+        assert_eq!(files_below(&desk.path("")), before, "{word}");
+    }
+}
+
+/// A2.3: a binary export holds every event; taken in under another id it is the same run but for the id.
+#[test]
+fn a_binary_export_round_trips() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let output = desk.command(&["store", "export", &id, "--format", "bin"]).output().unwrap();
+    std::fs::write(desk.path("f.bin"), &output.stdout).unwrap();
+    desk.get(&["store", "import", "f.bin", "--as", "copy"]);
+    let (mut first, mut second) = (desk.json(&["show", &id]), desk.json(&["show", "copy"]));
+    assert_ne!(first["id"], second["id"]);
+    first["id"] = json!(null);
+    second["id"] = json!(null);
+    assert_eq!(first, second);
+    std::fs::write(desk.path("f.bin"), &output.stdout[..output.stdout.len() - 1]).unwrap();
+    assert_eq!(desk.say(&["store", "import", "f.bin", "--as", "copy2"]).code, 2);
+}

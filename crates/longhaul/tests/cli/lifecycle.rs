@@ -1,0 +1,204 @@
+//! Creating, starting, pausing, stopping, removing.
+
+use serde_json::json;
+
+use super::desk::{Desk, SCRIPT};
+
+/// A1.1, AI2: two creates give two runs with their own ids; every option shows up in `show`.
+#[test]
+fn create_makes_a_run() {
+    let desk = Desk::new();
+    let args = [
+        "create",
+        "--agent",
+        "MARS",
+        "--task",
+        "x",
+        "--model",
+        "scripted/s.yaml",
+        "--autonomy",
+        "5",
+        "--max-tool-calls",
+        "7",
+        "--max-steps",
+        "8",
+        "--max-tokens",
+        "9",
+        "--max-cost",
+        "1.5",
+        "--max-sub-agent-depth",
+        "2",
+        "--checkpoint-interval-ms",
+        "1000",
+        "--task-id",
+        "t-1",
+    ];
+    let first = desk.json(&args);
+    let second = desk.json(&args);
+    assert_ne!(first["id"], second["id"]);
+    let shown = desk.json(&["show", first["id"].as_str().unwrap()]);
+    assert_eq!(shown, first);
+    assert_eq!(
+        (&shown["agentName"], &shown["status"], &shown["taskId"]),
+        (&json!("MARS"), &json!("created"), &json!("t-1"))
+    );
+    assert_eq!((&shown["autonomy"], &shown["checkpointIntervalMs"]), (&json!(5), &json!(1000)));
+    let limits =
+        json!({ "maxToolCalls": 7, "maxSteps": 8, "maxTokens": 9, "maxCost": 1.5, "maxSubAgentDepth": 2 });
+    assert_eq!(shown["limits"], limits);
+}
+
+/// A1.2, AQ5, D1.4: start drives the run to its end; the answer is on stdout and nothing else is.
+#[test]
+fn start_completes_the_run() {
+    let desk = Desk::new();
+    let id = desk.create();
+    let said = desk.say(&["start", &id]);
+    assert_eq!((said.out.as_str(), said.code), ("All done.\n", 0));
+    let shown = desk.json(&["show", &id]);
+    assert_eq!(
+        (&shown["status"], &shown["stepsCompleted"], &shown["toolCallCount"]),
+        (&json!("completed"), &json!(1), &json!(2))
+    );
+    assert_eq!(shown["usage"]["inputTokens"], 3000);
+    assert_eq!(shown["usage"]["costUsd"], 0.00945);
+    let written = std::path::Path::new(shown["workspace"].as_str().unwrap()).join("a.txt");
+    assert_eq!(std::fs::read_to_string(written).unwrap(), "hello\n");
+}
+
+/// A1.7, AS5, AE10, AE11: what a completed run does not allow is refused by name and changes not one byte.
+#[test]
+fn a_completed_run_refuses_everything() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let before = std::fs::read(desk.journal(&id)).unwrap();
+    for verb in ["start", "resume", "pause", "stop"] {
+        let said = desk.say(&[verb, &id]);
+        assert_eq!(said.code, 1, "{verb}");
+        let asked = if verb == "resume" { "start" } else { verb };
+        assert!(said.err.contains("completed") && said.err.contains(asked), "{verb}: {}", said.err);
+    }
+    assert_eq!(std::fs::read(desk.journal(&id)).unwrap(), before);
+}
+
+/// AS7: a created run cannot be paused.
+#[test]
+fn a_created_run_must_start_first() {
+    let desk = Desk::new();
+    let id = desk.create();
+    let said = desk.say(&["pause", &id]);
+    assert_eq!(
+        (said.code, said.err.as_str()),
+        (1, "error: cannot pause a run that is created: start first\n")
+    );
+}
+
+/// A limit pauses with exit 4, names itself, and a raised one lets the run go on.
+#[test]
+fn a_limit_is_named_and_can_be_raised() {
+    let desk = Desk::new();
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    assert_eq!(said.code, 4);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(
+        (&shown["status"], &shown["reason"]),
+        (&json!("paused"), &json!("max_steps reached: 1 of 1 used"))
+    );
+    assert!(said.err.contains("longhaul resume"), "{}", said.err);
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!(desk.say(&["resume", id]).code, 4, "the limit still holds");
+    assert_eq!(desk.get(&["resume", id, "--max-steps", "9"]), "All done.\n");
+}
+
+/// A gate makes the run wait with exit 3; its approval is durable with nobody driving; then the run goes on.
+#[test]
+fn a_gate_waits_for_a_person() {
+    let desk = Desk::new();
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--autonomy", "1", "--json"]);
+    assert_eq!(said.code, 3);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&shown["status"], &shown["wait"]), (&json!("running"), &json!("human")));
+    let id = shown["id"].as_str().unwrap();
+    let waiting = desk.json(&["approvals", "list"]);
+    let gate = waiting[0]["id"].as_str().unwrap();
+    assert_eq!(waiting.as_array().unwrap().len(), 1);
+    desk.get(&["approve", gate]);
+    assert_eq!(desk.get(&["resume", id]), "All done.\n");
+    assert_eq!(desk.json(&["approvals", "show", gate])["status"], "approved");
+    assert_eq!(desk.say(&["approve", gate]).code, 1, "answered before");
+}
+
+/// AI1, AI11: rm forgets a run that has ended and keeps one that has not, unless forced; then it is not found.
+#[test]
+fn rm_forgets() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    desk.get(&["rm", &id]);
+    let said = desk.say(&["show", &id]);
+    assert!(said.code == 1 && said.err.contains("not in the store"), "{}", said.err);
+    assert!(!desk.path(&format!(".longhaul/runs/{id}")).exists());
+    let paused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    let id: serde_json::Value = serde_json::from_str(&paused.out).unwrap();
+    let id = id["id"].as_str().unwrap();
+    assert!(desk.say(&["rm", id]).err.contains("--force"));
+    desk.get(&["rm", id, "--force"]);
+    assert_eq!(desk.json(&["list"]), json!([]));
+}
+
+/// A10.3, AD1: without the harness the same answer comes out and not one file is left but the agent's own.
+#[test]
+fn without_the_harness_nothing_is_kept() {
+    let desk = Desk::new();
+    let with = desk.get(&["run", "x", "--in-place", "--model", "scripted/s.yaml"]);
+    std::fs::remove_dir_all(desk.path(".longhaul")).unwrap();
+    std::fs::remove_file(desk.path("a.txt")).unwrap();
+    desk.write("longhaul.yaml", "harness:\n  enabled: false\n");
+    let without = desk.get(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(with, without);
+    let mut names: Vec<_> =
+        std::fs::read_dir(desk.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a.txt", "longhaul.yaml", "s.yaml"]);
+}
+
+/// Inside a repository the run has a worktree and branch of its own, and the user's checkout is not touched.
+#[test]
+fn a_repository_gets_a_worktree() {
+    let desk = Desk::new();
+    let git = |args: &[&str]| {
+        let done = std::process::Command::new("git").args(args).current_dir(desk.path("")).output().unwrap();
+        assert!(done.status.success(), "{args:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    git(&["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "first"]);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(!desk.path("a.txt").exists());
+    let workspace = std::path::Path::new(shown["workspace"].as_str().unwrap());
+    assert!(workspace.join("a.txt").exists() && workspace.join(".git").exists());
+    assert_eq!(git(&["status", "--porcelain"]).trim(), "?? s.yaml");
+    assert!(git(&["branch", "--list", "longhaul/*"]).contains(shown["id"].as_str().unwrap()));
+}
+
+/// `--detach` returns at once with the id; the run completes by itself.
+#[test]
+fn a_detached_run_completes_by_itself() {
+    let desk = Desk::with_script(SCRIPT);
+    let id = desk.get(&["run", "x", "--model", "scripted/s.yaml", "--detach"]).trim().to_owned();
+    desk.get(&["events", &id, "--follow"]);
+    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+}
+
+/// D2.7: init writes settings and a sample agent, and a second one overwrites nothing.
+#[test]
+fn init_never_overwrites() {
+    let desk = Desk::new();
+    desk.get(&["init"]);
+    assert!(desk.path(".longhaul/workspace").is_dir() && desk.path("agents/coder.md").is_file());
+    let defaults = desk.json(&["config", "show"]);
+    std::fs::remove_file(desk.path("longhaul.yaml")).unwrap();
+    assert_eq!(desk.json(&["config", "show"]), defaults, "the written file holds the defaults");
+    desk.write("longhaul.yaml", "harness: { autonomy: 5 }\n");
+    assert!(desk.get(&["init"]).contains("kept"));
+    assert_eq!(std::fs::read_to_string(desk.path("longhaul.yaml")).unwrap(), "harness: { autonomy: 5 }\n");
+}

@@ -1,0 +1,176 @@
+//! Commands that only look: list, steps, result, events, replay, config, doctor, completions.
+
+use serde_json::json;
+
+use super::desk::{Desk, files_below};
+
+/// A1.6, AI3, AT1, AT2: the list has every run with its fields, newest first, and filters by status, agent and parent.
+#[test]
+fn the_list_is_complete() {
+    let desk = Desk::new();
+    let done = desk.completed();
+    let mars = desk.json(&["create", "--agent", "MARS", "--task", "y", "--model", "scripted/s.yaml"]);
+    let all = desk.json(&["list"]);
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    assert_eq!(all[0]["id"], mars["id"]);
+    for field in [
+        "id",
+        "agentName",
+        "taskId",
+        "status",
+        "createdAt",
+        "lastCheckpointAt",
+        "subAgentCount",
+        "stepsTotal",
+        "stepsCompleted",
+        "toolCallCount",
+        "parentId",
+        "updatedAt",
+        "completedAt",
+        "error",
+    ] {
+        assert!(all[1].get(field).is_some(), "{field}");
+    }
+    assert_eq!(desk.json(&["list", "--status", "completed"])[0]["id"], json!(done));
+    assert_eq!(desk.json(&["list", "--agent", "MARS"])[0]["id"], mars["id"]);
+    assert_eq!(desk.json(&["list", "--parent", &done]), json!([]));
+    assert_eq!(desk.say(&["list", "--status", "walking"]).code, 2);
+}
+
+/// The catalogue is derived: deleted, damaged or stale, the list is the same.
+#[test]
+fn the_catalogue_can_be_lost() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    desk.create();
+    let before = desk.json(&["list"]);
+    let catalogue = desk.path(".longhaul/catalog.db");
+    std::fs::remove_file(&catalogue).unwrap();
+    assert_eq!(desk.json(&["list"]), before);
+    std::fs::write(&catalogue, "not a database").unwrap();
+    assert_eq!(desk.json(&["list"]), before);
+    desk.get(&["store", "rebuild"]);
+    assert_eq!(desk.json(&["list"]), before);
+    std::fs::remove_dir_all(desk.path(&format!(".longhaul/runs/{id}"))).unwrap();
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1, "a run that is gone is not listed");
+}
+
+/// AI5: the result has output, status, steps done and in all, calls and duration; it exits as the run did.
+#[test]
+fn the_result_has_its_fields() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let result = desk.json(&["result", &id]);
+    assert_eq!(result["output"], "All done.");
+    assert_eq!(result["status"], "completed");
+    assert_eq!(
+        (&result["stepsCompleted"], &result["totalSteps"], &result["toolCallCount"]),
+        (&json!(1), &json!(1), &json!(2))
+    );
+    assert!(result["duration"].is_u64());
+    let failing =
+        Desk::with_script("conversations: [ { turns: [ { fail: [ { fatal: no such model } ] } ] } ]");
+    let failed = failing.create();
+    assert_eq!(failing.say(&["start", &failed]).code, 1);
+    assert_eq!(failing.say(&["result", &failed]).code, 1);
+    assert!(failing.json(&["show", &failed])["error"].as_str().unwrap().contains("no such model"));
+}
+
+/// AI4, AI7: steps have id, description, agent, dependencies and critical flag; a bad plan names its field.
+#[test]
+fn steps_are_shown() {
+    let desk = Desk::new();
+    desk.write("plan.yaml", "steps:\n- { id: a, description: first }\n- { id: b, description: second, dependencies: [a], critical: true }\n");
+    let id = desk.get(&["create", "--task", "x", "--plan", "plan.yaml", "--model", "scripted/s.yaml"]);
+    let steps = desk.json(&["steps", id.trim()]);
+    assert_eq!(
+        steps[0],
+        json!({ "id": "a", "description": "first", "assignedAgent": "coder", "dependencies": [], "critical": false, "status": "ready" })
+    );
+    assert_eq!((&steps[1]["status"], &steps[1]["critical"]), (&json!("pending"), &json!(true)));
+    for (plan, word) in [
+        ("steps:\n- { id: a, description: '' }\n", "steps[0].description"),
+        ("steps:\n- { id: a, description: x, dependencies: [z] }\n", "steps[0].dependencies[0]"),
+        ("steps:\n- { id: a, description: x, dependencies: [a] }\n", "circle"),
+        ("steps:\n- { id: a, description: x }\n- { id: a, description: y }\n", "used twice"),
+        ("steps:\n- { id: a, description: x, agent: PLUTO }\n", "PLUTO"),
+        ("steps: []\n", "at least one"),
+        ("steps:\n- { id: a, descriptoin: x }\n", "descriptoin"),
+    ] {
+        desk.write("bad.yaml", plan);
+        let said = desk.say(&["create", "--task", "x", "--plan", "bad.yaml", "--model", "scripted/s.yaml"]);
+        assert!(said.code == 2 && said.err.contains(word), "{word}: {}", said.err);
+    }
+}
+
+/// AD4: replay rebuilds the run from the journal alone; without the derived files too.
+#[test]
+fn replay_equals_show() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let shown = desk.json(&["show", &id]);
+    std::fs::remove_file(desk.path(".longhaul/catalog.db")).unwrap();
+    std::fs::remove_file(desk.path(&format!(".longhaul/runs/{id}/events.jsonl"))).unwrap();
+    assert_eq!(desk.json(&["replay", &id]), shown);
+    assert_eq!(desk.json(&["replay", &id, "--to", "1"])["status"], "created");
+}
+
+/// AI9: the four tool defaults of the specification are the defaults, and every value says where it came from.
+#[test]
+fn settings_are_layered() {
+    let desk = Desk::new();
+    let shown = desk.json(&["config", "show"]);
+    for (key, value) in [
+        ("harness.retries.max_retries", 3),
+        ("harness.retries.base_backoff_ms", 1000),
+        ("harness.retries.timeout_ms", 30_000),
+        ("harness.limits.max_tool_calls", 100),
+    ] {
+        assert_eq!(shown[key], value, "{key}");
+    }
+    std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    desk.write(".config/longhaul/longhaul.yaml", "harness: { autonomy: 5, limits: { max_steps: 11 } }\n");
+    desk.write("longhaul.yaml", "harness: { limits: { max_steps: 12 } }\n");
+    let output = desk
+        .command(&["config", "show", "--origin", "--json"])
+        .env("LONGHAUL_MAX_TOOL_CALLS", "13")
+        .output()
+        .unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["harness.autonomy"], json!({ "value": 5, "origin": "user" }));
+    assert_eq!(shown["harness.limits.max_steps"], json!({ "value": 12, "origin": "project" }));
+    assert_eq!(shown["harness.limits.max_tool_calls"], json!({ "value": 13, "origin": "environment" }));
+    for (text, words) in [
+        ("harness: { autonomy: 6 }\n", ["harness.autonomy", "longhaul.yaml"]),
+        ("harness: { autonomi: 1 }\n", ["autonomi", "longhaul.yaml"]),
+        ("harness: { enabled: no }\n", ["longhaul.yaml", "no"]),
+        ("harness: [\n", ["longhaul.yaml", "line"]),
+    ] {
+        desk.write("longhaul.yaml", text);
+        let said = desk.say(&["config", "show"]);
+        assert_eq!(said.code, 2, "{text}");
+        assert!(words.iter().all(|word| said.err.contains(word)), "{text}: {}", said.err);
+    }
+}
+
+/// Those who only look leave nothing behind.
+#[test]
+fn looking_makes_nothing() {
+    let desk = Desk::new();
+    let before = files_below(&desk.path(""));
+    assert_eq!(desk.get(&["list"]), "");
+    for args in
+        [vec!["show", "run_x"], vec!["events", "run_x"], vec!["store", "verify"], vec!["export", "run_x"]]
+    {
+        let said = desk.say(&args);
+        assert!(
+            said.code == 2 && said.err.contains("there are no runs") && said.err.contains("hint:"),
+            "{}",
+            said.err
+        );
+    }
+    desk.get(&["doctor"]);
+    desk.get(&["store", "status"]);
+    desk.get(&["completions", "bash"]);
+    assert_eq!(files_below(&desk.path("")), before);
+}

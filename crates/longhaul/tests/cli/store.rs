@@ -1,0 +1,145 @@
+//! The store seen from outside: checkpoints, fallback, damage, newer events.
+
+use longhaul_core::ids::RunId;
+use longhaul_core::time::Timestamp;
+use longhaul_store::{Engine, Entry, Store, Writer};
+use serde_json::json;
+
+use super::desk::Desk;
+
+fn writer() -> Writer {
+    Writer { pid: std::process::id(), host: "test".to_owned(), at: Timestamp::from_millis(0) }
+}
+
+/// A2.1: a run of two steps has two checkpoints in the engine.
+#[test]
+fn checkpoints_are_listed() {
+    let desk = Desk::new();
+    desk.write(
+        "plan.yaml",
+        "steps:\n- { id: a, description: first }\n- { id: b, description: second, dependencies: [a] }\n",
+    );
+    let shown = desk.json(&["run", "x", "--plan", "plan.yaml", "--model", "scripted/s.yaml"]);
+    let id = shown["id"].as_str().unwrap();
+    let points = desk.json(&["store", "list", id]);
+    assert_eq!(points.as_array().unwrap().len(), 2);
+    assert_eq!((&points[1]["number"], &points[1]["backend"]), (&json!(2), &json!("engine")));
+    assert_eq!(desk.json(&["store", "list"])[0]["backend"], "engine");
+}
+
+/// A2.4, AD2, AE1, AQ3: with the engine's directory unusable the fallback keeps the run, with one warning; once it can
+/// be used again the run moves back and nothing is lost.
+#[test]
+fn the_fallback_takes_over_and_gives_back() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.path(".longhaul")).unwrap();
+    desk.write(".longhaul/runs", "in the way");
+    let said =
+        desk.say(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    assert_eq!(said.code, 4, "{}", said.err);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!(desk.json(&["store", "list", id])[0]["backend"], "sqlite");
+    let warnings =
+        |desk: &Desk| desk.events(id).iter().filter(|event| event["type"] == "persistence_fallback").count();
+    assert_eq!(warnings(&desk), 1);
+    let doctor = desk.json(&["doctor"]);
+    assert_eq!(
+        (&doctor[0]["state"], doctor[0]["detail"].as_str().unwrap().contains("fallback")),
+        (&json!("warning"), true)
+    );
+    assert_eq!(desk.say(&["resume", id]).code, 4);
+    assert_eq!(warnings(&desk), 1, "said once");
+    let events = desk.events(id);
+    std::fs::remove_file(desk.path(".longhaul/runs")).unwrap();
+    assert_eq!(desk.get(&["resume", id, "--max-steps", "9"]), "All done.\n");
+    assert_eq!(desk.json(&["store", "list"])[0]["backend"], "engine");
+    assert_eq!(desk.events(id)[..events.len()], events[..], "nothing was lost on the way");
+}
+
+/// AE8, F06: a flipped bit is named with file and offset, other runs are listed, and repair keeps what is sound.
+#[test]
+fn damage_is_named_and_can_be_repaired() {
+    let desk = Desk::new();
+    let (broken, whole) = (desk.completed(), desk.completed());
+    let path = desk.journal(&broken);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    for args in [vec!["show", &broken], vec!["resume", &broken], vec!["events", &broken]] {
+        let said = desk.say(&args);
+        let named = said.err.contains("journal") && said.err.contains("offset") || said.err.contains("byte");
+        assert!(said.code == 1 && named && said.err.contains("store repair"), "{}", said.err);
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "looking changes nothing");
+    assert_eq!(desk.say(&["store", "verify", &whole]).code, 0);
+    let verdict = desk.say(&["store", "verify"]);
+    assert!(verdict.code == 1 && verdict.out.contains("damaged"), "{}", verdict.out);
+    desk.get(&["store", "repair", &broken]);
+    assert_eq!(desk.say(&["store", "verify", &broken]).code, 0);
+    let shown = desk.json(&["show", &broken]);
+    assert_ne!(shown["status"], "completed", "the end was in the cut part");
+    assert_eq!(desk.say(&["resume", &broken]).code, 0);
+}
+
+/// F04: a torn tail is cut silently by the next writer; the prefix is kept.
+#[test]
+fn a_torn_tail_is_cut() {
+    let desk = Desk::new();
+    let said =
+        desk.say(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let id = shown["id"].as_str().unwrap();
+    let path = desk.journal(id);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+    assert_eq!(desk.get(&["resume", id, "--max-steps", "9"]), "All done.\n");
+    assert_eq!(desk.say(&["store", "verify", id]).code, 0);
+}
+
+/// F19: events of a newer longhaul can be looked past but not written after; the journal stays byte for byte.
+#[test]
+fn newer_events_are_read_past_but_not_written_after() {
+    let desk = Desk::new();
+    let id = desk.create();
+    let run = RunId::parse(&id).unwrap();
+    let engine = Engine::new(&desk.path(".longhaul"));
+    let mut journal = engine.open(&run, &writer(), &mut |_| Ok(())).unwrap();
+    let strange = Entry { at: Timestamp::from_millis(0), kind: 900, version: 7, payload: vec![1, 2, 3] };
+    journal.append(&[strange]).unwrap();
+    journal.close().unwrap();
+    let before = std::fs::read(desk.journal(&id)).unwrap();
+    let shown = desk.say(&["show", &id]);
+    assert!(shown.code == 0 && shown.err.contains("newer longhaul"), "{}", shown.err);
+    let refused = desk.say(&["start", &id]);
+    assert!(refused.code == 1 && refused.err.contains("version 7"), "{}", refused.err);
+    assert_eq!(desk.say(&["pause", &id]).code, 1);
+    let after = std::fs::read(desk.journal(&id)).unwrap();
+    assert_eq!(after, before);
+}
+
+/// A10.2: what an update costs does not grow with history.
+#[test]
+fn updates_cost_the_same_late_as_early() {
+    let turns = "{ calls: [ { tool: read, args: { path: s.yaml } } ] }, ".repeat(120);
+    let desk = Desk::with_script(&format!("conversations: [ {{ turns: [ {turns} {{ text: ok }} ] }} ]"));
+    let shown =
+        desk.json(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--max-tool-calls", "500"]);
+    let stats = desk.json(&["store", "stats", shown["id"].as_str().unwrap()]);
+    let (first, last) =
+        (stats["bytesPerUpdateFirst100"].as_u64().unwrap(), stats["bytesPerUpdateLast100"].as_u64().unwrap());
+    assert!(last * 10 <= first * 11, "{stats}");
+}
+
+/// A2.5: the versions of document and events are printed, and what this build supports.
+#[test]
+fn inspect_names_the_versions() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let inspected = desk.json(&["store", "inspect", &id]);
+    assert_eq!(
+        (&inspected["schemaVersion"], &inspected["eventVersion"], &inspected["readable"]),
+        (&json!(1), &json!(1), &json!(true))
+    );
+}

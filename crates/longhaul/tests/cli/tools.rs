@@ -1,0 +1,87 @@
+//! Tool calls seen from outside: permission, budget, timeout, records, events.
+
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+
+/// A3.1, AE3: a tool that was not granted does not run, and the record says why.
+#[test]
+fn a_forbidden_tool_does_not_run() {
+    let desk = Desk::new();
+    let shown =
+        desk.json(&["run", "x", "--agent", "SATURN", "--tools", "read,bash", "--model", "scripted/s.yaml"]);
+    let tools = desk.json(&["tools", shown["id"].as_str().unwrap()]);
+    let call = &tools["calls"][0];
+    assert_eq!((&call["callName"], &call["retryCount"]), (&json!("write"), &json!(0)));
+    let error = call["result"]["message"].as_str().unwrap();
+    assert_eq!(error, "tool `write` is not permitted for agent SATURN; permitted: read, bash");
+    assert!(!std::path::Path::new(shown["workspace"].as_str().unwrap()).join("a.txt").exists());
+}
+
+/// A3.2, AI8, AP7: a record has name, arguments, result and a duration above zero; the budget left is shown.
+#[test]
+fn records_are_complete() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let tools = desk.json(&["tools", &id]);
+    assert_eq!(tools["remaining"], 98);
+    let call = &tools["calls"][1];
+    assert_eq!((&call["callName"], &call["arguments"]), (&json!("bash"), &json!({ "command": "cat a.txt" })));
+    assert_eq!(call["result"]["output"]["text"], "hello\n");
+    assert!(call["durationMs"].as_f64().unwrap() > 0.0 && call["timestamp"].is_string());
+    assert!(desk.say(&["tools", &id]).err.contains("remaining 98"));
+}
+
+/// A3.4, AE5: a call over its timeout is ended with its processes and recorded as a timeout.
+#[test]
+fn a_slow_call_times_out() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'sleep 987654 & sleep 987654' } } ] }, { text: ok } ] } ]";
+    let desk = Desk::with_script(script);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--tool-timeout-ms", "300"]);
+    let call = &desk.json(&["tools", shown["id"].as_str().unwrap()])["calls"][0];
+    assert_eq!(call["result"]["failure"], "timeout");
+    let survivors = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| {
+        std::fs::read_to_string(entry.path().join("cmdline"))
+            .is_ok_and(|line| line.contains("987654") && line.starts_with("sleep"))
+    });
+    assert_eq!(survivors.count(), 0);
+}
+
+/// A3.6, AE4: the call after the budget is refused with limit and count, and the agent goes on.
+#[test]
+fn the_budget_of_calls_is_kept() {
+    let desk = Desk::new();
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--max-tool-calls", "1"]);
+    assert_eq!(shown["status"], "completed");
+    let tools = desk.json(&["tools", shown["id"].as_str().unwrap()]);
+    assert_eq!(tools["calls"][1]["result"]["message"], "tool call budget exceeded: 1 of 1 used");
+    assert_eq!(tools["remaining"], 0);
+}
+
+/// A3.5, A8.1, A8.2, AI12: transitions, calls, failures and checkpoints are events with all their fields.
+#[test]
+fn events_carry_their_fields() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: read, args: { path: nothing-here } } ] }, { text: ok } ] } ]",
+    );
+    let id = desk.completed();
+    let events = desk.events(&id);
+    let of =
+        |kind: &str| -> Vec<Value> { events.iter().filter(|event| event["type"] == kind).cloned().collect() };
+    for (index, event) in events.iter().enumerate() {
+        assert_eq!(event["seq"], index + 1);
+        assert!(event["harnessId"] == json!(id) && event["at"].is_string(), "{event}");
+    }
+    let moves: Vec<_> =
+        of("state_transition").iter().map(|event| (event["from"].clone(), event["to"].clone())).collect();
+    assert_eq!(moves, [(json!("created"), json!("running")), (json!("running"), json!("completed"))]);
+    let call = &of("tool_call")[0];
+    assert_eq!((&call["toolName"], &call["success"]), (&json!("read"), &json!(false)));
+    assert!(call["durationMs"].as_f64().unwrap() > 0.0);
+    let failed = &of("tool_failed")[0];
+    assert!(failed["toolName"] == "read" && failed["error"].as_str().unwrap().contains("nothing-here"));
+    assert_eq!(of("checkpoint")[0]["number"], 1);
+    let log = std::fs::read_to_string(desk.path(&format!(".longhaul/runs/{id}/events.jsonl"))).unwrap();
+    let logged: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(logged, events, "the log on disk is the same");
+}

@@ -1,0 +1,128 @@
+//! Wording: errors say what failed and what to do, help teaches, nothing panics.
+
+use expect_test::expect;
+
+use super::desk::Desk;
+
+/// Errors a user meets first, word for word.
+#[test]
+fn errors_have_hints() {
+    let desk = Desk::new();
+    let check = |args: &[&str], code: i32, expected: expect_test::Expect| {
+        let said = desk.say(args);
+        assert_eq!(said.code, code, "{args:?}: {}", said.err);
+        expected.assert_eq(&said.err.replace(&desk.path("").display().to_string(), "DESK/"));
+    };
+    check(
+        &["run", "x"],
+        2,
+        expect![[r#"
+            error: no model is configured
+            hint: give one with `--model scripted/FILE`, or set `models.default` in longhaul.yaml; `longhaul demo` needs none
+        "#]],
+    );
+    check(
+        &["run", "x", "--model", "scripted/s.yaml", "--autonomy", "6"],
+        2,
+        expect![[r#"
+            error: --autonomy is 1 to 5, not 6
+        "#]],
+    );
+    check(
+        &["run", "x", "--model", "scripted/s.yaml", "--max-cost=-1"],
+        2,
+        expect![[r#"
+            error: --max-cost -1 is not an amount of dollars
+        "#]],
+    );
+    check(
+        &["run", " ", "--model", "scripted/s.yaml"],
+        2,
+        expect![[r#"
+        error: task may not be empty
+    "#]],
+    );
+    check(
+        &["run", "x", "--model", "openai/gpt"],
+        2,
+        expect![[r#"
+        error: model openai/gpt cannot be used
+          caused by: unknown provider `openai`
+        hint: known providers: `scripted`; for example `scripted/demo.yaml`
+    "#]],
+    );
+    check(
+        &["run", "x", "--model", "scripted/none.yaml"],
+        2,
+        expect![[r#"
+        error: model scripted/none.yaml cannot be used
+          caused by: cannot read script `DESK/none.yaml`
+          caused by: No such file or directory (os error 2)
+    "#]],
+    );
+    check(
+        &["run", "x", "--model", "scripted/s.yaml", "--tools", "raed"],
+        2,
+        expect![[r#"
+        error: there is no tool `raed`; there are: bash, edit, read, write
+    "#]],
+    );
+    check(
+        &["create", "--task", "x", "--agent", "../x", "--model", "scripted/s.yaml"],
+        2,
+        expect![[r#"
+        error: `../x` is not an agent's name: letters, digits, `-`, `_` and `.` only
+    "#]],
+    );
+    check(
+        &["approve", "nonsense"],
+        2,
+        expect![[r#"
+        error: `nonsense` is not an approval
+        hint: list them with `longhaul approvals`
+    "#]],
+    );
+}
+
+/// Every command has help that says what it does, and all of them are listed.
+#[test]
+fn every_command_has_help() {
+    let desk = Desk::new();
+    let help = desk.get(&["--help"]);
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in commands.iter().filter(|command| **command != "help") {
+        let text = desk.get(&[command, "--help"]);
+        assert!(text.lines().next().is_some_and(|line| line.len() > 10), "{command}: {text}");
+    }
+    assert!(desk.get(&["--version"]).starts_with("longhaul "));
+}
+
+/// Arguments that make no sense are usage errors, never panics.
+#[test]
+fn nonsense_is_refused() {
+    let desk = Desk::new();
+    for args in [
+        vec!["frobnicate"],
+        vec!["run"],
+        vec!["show"],
+        vec!["show", ""],
+        vec!["show", "a/b"],
+        vec!["create"],
+        vec!["list", "--parent", "../x"],
+        vec!["events", "x", "--after", "-1"],
+        vec!["store"],
+        vec!["completions", "tcsh9"],
+        vec!["run", "x", "--max-steps", "99999999999999"],
+    ] {
+        let said = desk.say(&args);
+        assert!(said.code == 2 && !said.err.contains("panicked"), "{args:?}: {} {}", said.code, said.err);
+    }
+}

@@ -1,0 +1,1 @@
+//! The built program, killed, starved and crossed. Each module is one way to treat it badly.
