@@ -1,9 +1,17 @@
 //! Events as bytes and back: CBOR with numbered fields, filed under a kind and a schema version.
 
+use std::borrow::Cow;
+
 use crate::event::Event;
 
+/// Brings the payload of one kind from one schema version to the next.
+type Upgrade = fn(kind: u16, payload: &[u8]) -> Result<Vec<u8>, String>;
+
+/// The upgrades there have been: the first from version 1 to 2, and so on. A new optional field needs none.
+const UPGRADES: [Upgrade; 0] = [];
+
 /// The schema version written today. Older ones are brought up to it when read; newer ones are refused by number.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = UPGRADES.len() as u16 + 1;
 /// The largest kind this build knows.
 pub const KIND_MAX: u16 = 24;
 
@@ -39,17 +47,50 @@ pub fn encode(event: &Event) -> Vec<u8> {
 }
 
 pub fn decode(seq: u64, kind: u16, version: u16, payload: &[u8]) -> Result<Event, Error> {
-    if version > VERSION {
-        return Err(Error::TooNew { seq, version });
-    }
-    if kind > KIND_MAX {
+    if kind > KIND_MAX && version <= VERSION {
         return Err(Error::UnknownKind { seq, kind });
     }
+    let payload = &*upgraded(&UPGRADES, seq, kind, version, payload)?;
     let event: Event =
         minicbor::decode(payload).map_err(|error| Error::Malformed { seq, why: error.to_string() })?;
     if event.kind() == kind {
         Ok(event)
     } else {
         Err(Error::Malformed { seq, why: format!("filed as kind {kind}, holds kind {}", event.kind()) })
+    }
+}
+
+/// Takes a payload through every upgrade from its version on. Nothing is rewritten on disk: old journals stay as they are.
+fn upgraded<'a>(
+    upgrades: &[Upgrade],
+    seq: u64,
+    kind: u16,
+    version: u16,
+    payload: &'a [u8],
+) -> Result<Cow<'a, [u8]>, Error> {
+    let malformed = |why: String| Error::Malformed { seq, why };
+    let Some(done) = usize::from(version).checked_sub(1) else {
+        return Err(malformed("no longhaul ever wrote schema version 0".to_owned()));
+    };
+    let missing = upgrades.get(done..).ok_or(Error::TooNew { seq, version })?;
+    missing.iter().try_fold(Cow::Borrowed(payload), |payload, upgrade| {
+        upgrade(kind, &payload).map(Cow::Owned).map_err(malformed)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A2.5: a payload of an older version goes through every upgrade after it, in order; the newest through none.
+    #[test]
+    fn older_versions_are_upgraded_in_order() {
+        let upgrades: [Upgrade; 2] =
+            [|_, payload| Ok([payload, b"2"].concat()), |_, payload| Ok([payload, b"3"].concat())];
+        for (version, expected) in [(1, "x23"), (2, "x3"), (3, "x")] {
+            assert_eq!(&*upgraded(&upgrades, 1, 0, version, b"x").unwrap(), expected.as_bytes());
+        }
+        assert_eq!(upgraded(&upgrades, 9, 0, 4, b"x"), Err(Error::TooNew { seq: 9, version: 4 }));
+        assert!(matches!(upgraded(&upgrades, 9, 0, 0, b"x"), Err(Error::Malformed { .. })));
     }
 }

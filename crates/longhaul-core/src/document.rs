@@ -217,7 +217,11 @@ impl ToolCallRecord {
         let outcome = serde_json::from_value(self.result.clone()).unwrap_or_else(|_| Outcome::Done {
             output: Output::text(match &self.result {
                 Value::String(text) => text.clone(),
-                other => other.to_string(),
+                other @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::Array(_)
+                | Value::Object(_)) => other.to_string(),
             }),
         });
         Call {

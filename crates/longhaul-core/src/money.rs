@@ -26,7 +26,7 @@ impl Usd {
     /// Reads an amount a person typed; refuses what is not a finite amount of at least zero.
     pub fn from_dollars(dollars: f64) -> Option<Usd> {
         let nanos = (dollars * 1e9).round();
-        (nanos >= 0.0 && nanos <= 9.0e18).then_some(Usd(nanos as u64))
+        (0.0..=9.0e18).contains(&nanos).then_some(Usd(nanos as u64))
     }
 
     pub fn as_dollars(self) -> f64 {

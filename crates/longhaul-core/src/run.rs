@@ -157,13 +157,15 @@ pub struct Misfit {
 impl Run {
     /// The run its first event makes.
     pub fn first(seq: u64, at: Timestamp, event: &Event) -> Result<Run, Misfit> {
-        match event {
-            Event::RunCreated(spec) => Ok(Run::created(seq, at, spec)),
-            Event::Imported { document, spec } => document::restore(document, spec, at)
-                .map(|run| Run { seq, imported: Some(document.clone()), imported_seq: seq, ..run })
-                .map_err(|error| Misfit { seq, why: error.to_string() }),
-            other => Err(Misfit { seq, why: format!("a journal cannot begin with kind {}", other.kind()) }),
+        if let Event::RunCreated(spec) = event {
+            return Ok(Run::created(seq, at, spec));
         }
+        let Event::Imported { document, spec } = event else {
+            return Err(Misfit { seq, why: format!("a journal cannot begin with kind {}", event.kind()) });
+        };
+        document::restore(document, spec, at)
+            .map(|run| Run { seq, imported: Some(document.clone()), imported_seq: seq, ..run })
+            .map_err(|error| Misfit { seq, why: error.to_string() })
     }
 
     pub(crate) fn created(seq: u64, at: Timestamp, spec: &RunSpec) -> Run {

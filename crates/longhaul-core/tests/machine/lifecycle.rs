@@ -79,8 +79,8 @@ fn in_status(status: Status) -> Sim {
 #[test]
 fn every_verb_in_every_status() {
     use Status::{Completed, Created, Failed, Paused, Running};
-    let verbs: [(&str, fn(&mut Sim) -> Result<(), Refusal>); 3] =
-        [("start", Sim::start), ("pause", Sim::pause), ("stop", Sim::stop)];
+    type Act = fn(&mut Sim) -> Result<(), Refusal>;
+    let verbs: [(&str, Act); 3] = [("start", Sim::start), ("pause", Sim::pause), ("stop", Sim::stop)];
     let expected = [
         (Created, [Some(Running), None, None]),
         (Running, [None, Some(Paused), Some(Failed)]),

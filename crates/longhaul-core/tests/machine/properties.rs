@@ -65,12 +65,9 @@ fn without_traces_of_pausing(run: &Run) -> Run {
     run.commands.clear();
     run.reason = None;
     run.cause = None;
-    run.phase = match run.phase {
-        longhaul_core::run::Phase::Thinking { turn, .. } => {
-            longhaul_core::run::Phase::Thinking { turn, attempt: longhaul_core::ids::Attempt::FIRST }
-        }
-        other => other,
-    };
+    if let longhaul_core::run::Phase::Thinking { attempt, .. } = &mut run.phase {
+        *attempt = longhaul_core::ids::Attempt::FIRST;
+    }
     run
 }
 

@@ -136,9 +136,10 @@ impl Sim {
             self.journal.push((seq, self.now, event));
         }
         for effect in decision.effects {
-            match effect {
-                Effect::CancelWork => self.effects.clear(),
-                effect => self.effects.push_back(effect),
+            if effect == Effect::CancelWork {
+                self.effects.clear();
+            } else {
+                self.effects.push_back(effect);
             }
         }
         Ok(())

@@ -24,8 +24,8 @@ pub fn drive(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Resu
     let (run, ending, interrupted) = runtime.block_on(async {
         let live = Live::new();
         let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
-        let driven = harness.drive(id, opening, watchers, Arc::new(live))?;
-        until_rest(driven).await
+        let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
+        until_rest(driven, &live).await
     })?;
     report(app, &run, &ending, interrupted);
     Ok(if interrupted && ending == Ending::Paused(Cause::Asked) {
@@ -62,7 +62,7 @@ pub fn detach(app: &App, id: &RunId) -> Result<Exit, Failure> {
 }
 
 /// Waits for the run to rest. Every polite way to end a process pauses the run; the second one ends the process.
-async fn until_rest(driven: Driven) -> Result<(Run, Ending, bool), Failure> {
+async fn until_rest(driven: Driven, live: &Live) -> Result<(Run, Ending, bool), Failure> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -85,7 +85,7 @@ async fn until_rest(driven: Driven) -> Result<(Run, Ending, bool), Failure> {
             std::process::exit(i32::from(Exit::Interrupted.number()));
         }
         interrupted = true;
-        render::talk("pausing; once more ends at once");
+        live.line("pausing; once more ends at once");
         handle.ask(Wish::Pause { reason: asked_by.to_owned() })?;
     }
 }

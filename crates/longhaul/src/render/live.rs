@@ -29,7 +29,8 @@ impl Live {
         Live { bar: terminal.then(|| Arc::new(bar())) }
     }
 
-    fn line(&self, text: &str) {
+    /// Prints a line of talk above the line that moves.
+    pub fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| talk(text)),
             None => talk(text),
