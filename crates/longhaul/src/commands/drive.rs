@@ -20,19 +20,42 @@ use crate::render::{self, live::Live, table};
 
 /// Drives the run until it ends, pauses or waits, and reports.
 pub fn drive(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let (run, ending, interrupted) = runtime.block_on(async {
+    let runtime = runtime()?;
+    let rested = runtime.block_on(async {
         let live = Live::new();
         let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
         let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
         until_rest(driven, &live).await
-    })?;
-    report(app, &run, &ending, interrupted);
-    Ok(if interrupted && ending == Ending::Paused(Cause::Asked) {
-        Exit::Interrupted
-    } else {
-        Exit::of_ending(&ending)
-    })
+    });
+    // Whatever is still under way after a second Ctrl-C is not waited for.
+    runtime.shutdown_background();
+    match rested? {
+        Rested::AtOnce => {
+            longhaul_tools::reap_leftovers(id);
+            Ok(Exit::Interrupted)
+        }
+        Rested::InOrder { run, ending, interrupted } => {
+            report(app, &run, &ending, interrupted);
+            let paused_by_us = interrupted && ending == Ending::Paused(Cause::Asked);
+            Ok(if paused_by_us { Exit::Interrupted } else { Exit::of_ending(&ending) })
+        }
+    }
+}
+
+/// What one run is driven on.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+/// How driving came to an end.
+enum Rested {
+    InOrder {
+        run: Box<Run>,
+        ending: Ending,
+        interrupted: bool,
+    },
+    /// Asked twice: as safe as kill -9, because what is written is whole and recovery knows the rest.
+    AtOnce,
 }
 
 /// Leaves the run to a background process that outlives this one and its terminal.
@@ -62,7 +85,7 @@ pub fn detach(app: &App, id: &RunId) -> Result<Exit, Failure> {
 }
 
 /// Waits for the run to rest. Every polite way to end a process pauses the run; the second one ends the process.
-async fn until_rest(driven: Driven, live: &Live) -> Result<(Run, Ending, bool), Failure> {
+async fn until_rest(driven: Driven, live: &Live) -> Result<Rested, Failure> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -74,15 +97,14 @@ async fn until_rest(driven: Driven, live: &Live) -> Result<(Run, Ending, bool), 
         let asked_by = tokio::select! {
             rested = &mut rest => {
                 let (run, ending) = rested?;
-                return Ok((run, ending, interrupted));
+                return Ok(Rested::InOrder { run: Box::new(run), ending, interrupted });
             }
             _ = interrupt.recv() => "interrupted from the terminal",
             _ = terminate.recv() => "asked to terminate",
             _ = hang_up.recv() => "the terminal was closed",
         };
         if interrupted {
-            // The journal is as safe as after kill -9: what is written is whole, and recovery knows the rest.
-            std::process::exit(i32::from(Exit::Interrupted.number()));
+            return Ok(Rested::AtOnce);
         }
         interrupted = true;
         live.line("pausing; once more ends at once");
