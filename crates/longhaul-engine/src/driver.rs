@@ -104,7 +104,7 @@ impl Driver {
         }
         self.wind_down().await?;
         let ending = ending(&self.run);
-        self.journal.close()?;
+        put_down(&self.run, self.journal)?;
         Ok((self.run, ending))
     }
 
@@ -260,6 +260,11 @@ impl Driver {
     fn waits_for_human(&self) -> bool {
         self.run.wait() == Wait::Human
     }
+}
+
+/// A run that has ended needs no room any more; one that has not keeps enough to be paused or stopped.
+pub(crate) fn put_down(run: &Run, journal: Box<dyn Journal>) -> Result<(), Error> {
+    Ok(if run.status.is_terminal() { journal.close()? } else { journal.rest()? })
 }
 
 fn ending(run: &Run) -> Ending {

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::catalogue::{self, RowKeeper};
 use crate::clock::{Clock, fresh_bits};
-use crate::driver::{Driver, Ending, Parts};
+use crate::driver::{Driver, Ending, Parts, put_down};
 use crate::error::{Error, Unreadable};
 use crate::fold::{Fold, Onlooker, entry};
 use crate::limits::HANDLE_COMMANDS_MAX;
@@ -232,7 +232,7 @@ impl Harness {
         for watcher in &mut watchers {
             watcher.batch_ended(&run);
         }
-        journal.close()?;
+        put_down(&run, journal)?;
         Ok(run)
     }
 

@@ -59,6 +59,12 @@ pub trait Journal: Send {
 
     /// Gives the run up in good order: unused space is returned, the lock is freed. Dropping only frees the lock.
     fn close(self: Box<Self>) -> Result<(), Error>;
+
+    /// Puts a run down that has not ended: like `close`, but the reserve stays, so that the run can still be stopped or
+    /// paused on a disk that has filled up meanwhile.
+    fn rest(self: Box<Self>) -> Result<(), Error> {
+        self.close()
+    }
 }
 
 /// Reads a journal while others write it. What it shows is on disk first.

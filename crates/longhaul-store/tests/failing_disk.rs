@@ -142,6 +142,26 @@ fn the_reserve_is_there_when_the_disk_is_full() {
     assert_eq!(open_all(&engine, &run_id(1)).unwrap().len(), acked.len() + 1);
 }
 
+/// F10: a run that was put down keeps its reserve, so that it can be stopped on a disk that filled up meanwhile; one that
+/// was closed for good gave it back.
+#[test]
+fn a_resting_run_keeps_its_reserve() {
+    for resting in [true, false] {
+        let (_dir, disk, engine) = setup();
+        let journal = engine.create(&run_id(1), &writer(), &sized(100)).unwrap();
+        if resting { journal.rest().unwrap() } else { journal.close().unwrap() }
+        disk.fill_up(0);
+        let mut journal = engine.open(&run_id(1), &writer(), &mut |_| Ok(())).unwrap();
+        let stopped = journal.append(&sized(300));
+        assert!(disk.fired() > 0);
+        match stopped {
+            Ok(ack) => assert!(resting && ack.space == Space::Reserve),
+            Err(Error::NoSpace { .. }) => assert!(!resting),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
 /// F12: EIO on sync: no acknowledgement, no second try, everything refused, and a reopening replays.
 #[test]
 fn a_failed_sync_poisons_the_journal() {

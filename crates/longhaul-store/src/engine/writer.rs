@@ -149,6 +149,13 @@ impl EngineJournal {
         Error::Io { action, path: self.path.clone(), source }
     }
 
+    /// Gives back the zeros past `end`.
+    fn trim_to(&mut self, end: u64) -> Result<(), Error> {
+        self.check_usable()?;
+        let trimmed = self.file.set_len(end).and_then(|()| self.file.sync_data());
+        trimmed.map_err(|error| Error::io("close", &self.path, error))
+    }
+
     fn check_usable(&mut self) -> Result<(), Error> {
         if self.poisoned {
             return Err(Error::Poisoned { run: self.run.clone() });
@@ -197,11 +204,12 @@ impl Journal for EngineJournal {
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Error> {
-        self.check_usable()?;
-        self.file
-            .set_len(self.cursor.offset)
-            .and_then(|()| self.file.sync_data())
-            .map_err(|error| Error::io("close", &self.path, error))
+        self.trim_to(self.cursor.offset)
+    }
+
+    fn rest(mut self: Box<Self>) -> Result<(), Error> {
+        let kept = (self.cursor.offset + limits::RESERVE_BYTES).next_multiple_of(SECTOR as u64);
+        self.trim_to(kept.min(self.zeroed))
     }
 }
 
