@@ -7,45 +7,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-/// Names one run for ever; also the name of its directory.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
-#[cbor(transparent)]
-#[serde(try_from = "String", into = "String")]
-pub struct RunId(#[n(0)] String);
+/// An id that is text: checked when read, prefixed when made.
+macro_rules! text_id {
+    ($(#[$doc:meta])* $id:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
+        #[cbor(transparent)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $id(#[n(0)] String);
 
-impl RunId {
-    /// Makes an id from 128 bits that the caller drew (time first, then randomness, so that ids sort by age).
-    pub fn from_bits(bits: u128) -> RunId {
-        RunId(format!("run_{}", base32(bits)))
-    }
+        impl $id {
+            /// Makes an id from 128 bits that the caller drew: time first, then chance, so that ids sort by age.
+            pub fn from_bits(bits: u128) -> $id {
+                $id(format!(concat!($prefix, "_{}"), base32(bits)))
+            }
 
-    pub fn parse(text: &str) -> Result<RunId, BadId> {
-        check_name(text).map(|()| RunId(text.to_owned()))
-    }
+            pub fn parse(text: &str) -> Result<$id, BadId> {
+                check_name(text).map(|()| $id(text.to_owned()))
+            }
 
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $id {
+            type Error = BadId;
+            fn try_from(text: String) -> Result<$id, BadId> {
+                $id::parse(&text)
+            }
+        }
+
+        impl From<$id> for String {
+            fn from(id: $id) -> String {
+                id.0
+            }
+        }
+    };
 }
 
-/// Names one command sent to a run, so that it is applied once however often it is delivered.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
-#[cbor(transparent)]
-#[serde(try_from = "String", into = "String")]
-pub struct CommandId(#[n(0)] String);
+text_id! {
+    /// Names one run for ever; also the name of its directory.
+    RunId, "run"
+}
 
-impl CommandId {
-    pub fn from_bits(bits: u128) -> CommandId {
-        CommandId(format!("cmd_{}", base32(bits)))
-    }
-
-    pub fn parse(text: &str) -> Result<CommandId, BadId> {
-        check_name(text).map(|()| CommandId(text.to_owned()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+text_id! {
+    /// Names one command sent to a run, so that it is applied once however often it is delivered.
+    CommandId, "cmd"
 }
 
 /// One tool call of a run, numbered in the order the model asked for them.
@@ -105,35 +119,6 @@ fn base32(bits: u128) -> String {
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     (0..26).rev().map(|place| char::from(ALPHABET[(bits >> (place * 5)) as usize & 31])).collect()
 }
-
-macro_rules! text_id {
-    ($($id:ident),*) => {$(
-        impl fmt::Display for $id {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-        impl TryFrom<String> for $id {
-            type Error = BadId;
-            fn try_from(text: String) -> Result<$id, BadId> {
-                $id::parse(&text)
-            }
-        }
-        impl From<$id> for String {
-            fn from(id: $id) -> String {
-                id.0
-            }
-        }
-        impl std::str::FromStr for $id {
-            type Err = BadId;
-            fn from_str(text: &str) -> Result<$id, BadId> {
-                $id::parse(text)
-            }
-        }
-    )*};
-}
-
-text_id!(RunId, CommandId);
 
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

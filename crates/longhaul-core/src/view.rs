@@ -176,58 +176,35 @@ fn describe(run: &Run, event: &Event) -> (&'static str, Value) {
             ("persistence_fallback", json!({ "level": "warn", "reason": reason }))
         }
         Event::Imported { .. } => ("imported", json!({ "agentName": run.spec.agent })),
-        Event::CallRefused { .. }
-        | Event::CallStarted { .. }
-        | Event::CallFinished { .. }
-        | Event::CallRetryScheduled { .. }
-        | Event::ToolFailed { .. } => describe_call(run, event),
+        Event::CallRefused { call, failure, message } => {
+            let fields =
+                json!({ "durationMs": millis(1), "success": false, "failure": failure, "error": message });
+            ("tool_call", of_call(run, *call, fields))
+        }
+        Event::CallStarted { call, attempt, class, trace } => {
+            let fields = json!({ "attempt": attempt, "class": class, "trace": trace });
+            ("tool_started", of_call(run, *call, fields))
+        }
+        Event::CallFinished { call, attempt, outcome, duration_us } => {
+            let (success, error) = (outcome.is_done(), outcome.error());
+            let fields = json!({ "attempt": attempt, "durationMs": millis(*duration_us), "success": success, "error": error });
+            ("tool_call", of_call(run, *call, fields))
+        }
+        Event::CallRetryScheduled { call, attempt, message, rest } => {
+            let fields = json!({ "attempt": attempt, "error": message, "delayMs": rest.delay_ms });
+            ("tool_retry", of_call(run, *call, fields))
+        }
+        Event::ToolFailed { call, message } => {
+            ("tool_failed", of_call(run, *call, json!({ "error": message })))
+        }
     }
 }
 
 /// Events of calls all name the tool, which the event itself leaves to the call's record.
-fn describe_call(run: &Run, event: &Event) -> (&'static str, Value) {
-    let tool = |id: &CallId| run.call(*id).map_or("", |call| call.tool.as_str());
-    match event {
-        Event::CallRefused { call, failure, message } => (
-            "tool_call",
-            json!({ "callId": call.to_string(), "toolName": tool(call), "durationMs": millis(1), "success": false, "failure": failure, "error": message }),
-        ),
-        Event::CallStarted { call, attempt, class, trace } => (
-            "tool_started",
-            json!({ "callId": call.to_string(), "toolName": tool(call), "attempt": attempt, "class": class, "trace": trace }),
-        ),
-        Event::CallFinished { call, attempt, outcome, duration_us } => (
-            "tool_call",
-            json!({ "callId": call.to_string(), "toolName": tool(call), "attempt": attempt, "durationMs": millis(*duration_us), "success": outcome.is_done(), "error": outcome.error() }),
-        ),
-        Event::CallRetryScheduled { call, attempt, message, rest } => (
-            "tool_retry",
-            json!({ "callId": call.to_string(), "toolName": tool(call), "attempt": attempt, "error": message, "delayMs": rest.delay_ms }),
-        ),
-        Event::ToolFailed { call, message } => {
-            ("tool_failed", json!({ "callId": call.to_string(), "toolName": tool(call), "error": message }))
-        }
-        Event::RunCreated(_)
-        | Event::StatusChanged { .. }
-        | Event::CommandApplied { .. }
-        | Event::GateChecked { .. }
-        | Event::WaitingForHuman { .. }
-        | Event::GateAnswered { .. }
-        | Event::StepStarted { .. }
-        | Event::TurnStarted { .. }
-        | Event::ModelReplied { .. }
-        | Event::TurnFailed { .. }
-        | Event::StepCompleted { .. }
-        | Event::StepFailed { .. }
-        | Event::PlanCompleted
-        | Event::Checkpointed { .. }
-        | Event::Recovered { .. }
-        | Event::LimitReached { .. }
-        | Event::LimitsChanged { .. }
-        | Event::ModelChanged { .. }
-        | Event::PersistenceFellBack { .. }
-        | Event::Imported { .. } => ("event", json!({})),
-    }
+fn of_call(run: &Run, call: CallId, mut fields: Value) -> Value {
+    fields["callId"] = json!(call.to_string());
+    fields["toolName"] = json!(run.call(call).map_or("", |call| call.tool.as_str()));
+    fields
 }
 
 fn millis(micros: u64) -> f64 {
