@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Attempt, CallId, RunId};
 use crate::json::Json;
 use crate::money::Usd;
+use crate::text::Text;
 
 /// One entry of a conversation, in the order the model sees them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +16,7 @@ use crate::money::Usd;
 pub enum Message {
     User { text: String },
     Assistant { text: String, calls: Vec<CallRequest> },
-    Tool { call: CallId, failed: bool, text: String },
+    Tool { call: CallId, failed: bool, text: Text },
 }
 
 /// A tool call as the model asked for it, with the number the run gave it.

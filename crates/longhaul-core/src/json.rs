@@ -7,25 +7,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::text::Text;
+
 /// One valid JSON text.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
-pub struct Json(#[n(0)] String);
+pub struct Json(#[n(0)] Text);
 
 impl Json {
     /// Takes text that must already be JSON.
     pub fn parse(text: impl Into<String>) -> Result<Json, serde_json::Error> {
         let text = text.into();
         serde_json::from_str::<&RawValue>(&text)?;
-        Ok(Json(text))
+        Ok(Json(text.into()))
     }
 
     pub fn of(value: &Value) -> Json {
-        Json(value.to_string())
+        Json(value.to_string().into())
     }
 
     pub fn empty_object() -> Json {
-        Json("{}".to_owned())
+        Json("{}".into())
     }
 
     pub fn as_str(&self) -> &str {

@@ -21,6 +21,7 @@ pub mod prompt;
 pub mod run;
 pub mod spec;
 pub mod status;
+pub mod text;
 pub mod time;
 pub mod tool;
 pub mod view;

@@ -4,6 +4,8 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::text::Text;
+
 /// What recovery may do with an effect whose outcome never reached the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
@@ -147,7 +149,7 @@ impl Failure {
 #[serde(rename_all = "camelCase")]
 pub struct Output {
     #[n(0)]
-    pub text: String,
+    pub text: Text,
     /// The blob that holds the whole output, by hash.
     #[n(1)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,14 +160,14 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn text(text: impl Into<String>) -> Output {
+    pub fn text(text: impl Into<Text>) -> Output {
         let text = text.into();
         Output { bytes: text.len() as u64, text, blob: None }
     }
 }
 
 impl Outcome {
-    pub fn done(text: impl Into<String>) -> Outcome {
+    pub fn done(text: impl Into<Text>) -> Outcome {
         Outcome::Done { output: Output::text(text) }
     }
 
@@ -186,16 +188,16 @@ impl Outcome {
     }
 
     /// The text the model reads.
-    pub fn for_model(&self) -> String {
+    pub fn for_model(&self) -> Text {
         match self {
             Outcome::Done { output } => output.text.clone(),
             Outcome::Failed { failure, message, output } if output.text.is_empty() => {
-                format!("error ({}): {message}", failure.as_str())
+                format!("error ({}): {message}", failure.as_str()).into()
             }
             Outcome::Failed { failure, message, output } => {
-                format!("error ({}): {message}\n{}", failure.as_str(), output.text)
+                format!("error ({}): {message}\n{}", failure.as_str(), output.text).into()
             }
-            Outcome::Unknown { message } => format!("interrupted, outcome unknown: {message}"),
+            Outcome::Unknown { message } => format!("interrupted, outcome unknown: {message}").into(),
         }
     }
 }

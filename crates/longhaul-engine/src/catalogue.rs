@@ -1,17 +1,19 @@
 //! Keeping the catalogue current: a row for each run, derived from its journal while it is driven, and caught up when
 //! somebody asks and a process died in between.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use longhaul_core::event::Event;
+use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::time::Timestamp;
 use longhaul_store::catalog::RunRow;
-use longhaul_store::{Backend, Catalog};
+use longhaul_store::{Backend, Home};
 
-use crate::limits::CATALOGUE_WRITE_MS;
+use crate::limits::{CATALOGUE_WAIT_MS_MAX, CATALOGUE_WRITE_MS};
 use crate::watch::Watcher;
 
 pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
@@ -44,37 +46,16 @@ pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
     }
 }
 
-/// Writes the row of a run that is being driven, from a thread of its own so that the run never waits for it. Only the
-/// newest row counts; older ones that were not written in time are skipped.
+/// Passes the rows of one run that is being driven to the clerk; when the run is let go, its last row is in the
+/// catalogue.
 pub struct RowKeeper {
     backend: Backend,
-    desk: Arc<Desk>,
-    clerk: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Desk {
-    tray: Mutex<Tray>,
-    news: Condvar,
-    closed: Condvar,
-}
-
-#[derive(Default)]
-struct Tray {
-    row: Option<RunRow>,
-    closing: bool,
+    clerk: Arc<Clerk>,
 }
 
 impl RowKeeper {
-    pub fn start(catalog: Arc<Catalog>, backend: Backend) -> RowKeeper {
-        let desk = Arc::new(Desk::default());
-        let shared = Arc::clone(&desk);
-        // Without a thread the row is merely stale, and is caught up by whoever lists next.
-        let clerk = thread::Builder::new()
-            .name("longhaul-catalogue".to_owned())
-            .spawn(move || shared.keep_writing(&catalog))
-            .ok();
-        RowKeeper { backend, desk, clerk }
+    pub fn new(clerk: Arc<Clerk>, backend: Backend) -> RowKeeper {
+        RowKeeper { backend, clerk }
     }
 }
 
@@ -83,31 +64,107 @@ impl Watcher for RowKeeper {
 
     fn batch_ended(&mut self, run: &Run) {
         // Zero says "look at the journal": the true time is filled in when the row is next caught up.
-        let row = row(run, self.backend, 0);
-        self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner).row = Some(row);
-        self.desk.news.notify_one();
+        self.clerk.desk.post(row(run, self.backend, 0));
     }
 }
 
 impl Drop for RowKeeper {
     fn drop(&mut self) {
-        self.desk.tray.lock().unwrap_or_else(PoisonError::into_inner).closing = true;
-        self.desk.news.notify_one();
-        self.desk.closed.notify_one();
-        if let Some(clerk) = self.clerk.take() {
-            drop(clerk.join());
+        if self.clerk.thread.is_some() {
+            self.clerk.desk.wait_until_written();
         }
     }
 }
 
+/// Writes the rows of all runs that one harness drives, from one thread with one connection, so that no run waits for it
+/// and many runs cost no more than one. Only the newest row of each run counts; older ones not written in time are
+/// skipped.
+pub struct Clerk {
+    desk: Arc<Desk>,
+    /// Without a thread the rows are merely stale, and are caught up by whoever lists next.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Clerk {
+    pub fn start(home: Arc<Home>) -> Clerk {
+        let desk = Arc::new(Desk::default());
+        let shared = Arc::clone(&desk);
+        let thread = thread::Builder::new()
+            .name("longhaul-catalogue".to_owned())
+            .spawn(move || shared.keep_writing(&home))
+            .ok();
+        Clerk { desk, thread }
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        self.desk.tray().closing = true;
+        self.desk.news.notify_one();
+        self.desk.hurry.notify_one();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+#[derive(Default)]
+struct Desk {
+    tray: Mutex<Tray>,
+    /// There is something in the tray.
+    news: Condvar,
+    /// Somebody waits for what is in the tray.
+    hurry: Condvar,
+    /// The tray was emptied and all of it is written.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct Tray {
+    rows: HashMap<RunId, RunRow>,
+    /// Rows ever put here, and how many of them are written or were overtaken.
+    posted: u64,
+    written: u64,
+    waiting: usize,
+    closing: bool,
+}
+
 impl Desk {
-    fn keep_writing(&self, catalog: &Catalog) {
+    fn tray(&self) -> MutexGuard<'_, Tray> {
+        self.tray.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn post(&self, row: RunRow) {
+        let mut tray = self.tray();
+        tray.rows.insert(row.id.clone(), row);
+        tray.posted += 1;
+        self.news.notify_one();
+    }
+
+    /// Waits for everything posted so far; not for ever, since a stale row is no harm.
+    fn wait_until_written(&self) {
+        let mut tray = self.tray();
+        let posted = tray.posted;
+        tray.waiting += 1;
+        self.hurry.notify_one();
+        let wait = Duration::from_millis(CATALOGUE_WAIT_MS_MAX);
+        let waited = self.done.wait_timeout_while(tray, wait, |tray| tray.written < posted);
+        waited.unwrap_or_else(PoisonError::into_inner).0.waiting -= 1;
+    }
+
+    fn keep_writing(&self, home: &Home) {
+        let mut catalog = None;
         loop {
-            let (row, closing) = self.next();
-            if let Some(row) = row {
-                // Derived: a failed write leaves a stale row, which the next listing catches up.
-                drop(catalog.upsert(&row));
+            let (rows, posted, closing) = self.next();
+            if catalog.is_none() && !rows.is_empty() {
+                catalog = home.catalog().ok();
             }
+            for row in rows.into_values() {
+                // Derived: a failed write leaves a stale row, which the next listing catches up.
+                catalog.as_ref().map(|catalog| catalog.upsert(&row));
+            }
+            self.tray().written = posted;
+            self.done.notify_all();
             if closing {
                 return;
             }
@@ -115,19 +172,16 @@ impl Desk {
         }
     }
 
-    /// A pause between two writes, cut short when the run is let go.
+    /// A pause between two writes, cut short when somebody waits.
     fn rest(&self) {
-        let tray = self.tray.lock().unwrap_or_else(PoisonError::into_inner);
         let pause = Duration::from_millis(CATALOGUE_WRITE_MS);
-        drop(self.closed.wait_timeout_while(tray, pause, |tray| !tray.closing));
+        let calm = |tray: &mut Tray| !tray.closing && tray.waiting == 0;
+        drop(self.hurry.wait_timeout_while(self.tray(), pause, calm));
     }
 
-    fn next(&self) -> (Option<RunRow>, bool) {
-        let tray = self.tray.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut tray = self
-            .news
-            .wait_while(tray, |tray| tray.row.is_none() && !tray.closing)
-            .unwrap_or_else(PoisonError::into_inner);
-        (tray.row.take(), tray.closing)
+    fn next(&self) -> (HashMap<RunId, RunRow>, u64, bool) {
+        let empty = |tray: &mut Tray| tray.rows.is_empty() && !tray.closing;
+        let mut tray = self.news.wait_while(self.tray(), empty).unwrap_or_else(PoisonError::into_inner);
+        (std::mem::take(&mut tray.rows), tray.posted, tray.closing)
     }
 }

@@ -1,7 +1,7 @@
 //! The whole of longhaul behind one door: create runs, drive them, ask things of them, look at them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longhaul_core::command::{Command, Wish};
 use longhaul_core::document;
@@ -20,7 +20,7 @@ use longhaul_workspace::place::{self, Place};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::catalogue::{self, RowKeeper};
+use crate::catalogue::{self, Clerk, RowKeeper};
 use crate::clock::{Clock, fresh_bits};
 use crate::driver::{Driver, Ending, Parts, put_down};
 use crate::error::{Error, Unreadable};
@@ -35,6 +35,8 @@ use crate::watch::Watcher;
 #[derive(Clone)]
 pub struct Harness {
     keeping: Keeping,
+    /// Keeps the rows of the runs driven here; called in with the first of them.
+    clerk: Arc<OnceLock<Arc<Clerk>>>,
     pub toolbox: Arc<Toolbox>,
     pub models: Arc<Models>,
     pub clock: Arc<dyn Clock>,
@@ -94,7 +96,8 @@ impl Harness {
     }
 
     fn new(keeping: Keeping, toolbox: Toolbox, models: Models, clock: Arc<dyn Clock>) -> Harness {
-        Harness { keeping, toolbox: Arc::new(toolbox), models: Arc::new(models), clock }
+        let clerk = Arc::default();
+        Harness { keeping, clerk, toolbox: Arc::new(toolbox), models: Arc::new(models), clock }
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -326,10 +329,9 @@ impl Harness {
         if let Some(log) = log {
             watchers.push(Box::new(log));
         }
-        if let Keeping::Durable(home) = &self.keeping
-            && let Ok(catalog) = home.catalog()
-        {
-            watchers.push(Box::new(RowKeeper::start(Arc::new(catalog), store.backend())));
+        if let Keeping::Durable(home) = &self.keeping {
+            let clerk = self.clerk.get_or_init(|| Arc::new(Clerk::start(Arc::clone(home))));
+            watchers.push(Box::new(RowKeeper::new(Arc::clone(clerk), store.backend())));
         }
         Ok((fold.into_run(id)?, journal))
     }

@@ -8,8 +8,15 @@ pub const INBOX_POLL_MS: u64 = 200;
 /// is reported as unknown on resume.
 pub const WIND_DOWN_MS_MAX: u64 = 10_000;
 
-/// The catalogue is written at most this often for each run; it is derived, and people do not read faster.
+/// The catalogue is written at most this often; it is derived, and people do not read faster.
 pub const CATALOGUE_WRITE_MS: u64 = 100;
+
+/// How long a run that is let go waits for its last row to be written. It takes a millisecond; a catalogue that takes
+/// longer than this is left stale.
+pub const CATALOGUE_WAIT_MS_MAX: u64 = 10_000;
+
+/// What is read of an event log to find its last line; a line with the longest text fits several times.
+pub const LOG_TAIL_BYTES: u64 = 64 * 1024;
 
 /// Commands a handle may have waiting. More would be the same wish again.
 pub const HANDLE_COMMANDS_MAX: usize = 16;

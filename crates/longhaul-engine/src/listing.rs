@@ -20,26 +20,46 @@ impl Harness {
     /// The rows that fit, newest first, and the runs that could not be read.
     pub fn list(&self, filter: &Filter) -> Result<(Vec<RunRow>, Unreadable), Error> {
         let Some(home) = self.home() else { return Ok((Vec::new(), Vec::new())) };
-        let catalog = home.catalog()?;
-        let unreadable = catch_up(home, &catalog)?;
-        Ok((catalog.list(filter)?, unreadable))
+        let from_catalogue = || -> Result<_, Error> {
+            let catalog = home.catalog()?;
+            let unreadable = catch_up(home, &catalog)?;
+            Ok((catalog.list(filter)?, unreadable))
+        };
+        // A catalogue that cannot be written, on a full disk for one, hides no run: the journals say it all, only slower.
+        from_catalogue().or_else(|_| from_journals(home, filter))
     }
 
     /// Makes every row anew from the journals.
     pub fn rebuild(&self) -> Result<(usize, Unreadable), Error> {
         let Some(home) = self.home() else { return Ok((0, Vec::new())) };
-        let mut unreadable = Vec::new();
-        let mut rows = Vec::new();
-        for id in home.all_runs()? {
-            match derive(home, &id) {
-                Ok(row) => rows.push(row),
-                Err(error) => unreadable.push((id, error.to_string())),
-            }
-        }
+        let (rows, unreadable) = derive_all(home)?;
         let count = rows.len();
         home.catalog()?.replace_all(rows)?;
         Ok((count, unreadable))
     }
+}
+
+/// The same rows in the same order as the catalogue would give.
+fn from_journals(home: &Home, filter: &Filter) -> Result<(Vec<RunRow>, Unreadable), Error> {
+    let (mut rows, unreadable) = derive_all(home)?;
+    rows.retain(|row| {
+        filter.status.is_none_or(|status| status == row.status)
+            && filter.agent.as_ref().is_none_or(|agent| *agent == row.agent)
+            && filter.parent.as_ref().is_none_or(|parent| row.parent.as_ref() == Some(parent))
+    });
+    rows.sort_by(|left, right| (right.created_at, &right.id).cmp(&(left.created_at, &left.id)));
+    Ok((rows, unreadable))
+}
+
+fn derive_all(home: &Home) -> Result<(Vec<RunRow>, Unreadable), Error> {
+    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
+    for id in home.all_runs()? {
+        match derive(home, &id) {
+            Ok(row) => rows.push(row),
+            Err(error) => unreadable.push((id, error.to_string())),
+        }
+    }
+    Ok((rows, unreadable))
 }
 
 /// Brings the catalogue up to date: runs without a row, rows without a run, and rows older than their journal. A run

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use longhaul_core::event::Event;
@@ -11,6 +11,7 @@ use longhaul_core::run::Run;
 use longhaul_core::time::Timestamp;
 use longhaul_core::view::event_line;
 
+use crate::limits::LOG_TAIL_BYTES;
 use crate::watch::Watcher;
 
 pub struct EventLog {
@@ -24,7 +25,10 @@ impl EventLog {
     /// Opens the log for adding. A half-written last line is cut off first.
     pub fn open(path: &Path) -> std::io::Result<EventLog> {
         let (last_seq, sound_bytes) = match File::open(path) {
-            Ok(file) => sound_part(file)?,
+            Ok(file) => match last_line(&file)? {
+                Some(found) => found,
+                None => sound_part(file)?,
+            },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => (0, 0),
             Err(error) => return Err(error),
         };
@@ -55,7 +59,19 @@ impl Watcher for EventLog {
     }
 }
 
-/// The number of the last whole line, and the bytes up to its end.
+/// The number of the last whole line and the bytes up to its end, from the file's tail alone, so that opening costs the
+/// same however long the log is; nothing if the tail does not say.
+fn last_line(file: &File) -> std::io::Result<Option<(u64, u64)>> {
+    let length = file.metadata()?.len();
+    let start = length.saturating_sub(LOG_TAIL_BYTES);
+    let mut tail = vec![0; (length - start) as usize];
+    file.read_exact_at(&mut tail, start)?;
+    let newlines = || tail.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
+    let (Some(end), Some(before)) = (newlines().next(), newlines().nth(1)) else { return Ok(None) };
+    Ok(seq_of(&tail[before + 1..=end]).map(|seq| (seq, start + end as u64 + 1)))
+}
+
+/// The same, from the beginning.
 fn sound_part(file: File) -> std::io::Result<(u64, u64)> {
     let mut reader = BufReader::new(file);
     let (mut last_seq, mut sound_bytes) = (0, 0);
@@ -90,10 +106,22 @@ mod tests {
     fn a_half_written_line_is_cut() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("events.jsonl");
-        std::fs::write(&path, "{\"seq\":1}\n{\"seq\":2}\n{\"se").unwrap();
-        let log = EventLog::open(&path).unwrap();
-        assert_eq!(log.last_seq, 2);
-        drop(log);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"seq\":1}\n{\"seq\":2}\n");
+        let long = format!("{{\"seq\":1,\"text\":\"{}\"}}\n", "x".repeat(LOG_TAIL_BYTES as usize));
+        let short = "{\"seq\":1}\n".to_owned();
+        for (sound, torn, last_seq) in [
+            (short.clone() + "{\"seq\":2}\n", "{\"se", 2),
+            (short.clone(), "", 1),
+            (String::new(), "{\"seq\":1}", 0),
+            (short.clone(), "not JSON\n", 1),
+            (short + &long, "", 1),
+            (long.clone() + "{\"seq\":2}\n{\"seq\":3}\n", "{", 3),
+            (long, "{\"seq\":2", 1),
+        ] {
+            std::fs::write(&path, format!("{sound}{torn}")).unwrap();
+            let log = EventLog::open(&path).unwrap();
+            assert_eq!(log.last_seq, last_seq);
+            drop(log);
+            assert!(std::fs::read_to_string(&path).unwrap() == sound, "{torn}");
+        }
     }
 }

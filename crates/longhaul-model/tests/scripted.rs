@@ -121,7 +121,7 @@ fn after(messages: Vec<Message>) -> ModelRequest {
 }
 
 fn result(text: &str) -> Message {
-    Message::Tool { call: CallId(1), failed: false, text: text.to_owned() }
+    Message::Tool { call: CallId(1), failed: false, text: text.into() }
 }
 
 fn assistant() -> Message {

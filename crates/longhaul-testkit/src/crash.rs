@@ -209,6 +209,14 @@ impl Journal for MortalJournal {
         mortal.reach("after close");
         closed
     }
+
+    fn rest(self: Box<Self>) -> Result<(), Error> {
+        let MortalJournal { inner, mortal } = *self;
+        mortal.reach("before rest");
+        let rested = inner.rest();
+        mortal.reach("after rest");
+        rested
+    }
 }
 
 /// A performer whose process can die before an effect, in the middle of it, and after it but before anybody hears.

@@ -213,7 +213,7 @@ async fn report(context: &Context, finished: Finished, time: Duration) -> Outcom
 }
 
 fn done(output: Output) -> Outcome {
-    let text = if output.text.is_empty() { "(no output)".to_owned() } else { output.text };
+    let text = if output.text.is_empty() { "(no output)".into() } else { output.text };
     Outcome::Done { output: Output { text, ..output } }
 }
 
@@ -246,7 +246,7 @@ async fn output(context: &Context, capture: Capture, note: &str) -> Output {
     let room = OUTPUT_INLINE_BYTES_MAX - limits::NOTE_BYTES_MAX;
     let bytes = capture.total();
     if let Some(text) = capture.whole(room) {
-        return Output { text: text + note, blob: None, bytes };
+        return Output { text: (text + note).into(), blob: None, bytes };
     }
     let (blobs, kept) = (context.blobs.clone(), capture.kept());
     let blob = match blocking(move || blobs.keep(&kept)).await {
@@ -258,7 +258,7 @@ async fn output(context: &Context, capture: Capture, note: &str) -> Output {
         "\n[output cut: {bytes} bytes in all, start and end are shown; {}]\n",
         whereabouts(&capture, &blob)
     );
-    Output { text: capture.clipped(room, &cut) + note, blob: blob.ok(), bytes }
+    Output { text: (capture.clipped(room, &cut) + note).into(), blob: blob.ok(), bytes }
 }
 
 fn whereabouts(capture: &Capture, blob: &Result<String, String>) -> String {

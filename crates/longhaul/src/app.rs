@@ -13,6 +13,7 @@ use longhaul_tools::Toolbox;
 use longhaul_workspace::place;
 
 use crate::cli::Shared;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
@@ -49,18 +50,13 @@ impl App {
 
     /// A harness that may write: the state directory is made if it is not there.
     pub fn harness(&self) -> Result<Harness, Failure> {
-        let home = Home::open(&self.state_dir).map_err(|error| {
-            let hint = "choose another place with `--state-dir DIR` or LONGHAUL_STATE_DIR";
-            let mut failure = Failure::from(error).hint(hint);
-            failure.exit = crate::exit::Exit::Usage;
-            failure
-        })?;
+        let home = Home::open(&self.state_dir).map_err(unusable)?;
         Ok(Harness::durable(Arc::new(home), Toolbox::builtin(), self.models(), Arc::new(SystemClock)))
     }
 
     /// A harness over runs that exist. Nothing is made for those who only look.
     pub fn reading(&self) -> Result<Harness, Failure> {
-        match Home::existing(&self.state_dir)? {
+        match self.home()? {
             Some(home) => {
                 Ok(Harness::durable(Arc::new(home), Toolbox::builtin(), self.models(), Arc::new(SystemClock)))
             }
@@ -74,6 +70,11 @@ impl App {
         }
     }
 
+    /// The state directory, if there is one.
+    pub fn home(&self) -> Result<Option<Home>, Failure> {
+        Home::existing(&self.state_dir).map_err(unusable)
+    }
+
     /// A harness that leaves no trace.
     pub fn forgetful(&self) -> Harness {
         Harness::forgetful(Toolbox::builtin(), self.models(), Arc::new(SystemClock))
@@ -83,6 +84,12 @@ impl App {
         let known_tools = Toolbox::builtin().names().into_iter().map(str::to_owned).collect();
         Models { base_dir: self.project.clone(), known_tools }
     }
+}
+
+/// A state directory that cannot be used is a matter of where it was put.
+fn unusable(error: longhaul_store::Error) -> Failure {
+    let hint = "choose another place with `--state-dir DIR` or LONGHAUL_STATE_DIR";
+    Failure { exit: Exit::Usage, ..Failure::from(error).hint(hint) }
 }
 
 pub fn run_id(text: &str) -> Result<RunId, Failure> {

@@ -59,5 +59,6 @@ pub enum Command {
     Store(commands::store::Args),
     Config(commands::config::Args),
     Doctor(commands::doctor::Args),
+    Bench(commands::bench::Args),
     Completions(commands::completions::Args),
 }

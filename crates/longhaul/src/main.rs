@@ -2,6 +2,7 @@
 
 mod agents;
 mod app;
+mod bench;
 mod cli;
 mod commands;
 mod exit;
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Store(args) => commands::store::run(&app, args),
         Command::Config(args) => commands::config::run(&app, args),
         Command::Doctor(args) => commands::doctor::run(&app, args),
+        Command::Bench(args) => commands::bench::run(&app, args),
         Command::Completions(args) => commands::completions::run(&app, args),
     }
 }

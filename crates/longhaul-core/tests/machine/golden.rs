@@ -26,7 +26,7 @@ fn samples() -> Vec<Event> {
         cache_write_tokens: 8,
         cost: Usd::from_nanos(4_500_000),
     };
-    let output = Output { text: "head…".to_owned(), blob: Some("ab12".to_owned()), bytes: 70_000 };
+    let output = Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000 };
     let trace =
         Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
     let text = || "text".to_owned();

@@ -1,6 +1,13 @@
 //! Killed at every append and around every effect, and killed again while recovering, a run ends as if nothing had
 //! happened. Real tools, a real journal; only time and the model are made up.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed"
+)]
+
 mod checks;
 mod world;
 
@@ -11,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use checks::{check, essence};
 use longhaul_core::run::Run;
 use longhaul_testkit::crash::Mortal;
-use world::World;
+use world::{Jump, World};
 
 /// How far into a recovery the second death is tried. A recovery's own work (opening, its first append, the check or
 /// the repeated effect and its report) is over by then; what follows are moments that a first death has tried already.
@@ -24,7 +31,7 @@ fn every_single_death_leads_to_the_same_end() {
     let undisturbed = undisturbed();
     let tally = Tally::default();
     in_parallel(undisturbed.moments.len(), |first| {
-        tally.count(&undisturbed, &[first]);
+        tally.count(&undisturbed, &[first], Jump::None);
     });
     tally.report(&undisturbed, "single deaths");
     assert_eq!(tally.fired.load(Ordering::SeqCst), undisturbed.moments.len(), "each moment was died at");
@@ -38,7 +45,7 @@ fn a_second_death_while_recovering_changes_nothing() {
     let tally = Tally::default();
     in_parallel(undisturbed.moments.len(), |first| {
         for second in 0..SECOND_DEATH_MOMENTS {
-            if !tally.count(&undisturbed, &[first, second]) {
+            if !tally.count(&undisturbed, &[first, second], Jump::None) {
                 // The recovery was shorter than this: it has no such moment, and no later one.
                 break;
             }
@@ -56,10 +63,24 @@ fn a_third_death_changes_nothing() {
     let tally = Tally::default();
     in_parallel(undisturbed.moments.len(), |first| {
         let (second, third) = (first % 5, first % 7);
-        tally.count(&undisturbed, &[first, second, third]);
+        tally.count(&undisturbed, &[first, second, third], Jump::None);
     });
     tally.report(&undisturbed, "third deaths");
     assert!(tally.fired.load(Ordering::SeqCst) > undisturbed.moments.len() / 2);
+}
+
+/// F22: killed at any moment and taken up by a process whose clock is an hour behind, ten years ahead or in 1970, a run
+/// ends in the same state.
+#[test]
+fn a_clock_that_jumps_changes_nothing() {
+    let undisturbed = undisturbed();
+    let tally = Tally::default();
+    let jumps = [Jump::HourBack, Jump::TenYearsOn, Jump::To1970];
+    in_parallel(undisturbed.moments.len() * jumps.len(), |number| {
+        tally.count(&undisturbed, &[number / jumps.len()], jumps[number % jumps.len()]);
+    });
+    tally.report(&undisturbed, "deaths before a jump");
+    assert_eq!(tally.fired.load(Ordering::SeqCst), undisturbed.moments.len() * jumps.len());
 }
 
 /// The run that nobody disturbs, and the moments at which it could have been.
@@ -92,7 +113,7 @@ struct Tally {
 
 impl Tally {
     /// Plays one run with these deaths, one for each process, and checks its end. False if the last did not happen.
-    fn count(&self, undisturbed: &Undisturbed, deaths: &[usize]) -> bool {
+    fn count(&self, undisturbed: &Undisturbed, deaths: &[usize], jump: Jump) -> bool {
         let world = World::new();
         let mut unknown = BTreeSet::new();
         let mut story = Vec::new();
@@ -106,10 +127,11 @@ impl Tally {
             }
             story.extend(mortal.moments().pop());
             unknown.extend(world.cut_short());
+            world.move_clock(jump);
         }
         let fired = ended.is_none();
         // Shown by the test runner if a check fails below.
-        println!("deaths at {deaths:?}: {story:?}");
+        println!("deaths at {deaths:?}, then {jump:?}: {story:?}");
         let run = match ended {
             Some(run) => run,
             None => world.live(&Mortal::undying()).expect("nobody killed it"),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::command::{Command, Wish};
@@ -32,6 +32,15 @@ use longhaul_tools::{Bash, BoxFuture, Context, Edit, Read, Tool, ToolSpec, Toolb
 use longhaul_workspace::Workspace;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
+
+/// What a clock may do between two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jump {
+    None,
+    HourBack,
+    TenYearsOn,
+    To1970,
+}
 
 /// Two steps, the second behind a gate; all three effect classes; a model and a tool that fail before they work.
 const SCRIPT: &str = r#"
@@ -72,6 +81,8 @@ pub struct World {
     directory: TempDir,
     clock: Arc<FakeClock>,
     toolbox: Toolbox,
+    /// Whether the gate's answer was taken by the store.
+    approved: AtomicBool,
     /// How often each call replaced a file.
     pub replaced: Arc<Mutex<BTreeMap<String, u32>>>,
 }
@@ -80,7 +91,7 @@ impl World {
     pub fn new() -> World {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let number = u128::from(std::process::id()) << 64 | u128::from(RUNS.fetch_add(1, Ordering::SeqCst));
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir_in(fast_directory()).unwrap();
         let workspace = directory.path().join("workspace");
         fs::create_dir(&workspace).unwrap();
         fs::create_dir(directory.path().join("state")).unwrap();
@@ -98,6 +109,7 @@ impl World {
             directory,
             clock: Arc::new(FakeClock::at(Timestamp::from_millis(1_771_581_600_000))),
             toolbox,
+            approved: AtomicBool::new(false),
             replaced,
         }
     }
@@ -184,12 +196,15 @@ impl World {
         Driver::new(parts).drive(first).await.unwrap()
     }
 
-    /// The person at the gate answers under the same name each time, as a client that is not sure to have been heard.
+    /// The person at the gate answers until the store has taken the answer, under the same name each time, and then
+    /// never again: an answer that was taken may not be lost.
     fn approve(&self, store: &dyn Store, run: &Run) {
+        assert!(!self.approved.load(Ordering::SeqCst), "the answer was lost");
         let gate = run.gates.len() as u32;
         let id = CommandId::from_bits(u128::from(gate));
         let command = Command { id: id.clone(), wish: Wish::Approve { gate } };
         store.post(&self.id, &id, &serde_json::to_vec(&command).unwrap()).unwrap();
+        self.approved.store(true, Ordering::SeqCst);
     }
 
     /// The call that a death left with its intent on disk and no way to know what it did.
@@ -231,8 +246,20 @@ impl World {
     }
 
     fn command(&self, wish: Wish) -> Input {
-        let id = CommandId::from_bits(self.clock.now().as_millis() as u128);
+        static COMMANDS: AtomicU64 = AtomicU64::new(1000);
+        let id = CommandId::from_bits(u128::from(COMMANDS.fetch_add(1, Ordering::SeqCst)));
         Input::Command(Command { id, wish })
+    }
+
+    /// Sets the clock that processes from now on will see.
+    pub fn move_clock(&self, jump: Jump) {
+        const HOUR_MS: i64 = 3_600_000;
+        self.clock.jump(match jump {
+            Jump::None => 0,
+            Jump::HourBack => -HOUR_MS,
+            Jump::TenYearsOn => 87_600 * HOUR_MS,
+            Jump::To1970 => -self.clock.now().as_millis(),
+        });
     }
 
     /// Every file of the workspace, hidden ones included.
@@ -241,6 +268,12 @@ impl World {
         gather(&self.workspace(), "", &mut found);
         found
     }
+}
+
+/// These deaths cut no power, so files in memory are as durable as any, and a thousand runs sync them at no cost.
+fn fast_directory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
 fn gather(directory: &Path, prefix: &str, found: &mut BTreeSet<String>) {

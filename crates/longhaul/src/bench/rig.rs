@@ -112,6 +112,12 @@ impl Working {
         self.laps.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Waits until the run rests of its own accord.
+    pub async fn wait(self) -> Result<(), Failure> {
+        self.driven.rest().await?;
+        Ok(())
+    }
+
     /// Ends the run in good order.
     pub async fn end(self) -> Result<(), Failure> {
         self.driven.handle.ask(Wish::Pause { reason: "the benchmark is over".to_owned() })?;

@@ -63,7 +63,7 @@ pub struct Options {
 }
 
 /// Limits that can be given when a run is created and when it is resumed.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct LimitArgs {
     /// Tool calls the run may make
     #[arg(long, value_name = "N")]

@@ -42,9 +42,10 @@ pub fn drive(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Resu
     }
 }
 
-/// What one run is driven on.
+/// What one run is driven on: this thread. A run takes one step after another, so handing them from thread to thread
+/// would only make each of them slower.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// How driving came to an end.

@@ -1,7 +1,6 @@
 //! `list`: all runs, newest first, from the catalogue.
 
 use longhaul_core::status::Status;
-use longhaul_store::Home;
 use longhaul_store::catalog::{Filter, RunRow};
 use serde_json::{Value, json};
 
@@ -31,7 +30,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         parent: args.parent.as_deref().map(run_id).transpose()?,
     };
     // No state directory is simply no runs.
-    let (rows, unreadable) = match Home::existing(&app.state_dir)? {
+    let (rows, unreadable) = match app.home()? {
         Some(_) => app.reading()?.list(&filter)?,
         None => (Vec::new(), Vec::new()),
     };

@@ -58,7 +58,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             lines.extend(calls.iter().map(|call| format!("\n> {} {}", call.tool, call.args)));
             lines
         }
-        Event::CallFinished { outcome, .. } => vec![outcome.for_model()],
+        Event::CallFinished { outcome, .. } => vec![outcome.for_model().to_string()],
         Event::CallRefused { message, .. } => vec![format!("refused: {message}")],
         Event::TurnFailed { message, .. } => vec![format!("(the model did not answer: {message})")],
         Event::CallRetryScheduled { message, .. } => {

@@ -2,6 +2,7 @@
 
 pub mod approvals;
 pub mod ask;
+pub mod bench;
 pub mod completions;
 pub mod config;
 pub mod create;

@@ -26,10 +26,14 @@ pub struct Args {
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = run_id(&args.id)?;
     let harness = app.reading()?;
-    let run = harness.look(&id)?;
-    let limits = args.limits.over(run.spec.limits)?;
     if args.detach {
+        harness.store_of(&id)?;
         return drive::detach(app, &id);
     }
+    // The run is only read twice when its limits are to be compared with those asked for.
+    let limits = match &args.limits {
+        none if *none == LimitArgs::default() => None,
+        asked => asked.over(harness.look(&id)?.spec.limits)?,
+    };
     drive::drive(app, &harness, &id, Opening { limits, model: args.model })
 }

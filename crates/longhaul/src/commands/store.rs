@@ -100,7 +100,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 }
 
 fn status(app: &App) -> Result<Exit, Failure> {
-    let runs = match Home::existing(&app.state_dir)? {
+    let runs = match app.home()? {
         Some(home) => home.all_runs()?.len(),
         None => 0,
     };
@@ -124,7 +124,7 @@ fn status(app: &App) -> Result<Exit, Failure> {
 
 /// Why the engine cannot be used; `None` if it can, or if there is no state directory to ask.
 pub fn fallback_reason(app: &App) -> Result<Option<String>, Failure> {
-    match Home::existing(&app.state_dir)? {
+    match app.home()? {
         Some(home) => Ok(home.store_for_new()?.1.map(|reason| reason.0)),
         None => Ok(None),
     }

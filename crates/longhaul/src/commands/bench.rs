@@ -1,0 +1,86 @@
+//! `bench`: what durability costs on this disk, to be read by people or by a script.
+
+use std::path::{Path, PathBuf};
+
+use longhaul_store::Engine;
+use serde_json::json;
+
+use crate::app::{App, run_id};
+use crate::bench::{self, Ground, Row, Sizes, Verdict};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+
+/// Measure what durability costs here, as ratios to a bare loop on the same disk
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// Steps, recovery, memory: everything, beside a probe in the same minute
+    Durable {
+        /// Fewer of everything: the same rows with more noise
+        #[arg(long)]
+        quick: bool,
+        /// The disk to measure [default: that of the state directory]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// What a step costs without any disk: decide, encode, apply
+    Overhead {
+        #[arg(long, default_value_t = 1000, value_name = "N")]
+        steps: usize,
+    },
+    /// Open the journal of a run and say what that took; asked by `durable` of a fresh process
+    #[command(hide = true)]
+    Open {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    match args.what {
+        What::Durable { quick, dir } => {
+            let sizes = if quick { Sizes::QUICK } else { Sizes::FULL };
+            let place = dir.map_or_else(|| existing(&app.state_dir), |dir| app.cwd.join(dir));
+            let ground = Ground::new(&place)?;
+            let rows = bench::durable(&ground, &sizes, &|what| render::talk(&format!("measuring {what}")))?;
+            report(app, &rows);
+        }
+        What::Overhead { steps } => report(app, &bench::overhead(steps)?),
+        What::Open { id } => render::json(&bench::open(&Engine::new(&app.state_dir), &run_id(&id)?)?),
+    }
+    Ok(Exit::Ok)
+}
+
+/// The nearest directory that is there.
+fn existing(dir: &Path) -> PathBuf {
+    dir.ancestors().skip(1).find(|dir| dir.is_dir()).unwrap_or(Path::new(".")).to_owned()
+}
+
+fn report(app: &App, rows: &[Row]) {
+    if app.json() {
+        return render::json(&json!({ "rows": rows }));
+    }
+    let header = ["NAME", "VALUE", "RATIO", "TARGET", "VERDICT", "WHAT"];
+    render::data(&table::rows(&header, rows.iter().map(cells)));
+    let missed = rows.iter().filter(|row| row.verdict() == Verdict::Misses).count();
+    if missed > 0 {
+        render::hint(&format!("{missed} missed; on a shared machine, measure again before believing it"));
+    }
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    vec![
+        row.name.to_owned(),
+        format!("{:.1} {}", row.value, row.unit).trim_end().to_owned(),
+        row.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}×")),
+        row.wanted(),
+        row.verdict().as_str().to_owned(),
+        row.about.clone(),
+    ]
+}

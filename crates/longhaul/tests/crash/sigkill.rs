@@ -1,0 +1,92 @@
+//! `kill -9` at moments nobody chose.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::rig::{Chance, Rig, told};
+
+const STEPS: usize = 20;
+const KILLS: usize = 500;
+const DELAY_US_MAX: u64 = 60_000;
+
+/// A run that makes no headway because the machine is slower than the killer is left alone after this many.
+const KILLS_PER_RUN_MAX: usize = 60;
+
+/// AX2, A1.4: killed at random at least five hundred times over several runs of twenty steps, every run completes, every
+/// step happens once, every journal stays sound, and the catalogue is what the journals say.
+#[test]
+fn five_hundred_kills_lose_nothing_and_repeat_nothing() {
+    let chance = Mutex::new(Chance::new());
+    let tally = Tally::default();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while tally.kills.load(Ordering::SeqCst) < KILLS {
+                    let mut chance = chance.lock().unwrap().split();
+                    one_run(&mut chance, &tally);
+                }
+            });
+        }
+    });
+    println!("{tally:?}");
+    assert!(tally.kills.load(Ordering::SeqCst) >= KILLS);
+    assert!(tally.mid_run.load(Ordering::SeqCst) >= KILLS / 4, "most kills missed the work itself");
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    runs: AtomicUsize,
+    kills: AtomicUsize,
+    /// Kills that found the run under way, not just the program starting.
+    mid_run: AtomicUsize,
+    before_creation: AtomicUsize,
+    cut_short: AtomicUsize,
+}
+
+fn one_run(chance: &mut Chance, tally: &Tally) {
+    let rig = Rig::with_steps(STEPS);
+    let mut kills = 0;
+    let id = loop {
+        let id = rig.runs().pop();
+        let resume = id.as_deref().map(|id| vec!["resume", id]);
+        let mut live = rig.start(&resume.unwrap_or_else(|| rig.run_args()));
+        if kills < KILLS_PER_RUN_MAX {
+            std::thread::sleep(Duration::from_micros(chance.below(DELAY_US_MAX)));
+            if !live.has_ended() {
+                live.kill();
+                kills += 1;
+                count_kill(&rig, tally);
+                match rig.runs().pop() {
+                    Some(id) if rig.status(&id) == "completed" => break id,
+                    Some(_) | None => continue,
+                }
+            }
+        }
+        let output = live.wait();
+        assert!(output.status.success(), "{}", told(&output));
+        break rig.runs().pop().unwrap();
+    };
+    assert_eq!(rig.runs(), [id.as_str()], "one run was made");
+    let cut_short = rig.check_end(&id, STEPS);
+    let before = rig.json(&["list", "--json"]);
+    rig.says(&["store", "rebuild"]);
+    assert_eq!(rig.json(&["list", "--json"]), before, "the catalogue follows from the journals");
+    assert_eq!(before[0]["status"], "completed");
+    tally.runs.fetch_add(1, Ordering::SeqCst);
+    tally.cut_short.fetch_add(cut_short, Ordering::SeqCst);
+}
+
+fn count_kill(rig: &Rig, tally: &Tally) {
+    tally.kills.fetch_add(1, Ordering::SeqCst);
+    match rig.runs().pop() {
+        None => {
+            tally.before_creation.fetch_add(1, Ordering::SeqCst);
+        }
+        Some(id) => {
+            rig.says(&["store", "verify", &id]);
+            let under_way = rig.status(&id) == "running";
+            tally.mid_run.fetch_add(usize::from(under_way), Ordering::SeqCst);
+        }
+    }
+}
