@@ -1,7 +1,7 @@
 //! What the outside is shown of a run: `show --json`, the catalogue's row, and one JSON line for each event.
 
+use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
 use crate::conversation::Usage;
 use crate::event::Event;
@@ -101,18 +101,29 @@ impl RunView {
     }
 }
 
-/// One line of `events --json`. `run` is the run after the event.
-pub fn event_line(run: &Run, seq: u64, at: Timestamp, event: &Event) -> Value {
-    let (kind, fields) = describe(run, event);
-    let mut line = Map::new();
-    line.insert("seq".to_owned(), json!(seq));
-    line.insert("at".to_owned(), json!(at));
-    line.insert("harnessId".to_owned(), json!(run.spec.id));
-    line.insert("type".to_owned(), json!(kind));
-    if let Value::Object(fields) = fields {
-        line.extend(fields);
+/// One line of `events --json`, written without a detour: a run that is driven writes two of them for each step.
+pub struct EventLine<'a> {
+    /// The run after the event.
+    pub run: &'a Run,
+    pub seq: u64,
+    pub at: Timestamp,
+    pub event: &'a Event,
+}
+
+/// Adds named values to a map that is being written.
+macro_rules! entries {
+    ($map:expr, $($name:literal: $value:expr),+ $(,)?) => {{
+        $($map.serialize_entry($name, &$value)?;)+
+    }};
+}
+
+impl Serialize for EventLine<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut line = serializer.serialize_map(None)?;
+        entries!(line, "seq": self.seq, "at": self.at, "harnessId": self.run.spec.id);
+        describe(self.run, self.event, &mut line)?;
+        line.end()
     }
-    Value::Object(line)
 }
 
 /// The id under which a person answers a gate.
@@ -120,91 +131,99 @@ pub fn gate_id(run: &RunId, gate: u32) -> String {
     format!("{run}.g{gate}")
 }
 
-fn describe(run: &Run, event: &Event) -> (&'static str, Value) {
+fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(), M::Error> {
     let step = |index: &u32| run.plan.steps.get(*index as usize).map_or("", |step| step.id.as_str());
     match event {
         Event::RunCreated(spec) => {
-            ("run_created", json!({ "agentName": spec.agent, "task": head(&spec.task, TEXT_BYTES_MAX) }))
+            let task = head(&spec.task, TEXT_BYTES_MAX);
+            entries!(line, "type": "run_created", "agentName": spec.agent, "task": task);
         }
         Event::StatusChanged { from, to, cause, reason } => {
-            ("state_transition", json!({ "from": from, "to": to, "cause": cause, "reason": reason }))
+            entries!(line, "type": "state_transition", "from": from, "to": to, "cause": cause, "reason": reason);
         }
         Event::CommandApplied { command, wish } => {
-            ("command_applied", json!({ "command": command, "action": wish.verb() }))
+            entries!(line, "type": "command_applied", "command": command, "action": wish.verb());
         }
         Event::GateChecked { step: index, required } => {
-            ("gate_checked", json!({ "stepId": step(index), "required": required }))
+            entries!(line, "type": "gate_checked", "stepId": step(index), "required": required);
         }
-        Event::WaitingForHuman { gate, step: index } => (
-            "waiting_for_human",
-            json!({ "gateId": gate_id(&run.spec.id, *gate), "stepId": step(index), "action": "waiting" }),
-        ),
+        Event::WaitingForHuman { gate, step: index } => {
+            let gate = gate_id(&run.spec.id, *gate);
+            entries!(line, "type": "waiting_for_human", "gateId": gate, "stepId": step(index), "action": "waiting");
+        }
         Event::GateAnswered { gate, approved, reason, waited_ms } => {
             let action = if *approved { "approved" } else { "rejected" };
             let gate = gate_id(&run.spec.id, *gate);
-            ("human_gate", json!({ "gateId": gate, "action": action, "waitMs": waited_ms, "reason": reason }))
+            entries!(line, "type": "human_gate", "gateId": gate, "action": action, "waitMs": waited_ms, "reason": reason);
         }
-        Event::StepStarted { step: index } => ("step_started", json!({ "stepId": step(index) })),
-        Event::TurnStarted { turn, attempt } => ("turn_started", json!({ "turn": turn, "attempt": attempt })),
+        Event::StepStarted { step: index } => entries!(line, "type": "step_started", "stepId": step(index)),
+        Event::TurnStarted { turn, attempt } => {
+            entries!(line, "type": "turn_started", "turn": turn, "attempt": attempt);
+        }
         Event::ModelReplied { turn, attempt, text, calls, usage, duration_us } => {
             let tools: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
-            let text = head(text, TEXT_BYTES_MAX);
-            let duration_ms = millis(*duration_us);
-            (
-                "model_reply",
-                json!({ "turn": turn, "attempt": attempt, "text": text, "toolNames": tools, "usage": usage, "durationMs": duration_ms }),
-            )
+            entries!(line, "type": "model_reply", "turn": turn, "attempt": attempt, "text": head(text, TEXT_BYTES_MAX));
+            entries!(line, "toolNames": tools, "usage": usage, "durationMs": millis(*duration_us));
         }
         Event::TurnFailed { turn, attempt, message, retry } => {
-            ("turn_failed", json!({ "turn": turn, "attempt": attempt, "error": message, "retry": retry }))
+            entries!(line, "type": "turn_failed", "turn": turn, "attempt": attempt, "error": message, "retry": retry);
         }
         Event::StepCompleted { step: index, output } => {
-            ("step_completed", json!({ "stepId": step(index), "output": head(output, TEXT_BYTES_MAX) }))
+            let output = head(output, TEXT_BYTES_MAX);
+            entries!(line, "type": "step_completed", "stepId": step(index), "output": output);
         }
         Event::StepFailed { step: index, error } => {
-            ("step_failed", json!({ "stepId": step(index), "error": error }))
+            entries!(line, "type": "step_failed", "stepId": step(index), "error": error);
         }
-        Event::PlanCompleted => ("plan_completed", json!({})),
-        Event::Checkpointed { number } => ("checkpoint", json!({ "number": number })),
-        Event::Recovered { generation } => ("checkpoint_restored", json!({ "generation": generation })),
+        Event::PlanCompleted => entries!(line, "type": "plan_completed"),
+        Event::Checkpointed { number } => entries!(line, "type": "checkpoint", "number": number),
+        Event::Recovered { generation } => {
+            entries!(line, "type": "checkpoint_restored", "generation": generation);
+        }
         Event::LimitReached { limit, spent, max } => {
-            ("budget_reached", json!({ "limit": limit, "spent": spent, "max": max }))
+            entries!(line, "type": "budget_reached", "limit": limit, "spent": spent, "max": max);
         }
-        Event::LimitsChanged { limits } => ("limits_changed", json!({ "limits": limits })),
-        Event::ModelChanged { model } => ("model_changed", json!({ "model": model })),
+        Event::LimitsChanged { limits } => entries!(line, "type": "limits_changed", "limits": limits),
+        Event::ModelChanged { model } => entries!(line, "type": "model_changed", "model": model),
         Event::PersistenceFellBack { reason } => {
-            ("persistence_fallback", json!({ "level": "warn", "reason": reason }))
+            entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);
         }
-        Event::Imported { .. } => ("imported", json!({ "agentName": run.spec.agent })),
+        Event::Imported { .. } => entries!(line, "type": "imported", "agentName": run.spec.agent),
         Event::CallRefused { call, failure, message } => {
-            let fields =
-                json!({ "durationMs": millis(1), "success": false, "failure": failure, "error": message });
-            ("tool_call", of_call(run, *call, fields))
+            name_call(run, *call, "tool_call", line)?;
+            entries!(line, "durationMs": millis(1), "success": false, "failure": failure, "error": message);
         }
         Event::CallStarted { call, attempt, class, trace } => {
-            let fields = json!({ "attempt": attempt, "class": class, "trace": trace });
-            ("tool_started", of_call(run, *call, fields))
+            name_call(run, *call, "tool_started", line)?;
+            entries!(line, "attempt": attempt, "class": class, "trace": trace);
         }
         Event::CallFinished { call, attempt, outcome, duration_us } => {
+            name_call(run, *call, "tool_call", line)?;
             let (success, error) = (outcome.is_done(), outcome.error());
-            let fields = json!({ "attempt": attempt, "durationMs": millis(*duration_us), "success": success, "error": error });
-            ("tool_call", of_call(run, *call, fields))
+            entries!(line, "attempt": attempt, "durationMs": millis(*duration_us), "success": success, "error": error);
         }
         Event::CallRetryScheduled { call, attempt, message, rest } => {
-            let fields = json!({ "attempt": attempt, "error": message, "delayMs": rest.delay_ms });
-            ("tool_retry", of_call(run, *call, fields))
+            name_call(run, *call, "tool_retry", line)?;
+            entries!(line, "attempt": attempt, "error": message, "delayMs": rest.delay_ms);
         }
         Event::ToolFailed { call, message } => {
-            ("tool_failed", of_call(run, *call, json!({ "error": message })))
+            name_call(run, *call, "tool_failed", line)?;
+            entries!(line, "error": message);
         }
     }
+    Ok(())
 }
 
 /// Events of calls all name the tool, which the event itself leaves to the call's record.
-fn of_call(run: &Run, call: CallId, mut fields: Value) -> Value {
-    fields["callId"] = json!(call.to_string());
-    fields["toolName"] = json!(run.call(call).map_or("", |call| call.tool.as_str()));
-    fields
+fn name_call<M: SerializeMap>(
+    run: &Run,
+    call: CallId,
+    kind: &'static str,
+    line: &mut M,
+) -> Result<(), M::Error> {
+    let tool = run.call(call).map_or("", |call| call.tool.as_str());
+    entries!(line, "type": kind, "callId": call.to_string(), "toolName": tool);
+    Ok(())
 }
 
 fn millis(micros: u64) -> f64 {

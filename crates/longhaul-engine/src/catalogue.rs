@@ -17,7 +17,7 @@ use crate::limits::{CATALOGUE_WAIT_MS_MAX, CATALOGUE_WRITE_MS};
 use crate::watch::Watcher;
 
 pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
-    RunRow {
+    let mut row = RunRow {
         id: run.spec.id.clone(),
         kind: "task".to_owned(),
         agent: run.spec.agent.clone(),
@@ -25,25 +25,43 @@ pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
         task_id: Some(run.spec.task_id.clone()),
         status: run.status,
         wait: run.wait(),
-        reason: run.reason.clone(),
+        reason: None,
         steps_total: run.plan.steps.len() as u32,
-        steps_completed: run.plan.completed_count() as u32,
-        current_step: Some(run.current_step),
-        tool_calls: u64::from(run.calls_started),
-        sub_agents: run.sub_agents.len() as u32,
+        steps_completed: 0,
+        current_step: None,
+        tool_calls: 0,
+        sub_agents: 0,
         parent: run.spec.parent.clone(),
         depth: run.spec.depth,
         created_at: run.created_at,
         updated_at: run.updated_at,
-        completed_at: run.completed_at,
-        last_checkpoint_at: run.last_checkpoint_at,
-        error: run.error.clone(),
+        completed_at: None,
+        last_checkpoint_at: None,
+        error: None,
         session: run.spec.session.clone(),
         workspace: Some(run.spec.workspace.clone()),
         backend,
-        last_seq: run.seq,
+        last_seq: 0,
         journal_mtime_ns,
-    }
+    };
+    refresh(&mut row, run);
+    row
+}
+
+/// Brings a row of the same run up to date: only what can change while it is driven.
+fn refresh(row: &mut RunRow, run: &Run) {
+    row.status = run.status;
+    row.wait = run.wait();
+    row.reason.clone_from(&run.reason);
+    row.steps_completed = run.plan.completed_count() as u32;
+    row.current_step = Some(run.current_step);
+    row.tool_calls = u64::from(run.calls_started);
+    row.sub_agents = run.sub_agents.len() as u32;
+    row.updated_at = run.updated_at;
+    row.completed_at = run.completed_at;
+    row.last_checkpoint_at = run.last_checkpoint_at;
+    row.error.clone_from(&run.error);
+    row.last_seq = run.seq;
 }
 
 /// Passes the rows of one run that is being driven to the clerk; when the run is let go, its last row is in the
@@ -63,8 +81,7 @@ impl Watcher for RowKeeper {
     fn event(&mut self, _run: &Run, _seq: u64, _at: Timestamp, _event: &Event) {}
 
     fn batch_ended(&mut self, run: &Run) {
-        // Zero says "look at the journal": the true time is filled in when the row is next caught up.
-        self.clerk.desk.post(row(run, self.backend, 0));
+        self.clerk.desk.post(run, self.backend);
     }
 }
 
@@ -134,10 +151,14 @@ impl Desk {
         self.tray.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn post(&self, row: RunRow) {
+    fn post(&self, run: &Run, backend: Backend) {
         let mut tray = self.tray();
-        tray.rows.insert(row.id.clone(), row);
         tray.posted += 1;
+        if let Some(row) = tray.rows.get_mut(&run.spec.id) {
+            return refresh(row, run);
+        }
+        // Zero says "look at the journal": the true time is filled in when the row is next caught up.
+        tray.rows.insert(run.spec.id.clone(), row(run, backend, 0));
         self.news.notify_one();
     }
 

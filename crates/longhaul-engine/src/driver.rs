@@ -264,7 +264,8 @@ impl Driver {
 
 /// A run that has ended needs no room any more; one that has not keeps enough to be paused or stopped.
 pub(crate) fn put_down(run: &Run, journal: Box<dyn Journal>) -> Result<(), Error> {
-    Ok(if run.status.is_terminal() { journal.close()? } else { journal.rest()? })
+    let put_down = if run.status.is_terminal() { journal.close() } else { journal.rest() };
+    Ok(put_down?)
 }
 
 fn ending(run: &Run) -> Ending {

@@ -9,7 +9,7 @@ use std::path::Path;
 use longhaul_core::event::Event;
 use longhaul_core::run::Run;
 use longhaul_core::time::Timestamp;
-use longhaul_core::view::event_line;
+use longhaul_core::view::EventLine;
 
 use crate::limits::LOG_TAIL_BYTES;
 use crate::watch::Watcher;
@@ -42,7 +42,7 @@ impl EventLog {
         if seq <= self.last_seq || self.broken {
             return;
         }
-        let line = event_line(run, seq, at, event);
+        let line = EventLine { run, seq, at, event };
         self.broken =
             serde_json::to_writer(&mut self.file, &line).is_err() || self.file.write_all(b"\n").is_err();
         self.last_seq = seq;

@@ -98,7 +98,8 @@ impl Catalog {
     pub fn open(path: &Path) -> Result<Catalog, Error> {
         let connection = match connect(path) {
             Ok(connection) => connection,
-            Err(_) => renew(path)?,
+            Err(error) if is_unusable(&error) => renew(path)?,
+            Err(error) => return Err(error),
         };
         Ok(Catalog { path: path.to_owned(), connection: Mutex::new(connection) })
     }
@@ -307,6 +308,25 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     // Finds a file whose first page is sound and whose tables are not what the version says.
     connection.prepare_cached(&format!("SELECT {COLUMNS} FROM runs")).map_err(failed)?;
     Ok(connection)
+}
+
+/// Is it the file that is wrong, so that a new one helps? A full or failing disk is not mended by moving files.
+fn is_unusable(error: &Error) -> bool {
+    use rusqlite::ErrorCode as Code;
+    let Error::Sqlite { source, .. } = error else { return matches!(error, Error::TooNew { .. }) };
+    !matches!(
+        source.sqlite_error_code(),
+        Some(
+            Code::DiskFull
+                | Code::SystemIoFailure
+                | Code::CannotOpen
+                | Code::ReadOnly
+                | Code::PermissionDenied
+                | Code::OutOfMemory
+                | Code::DatabaseBusy
+                | Code::DatabaseLocked
+        )
+    )
 }
 
 /// Moves an unusable catalogue away and makes a new one. One process at a time: another may just have done it, and

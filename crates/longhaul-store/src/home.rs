@@ -196,7 +196,15 @@ impl Home {
         if let Some(open) = &*fallback {
             return Ok(open.clone());
         }
-        let opened = Arc::new(Sqlite::open(&self.fallback_path())?);
+        let path = self.fallback_path();
+        let was_there = fs::symlink_metadata(&path).is_ok();
+        let opened = Sqlite::open(&path).inspect_err(|_| {
+            // A fallback that could not even be made holds nothing, and left behind it would be in everybody's way.
+            if !was_there {
+                drop(fs::remove_file(&path));
+            }
+        });
+        let opened = Arc::new(opened?);
         *fallback = Some(opened.clone());
         Ok(opened)
     }
@@ -214,10 +222,20 @@ impl Home {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::io("create", runs, error)),
         }
-        let probe = runs.join(format!(".probe-{}-{}", nanos_now(), std::process::id()));
-        let result = self.disk.open(&probe, Access::CreateNew).and_then(|file| {
+        // One name for all, so that what a killed process left is used and removed by the next.
+        let probe = runs.join(".probe");
+        let opened = match self.disk.open(&probe, Access::CreateNew) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.disk.open(&probe, Access::Write)
+            }
+            other => other,
+        };
+        let result = opened.and_then(|file| {
             let written = file.write_at(b"probe", 0).and_then(|_| file.sync_data());
-            let removed = self.disk.remove_file(&probe);
+            let removed = match self.disk.remove_file(&probe) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                other => other,
+            };
             written.and(removed)
         });
         result.map_err(|error| Error::io("write in", runs, error))
@@ -282,6 +300,9 @@ fn write_gitignore(dir: &Path) -> Result<(), Error> {
     }
     let failed = |error| Error::io("write", &path, error);
     let temporary = dir.join(format!(".gitignore-{}-{}", nanos_now(), std::process::id()));
-    fs::write(&temporary, "*\n").map_err(failed)?;
-    fs::rename(&temporary, &path).map_err(failed)
+    let written = fs::write(&temporary, "*\n").and_then(|()| fs::rename(&temporary, &path));
+    written.map_err(|error| {
+        drop(fs::remove_file(&temporary));
+        failed(error)
+    })
 }

@@ -149,7 +149,11 @@ fn a_resting_run_keeps_its_reserve() {
     for resting in [true, false] {
         let (_dir, disk, engine) = setup();
         let journal = engine.create(&run_id(1), &writer(), &sized(100)).unwrap();
-        if resting { journal.rest().unwrap() } else { journal.close().unwrap() }
+        if resting {
+            journal.rest().unwrap()
+        } else {
+            journal.close().unwrap()
+        }
         disk.fill_up(0);
         let mut journal = engine.open(&run_id(1), &writer(), &mut |_| Ok(())).unwrap();
         let stopped = journal.append(&sized(300));

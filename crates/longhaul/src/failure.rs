@@ -96,6 +96,17 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
                     .to_owned(),
             ),
         ),
-        _ => (Exit::Failed, None),
+        StoreError::Exists { .. }
+        | StoreError::NoFirstEvent { .. }
+        | StoreError::Poisoned { .. }
+        | StoreError::TooNew { .. }
+        | StoreError::TooLarge { .. }
+        | StoreError::InboxFull { .. }
+        | StoreError::Io { .. }
+        | StoreError::Sqlite { .. }
+        | StoreError::BlobMissing { .. }
+        | StoreError::BlobDamaged { .. }
+        | StoreError::Diverged { .. }
+        | StoreError::Visit(_) => (Exit::Failed, None),
     }
 }

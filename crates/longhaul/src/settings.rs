@@ -301,13 +301,9 @@ impl Reading<'_> {
 }
 
 fn flatten(prefix: &str, value: &Value, leaves: &mut Vec<(String, Value)>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-                flatten(&key, value, leaves);
-            }
-        }
-        leaf => leaves.push((prefix.to_owned(), leaf.clone())),
+    let Value::Object(fields) = value else { return leaves.push((prefix.to_owned(), value.clone())) };
+    for (name, value) in fields {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        flatten(&key, value, leaves);
     }
 }

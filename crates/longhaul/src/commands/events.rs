@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::view::event_line;
+use longhaul_core::view::EventLine;
 use serde_json::Value;
 
 use crate::app::{App, run_id};
@@ -45,7 +45,9 @@ pub fn follow(
 ) -> Result<Exit, Failure> {
     let mut onlooker = app.reading()?.onlooker(id)?;
     loop {
-        onlooker.look(&mut |run, seq, at, event| show(&event_line(run, seq, at, event)))?;
+        onlooker.look(&mut |run, seq, at, event| {
+            show(&serde_json::to_value(EventLine { run, seq, at, event }).unwrap_or_default());
+        })?;
         if !follow || onlooker.run()?.status.is_terminal() {
             break;
         }

@@ -1,6 +1,6 @@
 //! `list`: all runs, newest first, from the catalogue.
 
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, Wait};
 use longhaul_store::catalog::{Filter, RunRow};
 use serde_json::{Value, json};
 
@@ -57,8 +57,10 @@ fn status(text: &str) -> Result<Status, Failure> {
 
 fn as_line(row: &RunRow) -> Vec<String> {
     let state = match row.wait {
-        longhaul_core::status::Wait::None => row.status.to_string(),
-        wait => format!("{} ({wait})", row.status),
+        Wait::None => row.status.to_string(),
+        wait @ (Wait::Human | Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child) => {
+            format!("{} ({wait})", row.status)
+        }
     };
     vec![
         row.id.to_string(),
