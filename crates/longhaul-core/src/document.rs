@@ -208,7 +208,7 @@ impl ToolCallRecord {
             arguments: call.args.value(),
             result: json!(call.outcome()?),
             duration: call.duration_ms()?,
-            retry_count: call.attempt().retries(),
+            retry_count: call.failures,
             timestamp: call.asked_at,
         })
     }
@@ -231,6 +231,7 @@ impl ToolCallRecord {
             tool: self.call_name.clone(),
             args: Json::of(&self.arguments),
             asked_at: self.timestamp,
+            failures: self.retry_count,
             state: CallState::Ended {
                 attempt: Attempt(self.retry_count.saturating_add(1)),
                 outcome,
@@ -242,7 +243,8 @@ impl ToolCallRecord {
 
 fn planned(state: &HarnessState) -> Plan {
     match &state.plan {
-        Some(plan) => Plan { steps: plan.steps.clone() },
+        // Others may leave it to the reader to see that a step waits for nobody any more.
+        Some(plan) => Plan { steps: plan.steps.clone() }.readied(),
         None => Plan::single(&state.task_id, &state.agent_name),
     }
 }

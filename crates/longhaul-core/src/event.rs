@@ -208,6 +208,14 @@ pub enum Event {
         #[n(0)]
         model: String,
     },
+    /// A command that could not be read or that the run's status did not allow when its turn came.
+    #[n(25)]
+    CommandDropped {
+        #[n(0)]
+        command: CommandId,
+        #[n(1)]
+        why: String,
+    },
 }
 
 /// Why a status changed; decides the exit code.
@@ -281,6 +289,7 @@ impl Event {
             Event::PersistenceFellBack { .. } => 22,
             Event::Imported { .. } => 23,
             Event::ModelChanged { .. } => 24,
+            Event::CommandDropped { .. } => 25,
         }
     }
 }

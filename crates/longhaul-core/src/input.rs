@@ -3,15 +3,24 @@
 use crate::command::Command;
 use crate::conversation::{ModelFailure, ModelReply};
 use crate::effect::Wake;
-use crate::ids::{Attempt, CallId};
+use crate::ids::{Attempt, CallId, CommandId};
+use crate::spec::Limits;
 use crate::tool::{Found, Outcome, Trace};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     Command(Command),
-    /// A new process holds the run; whatever was under way in the old one is lost.
+    /// A command that lies in the inbox cannot be obeyed.
+    CommandUnfit {
+        id: CommandId,
+        why: String,
+    },
+    /// A new process holds the run, perhaps with other limits or another model; whatever was under way in the old one is
+    /// lost.
     Restarted {
         generation: u64,
+        limits: Option<Limits>,
+        model: Option<String>,
     },
     ModelReplied {
         turn: u32,
@@ -41,6 +50,8 @@ pub enum Input {
         found: Found,
     },
     Woke(Wake),
+    /// It is time for a checkpoint, whatever is going on.
+    CheckpointDue,
     /// The last append used the space kept in reserve.
     DiskLow,
     /// The journal is kept in the fallback store, and why.

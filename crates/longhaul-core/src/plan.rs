@@ -89,12 +89,18 @@ impl Plan {
     }
 
     /// Checks what a person or a model wrote, then readies the steps that wait for nobody.
-    pub fn checked(mut self) -> Result<Plan, BadPlan> {
+    pub fn checked(self) -> Result<Plan, BadPlan> {
         self.check()?;
+        Ok(self.readied())
+    }
+
+    /// The same plan with every pending step that waits for nobody ready.
+    #[must_use]
+    pub fn readied(mut self) -> Plan {
         for index in 0..self.steps.len() {
             self.ready_if_free(index);
         }
-        Ok(self)
+        self
     }
 
     pub fn check(&self) -> Result<(), BadPlan> {
@@ -103,6 +109,11 @@ impl Plan {
         }
         if self.steps.len() > limits::STEPS_MAX {
             let why = format!("{} steps are more than {}", self.steps.len(), limits::STEPS_MAX);
+            return Err(BadPlan::at("steps", why));
+        }
+        let bytes: usize = self.steps.iter().map(|step| step.id.len() + step.description.len()).sum();
+        if bytes > limits::PLAN_BYTES_MAX {
+            let why = format!("their texts have {bytes} bytes, more than {}", limits::PLAN_BYTES_MAX);
             return Err(BadPlan::at("steps", why));
         }
         let mut seen = HashSet::new();

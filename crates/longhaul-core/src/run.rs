@@ -43,6 +43,9 @@ pub struct Run {
     pub calls_started: u32,
     /// Turns begun over the whole run.
     pub turns: u32,
+    /// How often the model failed since it last answered or the run was last started; what waits and limits go by.
+    #[serde(default)]
+    pub model_failures: u32,
     pub usage: Usage,
     pub gates: Vec<Gate>,
     pub checkpoints: u32,
@@ -102,6 +105,9 @@ pub struct Call {
     pub tool: String,
     pub args: Json,
     pub asked_at: Timestamp,
+    /// How often it failed and was to be tried again. Attempts also count what crashes cut short.
+    #[serde(default)]
+    pub failures: u32,
     pub state: CallState,
 }
 
@@ -186,6 +192,7 @@ impl Run {
             calls: Vec::new(),
             calls_started: 0,
             turns: 0,
+            model_failures: 0,
             usage: Usage::default(),
             gates: Vec::new(),
             checkpoints: 0,
@@ -271,6 +278,14 @@ impl Run {
         self.plan.steps.iter().rev().find_map(|step| step.output.as_deref())
     }
 
+    /// The large outputs that are kept beside the journal, by hash.
+    pub fn blobs(&self) -> impl Iterator<Item = &str> {
+        self.calls.iter().filter_map(|call| match call.outcome()? {
+            Outcome::Done { output } | Outcome::Failed { output, .. } => output.blob.as_deref(),
+            Outcome::Unknown { .. } => None,
+        })
+    }
+
     pub fn gate(&self, number: u32) -> Option<&Gate> {
         self.gates.iter().find(|gate| gate.number == number)
     }
@@ -316,6 +331,7 @@ impl Run {
                 None => Err(format!("there is no gate {gate}")),
             },
             Event::CommandApplied { .. }
+            | Event::CommandDropped { .. }
             | Event::TurnStarted { .. }
             | Event::ModelReplied { .. }
             | Event::TurnFailed { .. }
@@ -335,7 +351,9 @@ impl Run {
             Event::StatusChanged { to, cause, reason, .. } => {
                 self.change_status(at, *to, *cause, reason.clone())
             }
-            Event::CommandApplied { command, .. } => self.remember_command(command),
+            Event::CommandApplied { command, .. } | Event::CommandDropped { command, .. } => {
+                self.remember_command(command);
+            }
             Event::GateChecked { step, required } => {
                 self.current_step = *step;
                 self.phase = if *required { Phase::Idle } else { Phase::Cleared };
@@ -349,11 +367,12 @@ impl Run {
             }
             Event::StepStarted { step } => self.open_step(*step),
             Event::TurnStarted { turn, attempt } => {
-                self.turns += u32::from(*attempt == Attempt::FIRST);
+                self.turns = self.turns.saturating_add(u32::from(*attempt == Attempt::FIRST));
                 self.phase = Phase::Thinking { turn: *turn, attempt: *attempt };
             }
             Event::ModelReplied { turn, text, calls, usage, .. } => self.hear(at, *turn, text, calls, usage),
             Event::TurnFailed { turn, attempt, retry: Some(rest), .. } => {
+                self.model_failures = self.model_failures.saturating_add(1);
                 self.phase = Phase::Resting { turn: *turn, attempt: *attempt, rest: *rest };
             }
             Event::TurnFailed { retry: None, .. } => {}
@@ -361,7 +380,7 @@ impl Run {
                 self.end_call(*call, Attempt::FIRST, Outcome::failed(*failure, message.clone()), 1);
             }
             Event::CallStarted { call, attempt, class, trace } => {
-                self.calls_started += u32::from(*attempt == Attempt::FIRST);
+                self.calls_started = self.calls_started.saturating_add(u32::from(*attempt == Attempt::FIRST));
                 self.set_call(
                     *call,
                     CallState::Started { attempt: *attempt, class: *class, trace: trace.clone() },
@@ -370,10 +389,11 @@ impl Run {
             Event::CallFinished { call, attempt, outcome, duration_us } => {
                 self.end_call(*call, *attempt, outcome.clone(), *duration_us);
             }
-            Event::CallRetryScheduled { call, attempt, message, rest } => self.set_call(
-                *call,
-                CallState::Resting { attempt: *attempt, rest: *rest, message: message.clone() },
-            ),
+            Event::CallRetryScheduled { call, attempt, message, rest } => {
+                let state = CallState::Resting { attempt: *attempt, rest: *rest, message: message.clone() };
+                self.set_call(*call, state);
+                self.count_failure(*call);
+            }
             Event::ToolFailed { .. } | Event::LimitReached { .. } => {}
             Event::StepCompleted { step, output } => {
                 self.plan.complete(*step as usize, output.clone());
@@ -397,6 +417,7 @@ impl Run {
 
     fn change_status(&mut self, at: Timestamp, to: Status, cause: Cause, reason: Option<String>) {
         self.status = to;
+        self.model_failures = 0;
         self.cause = Some(cause);
         self.reason = reason;
         match to {
@@ -434,6 +455,7 @@ impl Run {
 
     fn hear(&mut self, at: Timestamp, turn: u32, text: &str, proposed: &[ProposedCall], usage: &Usage) {
         self.usage.add(usage);
+        self.model_failures = 0;
         let mut requests = Vec::with_capacity(proposed.len());
         for call in proposed {
             let id = CallId(self.calls.len() as u32 + 1);
@@ -445,6 +467,7 @@ impl Run {
                 tool: call.tool.clone(),
                 args: call.args.clone(),
                 asked_at: at,
+                failures: 0,
                 state: CallState::Proposed,
             });
         }
@@ -458,9 +481,19 @@ impl Run {
     }
 
     fn set_call(&mut self, id: CallId, state: CallState) {
-        if let Some(call) = (id.0 as usize).checked_sub(1).and_then(|index| self.calls.get_mut(index)) {
+        if let Some(call) = self.call_mut(id) {
             call.state = state;
         }
+    }
+
+    fn count_failure(&mut self, id: CallId) {
+        if let Some(call) = self.call_mut(id) {
+            call.failures = call.failures.saturating_add(1);
+        }
+    }
+
+    fn call_mut(&mut self, id: CallId) -> Option<&mut Call> {
+        self.calls.get_mut((id.0 as usize).checked_sub(1)?)
     }
 
     /// Adds to the conversation in place: requests that shared it have been answered by now.

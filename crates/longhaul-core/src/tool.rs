@@ -4,6 +4,8 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::limits::OUTPUT_INLINE_BYTES_MAX;
+use crate::prompt::head;
 use crate::text::Text;
 
 /// What recovery may do with an effect whose outcome never reached the journal.
@@ -68,7 +70,8 @@ pub enum Outcome {
         #[n(0)]
         output: Output,
     },
-    /// The tool did not do what was asked, and that is certain.
+    /// The tool says that it did not do what was asked. A command that was stopped or timed out may have done part of it,
+    /// and its message says so.
     #[n(1)]
     Failed {
         #[n(0)]
@@ -166,6 +169,22 @@ impl Output {
     }
 }
 
+impl Output {
+    fn bounded(self) -> Output {
+        if self.text.len() <= OUTPUT_INLINE_BYTES_MAX {
+            return self;
+        }
+        Output { text: bounded(self.text.as_str().to_owned()).into(), ..self }
+    }
+}
+
+fn bounded(text: String) -> String {
+    if text.len() <= OUTPUT_INLINE_BYTES_MAX {
+        return text;
+    }
+    format!("{}\n[cut here: {} bytes in all]", head(&text, OUTPUT_INLINE_BYTES_MAX), text.len())
+}
+
 impl Outcome {
     pub fn done(text: impl Into<Text>) -> Outcome {
         Outcome::Done { output: Output::text(text) }
@@ -177,6 +196,18 @@ impl Outcome {
 
     pub fn is_done(&self) -> bool {
         matches!(self, Outcome::Done { .. })
+    }
+
+    /// The same with texts of bounded length, whatever the tool did: the journal takes what it is given.
+    #[must_use]
+    pub fn bounded(self) -> Outcome {
+        match self {
+            Outcome::Done { output } => Outcome::Done { output: output.bounded() },
+            Outcome::Failed { failure, message, output } => {
+                Outcome::Failed { failure, message: bounded(message), output: output.bounded() }
+            }
+            Outcome::Unknown { message } => Outcome::Unknown { message: bounded(message) },
+        }
     }
 
     /// What went wrong, in one line; `None` when nothing did.

@@ -184,6 +184,9 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             entries!(line, "type": "budget_reached", "limit": limit, "spent": spent, "max": max);
         }
         Event::LimitsChanged { limits } => entries!(line, "type": "limits_changed", "limits": limits),
+        Event::CommandDropped { command, why } => {
+            entries!(line, "type": "command_dropped", "level": "warn", "command": command, "reason": why);
+        }
         Event::ModelChanged { model } => entries!(line, "type": "model_changed", "model": model),
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);

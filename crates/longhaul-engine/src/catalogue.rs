@@ -80,7 +80,9 @@ impl RowKeeper {
 impl Watcher for RowKeeper {
     fn event(&mut self, _run: &Run, _seq: u64, _at: Timestamp, _event: &Event) {}
 
-    fn batch_ended(&mut self, run: &Run) {
+    fn batch_ended(&mut self, _run: &Run) {}
+
+    fn rested(&mut self, run: &Run) {
         self.clerk.desk.post(run, self.backend);
     }
 }

@@ -3,56 +3,38 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use longhaul_core::command::Command;
-use longhaul_core::decide::{Decision, Refusal, decide};
 use longhaul_core::effect::{Effect, Wake};
-use longhaul_core::event::{Cause, Event, Rest};
+use longhaul_core::event::{Cause, Rest};
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
 use longhaul_core::prompt;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
-use longhaul_core::time::Timestamp;
-use longhaul_store::{Entry, Journal, Space, Store};
 use longhaul_tools::{Cancel, CancelSwitch};
-use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
 use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::fold;
-use crate::limits::{INBOX_POLL_MS, WIND_DOWN_MS_MAX};
+use crate::ledger::Ledger;
+use crate::limits::{CHECKPOINT_INTERVAL_MS_MIN, INBOX_POLL_MS, WIND_DOWN_MS_MAX};
 use crate::perform::{Performer, ToolWork, Work};
-use crate::watch::Watcher;
 
 /// Drives one run as its one writer, until it ends, pauses, or waits for a person.
 pub struct Driver {
-    run: Run,
-    journal: Box<dyn Journal>,
-    store: Arc<dyn Store>,
+    ledger: Ledger,
     performer: Arc<dyn Performer>,
     clock: Arc<dyn Clock>,
-    watchers: Vec<Box<dyn Watcher>>,
     commands: mpsc::Receiver<Command>,
     under_way: FuturesUnordered<BoxFuture<'static, Option<Input>>>,
     switch: CancelSwitch,
     cancel: Cancel,
     inbox_due: Interval,
-    entries: Vec<Entry>,
-}
-
-/// What a driver needs from outside.
-pub struct Parts {
-    pub run: Run,
-    pub journal: Box<dyn Journal>,
-    pub store: Arc<dyn Store>,
-    pub performer: Arc<dyn Performer>,
-    pub clock: Arc<dyn Clock>,
-    pub watchers: Vec<Box<dyn Watcher>>,
-    pub commands: mpsc::Receiver<Command>,
+    checkpoint_due: Interval,
 }
 
 /// Where driving a run led.
@@ -69,91 +51,70 @@ enum Awoken {
     By(Option<Input>),
     Asked(Command),
     InboxDue,
+    CheckpointDue,
     NothingUnderWay,
 }
 
 impl Driver {
-    pub fn new(parts: Parts) -> Driver {
+    pub fn new(
+        ledger: Ledger,
+        performer: Arc<dyn Performer>,
+        clock: Arc<dyn Clock>,
+        commands: mpsc::Receiver<Command>,
+    ) -> Driver {
         let (switch, cancel) = Cancel::new();
-        let mut inbox_due = tokio::time::interval(Duration::from_millis(INBOX_POLL_MS));
-        inbox_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Driver {
-            run: parts.run,
-            journal: parts.journal,
-            store: parts.store,
-            performer: parts.performer,
-            clock: parts.clock,
-            watchers: parts.watchers,
-            commands: parts.commands,
-            under_way: FuturesUnordered::new(),
-            switch,
-            cancel,
-            inbox_due,
-            entries: Vec::new(),
-        }
+        let interval_ms = ledger.run().spec.checkpoint_interval_ms.max(CHECKPOINT_INTERVAL_MS_MIN);
+        let under_way = FuturesUnordered::new();
+        let (inbox_due, checkpoint_due) = (every(INBOX_POLL_MS), every(interval_ms));
+        Driver { ledger, performer, clock, commands, under_way, switch, cancel, inbox_due, checkpoint_due }
     }
 
     /// Starts with `first`, then goes on until the run rests. Returns the run as it was left.
-    pub async fn drive(mut self, first: Vec<Input>) -> Result<(Run, Ending), Error> {
-        for input in first {
-            self.take(input)?;
-        }
-        self.empty_inbox()?;
-        while self.run.status == Status::Running && !self.waits_for_human() {
+    pub async fn drive(mut self, first: Input) -> Result<(Run, Ending), Error> {
+        self.take(first)?;
+        self.take_inbox()?;
+        while self.run().status == Status::Running && !self.waits_for_human() {
             self.wait_and_take().await?;
         }
         self.wind_down().await?;
-        let ending = ending(&self.run);
-        put_down(&self.run, self.journal)?;
-        Ok((self.run, ending))
+        let run = self.ledger.put_down()?;
+        let ending = ending(&run);
+        Ok((run, ending))
     }
 
-    /// Decide, append, apply, perform. Nothing is performed before its intent is on disk.
+    /// Decide, append, apply (all in the ledger), perform. Nothing is performed before its intent is on disk.
     fn take(&mut self, input: Input) -> Result<(), Error> {
-        let at = self.clock.now();
-        let decision = decide(&self.run, at, input)?;
-        let space = self.append(at, &decision)?;
-        self.apply(at, &decision.events)?;
-        for effect in decision.effects {
+        let effects = self.ledger.commit(input)?;
+        self.perform_all(effects);
+        Ok(())
+    }
+
+    fn take_inbox(&mut self) -> Result<(), Error> {
+        let effects = self.ledger.empty_inbox()?;
+        self.perform_all(effects);
+        Ok(())
+    }
+
+    fn take_command(&mut self, command: Command) -> Result<(), Error> {
+        let effects = self.ledger.obey(command)?;
+        self.perform_all(effects);
+        Ok(())
+    }
+
+    fn perform_all(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
             self.perform(effect);
         }
-        match space {
-            Space::Ample => Ok(()),
-            Space::Reserve if self.run.status == Status::Running => self.take(Input::DiskLow),
-            Space::Reserve => Ok(()),
-        }
     }
 
-    fn append(&mut self, at: Timestamp, decision: &Decision) -> Result<Space, Error> {
-        if decision.events.is_empty() {
-            return Ok(Space::Ample);
-        }
-        self.entries.clear();
-        self.entries.extend(decision.events.iter().map(|event| fold::entry(at, event)));
-        let (journal, entries) = (&mut self.journal, &self.entries);
-        Ok(off_the_runtime(|| journal.append(entries))?.space)
-    }
-
-    fn apply(&mut self, at: Timestamp, events: &[Event]) -> Result<(), Error> {
-        for event in events {
-            let seq = self.run.seq + 1;
-            self.run
-                .apply(seq, at, event)
-                .map_err(|misfit| Error::Journal { run: self.run.spec.id.clone(), source: misfit.into() })?;
-            for watcher in &mut self.watchers {
-                watcher.event(&self.run, seq, at, event);
-            }
-        }
-        for watcher in &mut self.watchers {
-            watcher.batch_ended(&self.run);
-        }
-        Ok(())
+    fn run(&self) -> &Run {
+        self.ledger.run()
     }
 
     fn perform(&mut self, effect: Effect) {
         let work = match effect {
             Effect::CallModel { turn, attempt } => {
-                Some(Work::CallModel { turn, attempt, request: prompt::request(&self.run, turn, attempt) })
+                Some(Work::CallModel { turn, attempt, request: prompt::request(self.run(), turn, attempt) })
             }
             Effect::PrepareTool { call, attempt } => self.tool_work(call, attempt).map(Work::PrepareTool),
             Effect::RunTool { call, attempt } => self.tool_work(call, attempt).map(Work::RunTool),
@@ -167,15 +128,15 @@ impl Driver {
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {
-        let known = self.run.call(call)?;
+        let known = self.run().call(call)?;
         Some(ToolWork {
-            run: self.run.spec.id.clone(),
+            run: self.run().spec.id.clone(),
             call,
             attempt,
             tool: known.tool.clone(),
             args: known.args.clone(),
             trace: known.trace().cloned(),
-            timeout: Duration::from_millis(self.run.spec.retry.timeout_ms),
+            timeout: Duration::from_millis(self.run().spec.retry.timeout_ms),
         })
     }
 
@@ -197,11 +158,20 @@ impl Driver {
     }
 
     async fn wait_and_take(&mut self) -> Result<(), Error> {
-        match self.awoken().await {
+        let at_once = self.awoken().now_or_never();
+        let awoken = match at_once {
+            Some(awoken) => awoken,
+            None => {
+                self.ledger.rested();
+                self.awoken().await
+            }
+        };
+        match awoken {
             Awoken::By(Some(input)) => self.take(input),
             Awoken::By(None) => Ok(()),
-            Awoken::Asked(command) => self.obey(command),
-            Awoken::InboxDue => self.empty_inbox(),
+            Awoken::Asked(command) => self.take_command(command),
+            Awoken::InboxDue => self.take_inbox(),
+            Awoken::CheckpointDue => self.take(Input::CheckpointDue),
             Awoken::NothingUnderWay => Err(Error::Stuck),
         }
     }
@@ -212,30 +182,11 @@ impl Driver {
             biased;
             Some(command) = self.commands.recv() => Awoken::Asked(command),
             _ = self.inbox_due.tick() => Awoken::InboxDue,
+            _ = self.checkpoint_due.tick() => Awoken::CheckpointDue,
             input = self.under_way.next() => match input {
                 Some(input) => Awoken::By(input),
                 None => Awoken::NothingUnderWay,
             },
-        }
-    }
-
-    /// Applies what other processes asked for, each once. A command the run's status does not allow is dropped.
-    fn empty_inbox(&mut self) -> Result<(), Error> {
-        for posted in self.store.pending(&self.run.spec.id)? {
-            if let Ok(command) = serde_json::from_slice::<Command>(&posted.body) {
-                self.obey(command)?;
-            }
-            self.store.settle(&self.run.spec.id, &posted.id)?;
-        }
-        Ok(())
-    }
-
-    fn obey(&mut self, command: Command) -> Result<(), Error> {
-        match self.take(Input::Command(command)) {
-            Err(Error::Refused(
-                Refusal::Transition { .. } | Refusal::NoGate { .. } | Refusal::Answered { .. },
-            )) => Ok(()),
-            other => other,
         }
     }
 
@@ -252,20 +203,15 @@ impl Driver {
             match input {
                 Some(Some(input)) => self.take(input)?,
                 Some(None) => {}
-                None => return Ok(()),
+                // What was asked in the meantime belongs to this drive, not to the next.
+                None => return self.take_inbox(),
             }
         }
     }
 
     fn waits_for_human(&self) -> bool {
-        self.run.wait() == Wait::Human
+        self.run().wait() == Wait::Human
     }
-}
-
-/// A run that has ended needs no room any more; one that has not keeps enough to be paused or stopped.
-pub(crate) fn put_down(run: &Run, journal: Box<dyn Journal>) -> Result<(), Error> {
-    let put_down = if run.status.is_terminal() { journal.close() } else { journal.rest() };
-    Ok(put_down?)
 }
 
 fn ending(run: &Run) -> Ending {
@@ -277,10 +223,10 @@ fn ending(run: &Run) -> Ending {
     }
 }
 
-/// An append waits for the disk. On a runtime with several threads, others go on meanwhile.
-fn off_the_runtime<T>(wait: impl FnOnce() -> T) -> T {
-    match Runtime::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
-        Ok(_) | Err(_) => wait(),
-    }
+/// Ticks first after one period, and is late rather than hurried.
+fn every(period_ms: u64) -> Interval {
+    let period = Duration::from_millis(period_ms);
+    let mut interval = tokio::time::interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }

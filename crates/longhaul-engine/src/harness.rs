@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_core::command::{Command, Wish};
+use longhaul_core::decide::decide;
 use longhaul_core::document;
 use longhaul_core::event::Event;
 use longhaul_core::ids::{CommandId, RunId};
@@ -13,7 +14,8 @@ use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_model::{Deltas, Models};
-use longhaul_store::{Entry, Home, Journal, Memory, Store, Writer};
+use longhaul_store::engine::Repaired;
+use longhaul_store::{Entry, Home, Memory, Store, Writer};
 use longhaul_tools::Toolbox;
 use longhaul_workspace::Workspace;
 use longhaul_workspace::place::{self, Place};
@@ -22,9 +24,11 @@ use tokio::task::JoinHandle;
 
 use crate::catalogue::{self, Clerk, RowKeeper};
 use crate::clock::{Clock, fresh_bits};
-use crate::driver::{Driver, Ending, Parts, put_down};
+use crate::driver::{Driver, Ending};
 use crate::error::{Error, Unreadable};
+use crate::exchange::Export;
 use crate::fold::{Fold, Onlooker, entry};
+use crate::ledger::Ledger;
 use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
@@ -114,26 +118,44 @@ impl Harness {
     /// Takes in a state document as a run under its own name, or under another.
     pub fn import(&self, text: &str, defaults: RunSpec, rename: Option<RunId>) -> Result<Run, Error> {
         let mut spec = document::spec(text, defaults)?;
-        let mut value: serde_json::Value = serde_json::from_str(text).map_err(document::Error::from)?;
-        if let Some(id) = rename {
-            value["harnessId"] = serde_json::json!(id);
-            if let Some(own) = value.pointer_mut("/longhaul/spec/id") {
-                *own = serde_json::json!(id);
+        let value: serde_json::Value = serde_json::from_str(text).map_err(document::Error::from)?;
+        let document = match rename {
+            Some(id) => {
+                spec.id = id;
+                renamed(value, &spec.id)
             }
-            spec.id = id;
-        }
+            None => Json::of(&value),
+        };
         let id = spec.id.clone();
-        self.begin(&id, Event::Imported { document: Json::of(&value), spec: Box::new(spec) })
+        self.begin(&id, Event::Imported { document, spec: Box::new(spec) })
     }
 
-    /// Takes in the events of a run as they were exported, under another name.
-    pub fn adopt(
-        &self,
-        id: &RunId,
-        mut entries: Vec<(longhaul_core::time::Timestamp, Event)>,
-    ) -> Result<Run, Error> {
-        if let Some((_, Event::RunCreated(spec) | Event::Imported { spec, .. })) = entries.first_mut() {
-            spec.id = id.clone();
+    /// A run with everything that is not derived.
+    pub fn export(&self, id: &RunId) -> Result<Export, Error> {
+        let mut export = Export::default();
+        let mut onlooker = self.onlooker(id)?;
+        onlooker.look(&mut |_, _, at, event| export.events.push((at, event.clone())))?;
+        if onlooker.not_understood > 0 {
+            let why = "it holds events of a newer longhaul, which an export would lose".to_owned();
+            return Err(Error::Export { path: id.to_string(), why });
+        }
+        let store = self.store_of(id)?;
+        for hash in onlooker.run()?.blobs() {
+            export.blobs.push(store.blob(id, hash)?);
+        }
+        Ok(export)
+    }
+
+    /// Takes in a run as it was exported, under another name.
+    pub fn adopt(&self, id: &RunId, export: Export) -> Result<Run, Error> {
+        let Export { events: mut entries, blobs } = export;
+        match entries.first_mut() {
+            Some((_, Event::RunCreated(spec))) => spec.id = id.clone(),
+            Some((_, Event::Imported { spec, document })) => {
+                spec.id = id.clone();
+                *document = renamed(document.value(), id);
+            }
+            Some(_) | None => {}
         }
         let (store, _) = self.store_for_new()?;
         let entries: Vec<Entry> = entries.iter().map(|(at, event)| entry(*at, event)).collect();
@@ -150,6 +172,9 @@ impl Harness {
         }
         let run = fold.into_run(id)?;
         store.create(id, &self.writer(), &entries)?.close()?;
+        for blob in blobs {
+            store.put_blob(id, &blob)?;
+        }
         self.keep_row(&run, store.as_ref());
         Ok(run)
     }
@@ -179,64 +204,65 @@ impl Harness {
         &self,
         id: &RunId,
         opening: Opening,
-        mut watchers: Vec<Box<dyn Watcher>>,
+        watchers: Vec<Box<dyn Watcher>>,
         deltas: Arc<dyn Deltas>,
     ) -> Result<Driven, Error> {
         let (store, fallback) = self.store_to_drive(id)?;
-        let (run, journal) = self.open(store.as_ref(), id, &mut watchers)?;
-        let inputs = self.first_inputs(&run, journal.as_ref(), opening, fallback)?;
+        let (mut ledger, generation) = self.open(Arc::clone(&store), id, watchers)?;
+        // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
+        ledger.empty_inbox()?;
+        if let Some(reason) = fallback {
+            ledger.commit(Input::FellBack { reason })?;
+        }
+        let model = opening.model.clone().unwrap_or_else(|| ledger.run().spec.model.clone());
+        let first = self.first_input(ledger.run(), generation, opening)?;
+        // A run that may not start is refused before anything is done for it.
+        decide(ledger.run(), self.clock.now(), first.clone())?;
         // What our dead predecessor left running would work against us.
         longhaul_tools::reap_leftovers(id);
-        let model = inputs.iter().find_map(wished_model).unwrap_or_else(|| run.spec.model.clone());
-        let model = self.models.resolve(&model).map_err(|source| Error::Model { name: model, source })?;
         let hands = Hands {
-            model,
+            model: self.models.resolve(&model).map_err(|source| Error::Model { name: model, source })?,
             deltas,
             toolbox: Arc::clone(&self.toolbox),
-            workspace: Arc::new(self.workspace(&run)?),
+            workspace: Arc::new(self.workspace(ledger.run())?),
             blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone() }),
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
-        let clock = Arc::clone(&self.clock);
-        let performer = Arc::new(hands);
-        let driver = Driver::new(Parts { run, journal, store, performer, clock, watchers, commands });
-        let task = tokio::spawn(driver.drive(inputs));
+        let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
+        let harness = self.clone();
+        let task = tokio::spawn(async move {
+            let rested = driver.drive(first).await;
+            if let Ok((run, _)) = &rested {
+                harness.keep_row(run, store.as_ref());
+            }
+            rested
+        });
         Ok(Driven { handle: Handle { commands: sender, clock: Arc::clone(&self.clock) }, task })
     }
 
-    /// Leaves a wish with a run, whoever drives it, now or later.
-    pub fn post(&self, id: &RunId, wish: Wish) -> Result<CommandId, Error> {
-        let command = Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish };
-        let body = serde_json::to_vec(&command).unwrap_or_default();
-        self.store_of(id)?.post(id, &command.id, &body)?;
-        Ok(command.id)
+    /// Leaves a command with a run, whoever drives it, now or later.
+    pub fn post(&self, id: &RunId, command: &Command) -> Result<(), Error> {
+        let body = serde_json::to_vec(command).unwrap_or_default();
+        Ok(self.store_of(id)?.post(id, &command.id, &body)?)
     }
 
-    /// Applies a wish to a run that nobody drives and that need not be driven for it: stopping a paused run.
-    pub fn apply(&self, id: &RunId, wish: Wish) -> Result<Run, Error> {
+    /// Applies a wish to a run that nobody drives and that need not be driven for it: stopping a paused run. What was
+    /// asked earlier and is still in the inbox comes first.
+    pub fn apply(&self, id: &RunId, command: Command) -> Result<Run, Error> {
         let store = self.store_of(id)?;
-        let mut watchers = Vec::new();
-        let (mut run, mut journal) = self.open(store.as_ref(), id, &mut watchers)?;
+        let (mut ledger, _) = self.open(Arc::clone(&store), id, Vec::new())?;
+        ledger.empty_inbox()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
         longhaul_tools::reap_leftovers(id);
-        let at = self.clock.now();
-        let command = Command { id: CommandId::from_bits(fresh_bits(at)?), wish };
-        let decision = longhaul_core::decide::decide(&run, at, Input::Command(command))?;
-        let entries: Vec<Entry> = decision.events.iter().map(|event| entry(at, event)).collect();
-        journal.append(&entries)?;
-        for event in &decision.events {
-            let seq = run.seq + 1;
-            run.apply(seq, at, event)
-                .map_err(|misfit| Error::Journal { run: id.clone(), source: misfit.into() })?;
-            for watcher in &mut watchers {
-                watcher.event(&run, seq, at, event);
-            }
-        }
-        for watcher in &mut watchers {
-            watcher.batch_ended(&run);
-        }
-        put_down(&run, journal)?;
+        ledger.commit(Input::Command(command))?;
+        let run = ledger.put_down()?;
+        self.keep_row(&run, store.as_ref());
         Ok(run)
+    }
+
+    /// A wish under a name of its own, so that it is obeyed once however often and by whichever way it arrives.
+    pub fn command(&self, wish: Wish) -> Result<Command, Error> {
+        Ok(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish })
     }
 
     /// The run as it stands, read without touching it.
@@ -250,7 +276,18 @@ impl Harness {
         Onlooker::new(self.store_of(id)?.as_ref(), id)
     }
 
-    /// Forgets a run: journal, blobs, row, and the directory longhaul made for it.
+    /// Cuts a damaged journal at its first damage and forgets what was derived from the cut part.
+    pub fn repair(&self, id: &RunId) -> Result<Option<Repaired>, Error> {
+        let Some(home) = self.home() else { return Ok(None) };
+        let repaired = home.engine().repair(id, &self.writer())?;
+        drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
+        if let Ok(catalog) = home.catalog() {
+            drop(catalog.remove(id));
+        }
+        Ok(Some(repaired))
+    }
+
+    /// Forgets a run: journal, blobs and row. Where it worked stays.
     pub fn remove(&self, id: &RunId) -> Result<(), Error> {
         let store = self.store_of(id)?;
         store.remove(id)?;
@@ -300,19 +337,21 @@ impl Harness {
         }
     }
 
-    /// Opens the journal as its one writer and folds it, catching the event log up on the way.
+    /// Opens the journal as its one writer and folds it, catching the event log up on the way. The log is opened only
+    /// once the lock is ours: with the first record.
     fn open(
         &self,
-        store: &dyn Store,
+        store: Arc<dyn Store>,
         id: &RunId,
-        watchers: &mut Vec<Box<dyn Watcher>>,
-    ) -> Result<(Run, Box<dyn Journal>), Error> {
-        let mut log = self.event_log(id);
+        mut watchers: Vec<Box<dyn Watcher>>,
+    ) -> Result<(Ledger, u64), Error> {
+        let mut log = None;
         let mut fold = Fold::default();
         let mut broken: Option<Unreadable> = None;
         let opened = store.open(id, &self.writer(), &mut |record| match fold.take(record) {
             Ok(event) => {
-                if let (Some(log), Some(run)) = (&mut log, fold.run()) {
+                let log = log.get_or_insert_with(|| self.event_log(id));
+                if let (Some(log), Some(run)) = (log, fold.run()) {
                     log.add(run, record.seq, record.at, &event);
                 }
                 Ok(())
@@ -326,40 +365,25 @@ impl Harness {
             return Err(Error::Journal { run: id.clone(), source });
         }
         let journal = opened?;
-        if let Some(log) = log {
-            watchers.push(Box::new(log));
-        }
+        let generation = journal.generation();
+        watchers.extend(log.flatten().map(|log| Box::new(log) as Box<dyn Watcher>));
         if let Keeping::Durable(home) = &self.keeping {
             let clerk = self.clerk.get_or_init(|| Arc::new(Clerk::start(Arc::clone(home))));
             watchers.push(Box::new(RowKeeper::new(Arc::clone(clerk), store.backend())));
         }
-        Ok((fold.into_run(id)?, journal))
+        let run = fold.into_run(id)?;
+        Ok((Ledger::new(run, journal, store, Arc::clone(&self.clock), watchers), generation))
     }
 
-    fn first_inputs(
-        &self,
-        run: &Run,
-        journal: &dyn Journal,
-        opening: Opening,
-        fallback: Option<String>,
-    ) -> Result<Vec<Input>, Error> {
-        let command = |wish| -> Result<Input, Error> {
-            Ok(Input::Command(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish }))
-        };
-        let mut inputs: Vec<Input> = fallback.into_iter().map(|reason| Input::FellBack { reason }).collect();
-        let changed = opening.limits.is_some() || opening.model.is_some();
-        let start = Wish::Start { limits: opening.limits, model: opening.model };
-        match run.status {
-            Status::Running if !changed => inputs.push(Input::Restarted { generation: journal.generation() }),
-            Status::Running => {
-                inputs.push(command(Wish::Pause { reason: "taken up with other settings".to_owned() })?);
-                inputs.push(command(start)?);
-            }
+    /// What a process that takes the run up says first: that it starts, or that its predecessor died.
+    fn first_input(&self, run: &Run, generation: u64, opening: Opening) -> Result<Input, Error> {
+        let Opening { limits, model } = opening;
+        Ok(match run.status {
+            Status::Running => Input::Restarted { generation, limits, model },
             Status::Created | Status::Paused | Status::Completed | Status::Failed => {
-                inputs.push(command(start)?)
+                Input::Command(self.command(Wish::Start { limits, model })?)
             }
-        }
-        Ok(inputs)
+        })
     }
 
     fn workspace(&self, run: &Run) -> Result<Workspace, Error> {
@@ -396,18 +420,11 @@ impl Harness {
     }
 }
 
-fn wished_model(input: &Input) -> Option<String> {
-    match input {
-        Input::Command(Command { wish: Wish::Start { model, .. }, .. }) => model.clone(),
-        Input::Command(_)
-        | Input::Restarted { .. }
-        | Input::ModelReplied { .. }
-        | Input::ModelFailed { .. }
-        | Input::ToolPrepared { .. }
-        | Input::ToolEnded { .. }
-        | Input::ToolChecked { .. }
-        | Input::Woke(_)
-        | Input::DiskLow
-        | Input::FellBack { .. } => None,
+/// A state document under another id, in both places where it says its own.
+fn renamed(mut document: serde_json::Value, id: &RunId) -> Json {
+    document["harnessId"] = serde_json::json!(id);
+    if let Some(own) = document.pointer_mut("/longhaul/spec/id") {
+        *own = serde_json::json!(id);
     }
+    Json::of(&document)
 }

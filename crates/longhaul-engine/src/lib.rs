@@ -10,6 +10,7 @@ mod error;
 pub mod exchange;
 pub mod fold;
 pub mod harness;
+pub mod ledger;
 pub mod limits;
 mod listing;
 pub mod log;

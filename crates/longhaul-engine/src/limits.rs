@@ -4,6 +4,9 @@
 /// looks a second at a directory cost nothing.
 pub const INBOX_POLL_MS: u64 = 200;
 
+/// Checkpoints by the clock are no closer than this, whatever was asked: each is an append.
+pub const CHECKPOINT_INTERVAL_MS_MIN: u64 = 100;
+
 /// How long cancelled effects may take to say how they ended. A tool kills its processes within this; whoever does not
 /// is reported as unknown on resume.
 pub const WIND_DOWN_MS_MAX: u64 = 10_000;

@@ -62,26 +62,24 @@ fn derive_all(home: &Home) -> Result<(Vec<RunRow>, Unreadable), Error> {
     Ok((rows, unreadable))
 }
 
-/// Brings the catalogue up to date: runs without a row, rows without a run, and rows older than their journal. A run
-/// that has ended never changes again, so only the others are looked at.
+/// Brings the catalogue up to date: runs without a row, rows without a run, and rows that are not of their journal's
+/// last change.
 fn catch_up(home: &Arc<Home>, catalog: &Catalog) -> Result<Unreadable, Error> {
-    let mut known: HashMap<RunId, (i64, bool)> = catalog
-        .ids_with_freshness()?
-        .into_iter()
-        .map(|fresh| (fresh.id, (fresh.journal_mtime_ns, fresh.ended)))
-        .collect();
+    let fresh = catalog.ids_with_freshness()?.into_iter();
+    let mut known: HashMap<RunId, i64> = fresh.map(|fresh| (fresh.id, fresh.journal_mtime_ns)).collect();
     let mut unreadable = Vec::new();
     for id in home.all_runs()? {
-        let current = match known.remove(&id) {
-            Some((_, true)) => true,
-            Some((mtime_ns, false)) => mtime_ns != 0 && mtime_ns == journal_mtime_ns(home, &id),
-            None => false,
-        };
+        let derived_at = known.remove(&id).filter(|mtime_ns| *mtime_ns != 0);
+        let current = derived_at.is_some_and(|mtime_ns| mtime_ns == journal_mtime_ns(home, &id));
         if current {
             continue;
         }
         match derive(home, &id) {
-            Ok(row) => catalog.upsert(&row)?,
+            Ok(row) => {
+                // A repaired journal is shorter than it was, and an older row never replaces a newer one.
+                catalog.remove(&id)?;
+                catalog.upsert(&row)?;
+            }
             Err(error) => unreadable.push((id, error.to_string())),
         }
     }

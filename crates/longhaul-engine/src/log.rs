@@ -54,7 +54,9 @@ impl Watcher for EventLog {
         self.add(run, seq, at, event);
     }
 
-    fn batch_ended(&mut self, _run: &Run) {
+    fn batch_ended(&mut self, _run: &Run) {}
+
+    fn rested(&mut self, _run: &Run) {
         self.broken |= self.file.flush().is_err();
     }
 }

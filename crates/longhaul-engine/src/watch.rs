@@ -13,4 +13,7 @@ pub trait Watcher: Send {
 
     /// All events of a batch were shown.
     fn batch_ended(&mut self, run: &Run);
+
+    /// Nothing more comes for now: what was held back while one batch followed another is to be shown.
+    fn rested(&mut self, _run: &Run) {}
 }

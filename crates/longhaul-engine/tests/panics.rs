@@ -15,7 +15,8 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Outcome, Trace};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::driver::{Driver, Parts};
+use longhaul_engine::driver::Driver;
+use longhaul_engine::ledger::Ledger;
 use longhaul_engine::perform::{Hands, RunBlobs};
 use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Error, Harness, Opening};
@@ -92,18 +93,12 @@ async fn a_model_that_panics() {
     };
     let journal = store.open(&id, &place.harness.writer(), &mut |_| Ok(())).unwrap();
     let (_sender, commands) = mpsc::channel(1);
-    let parts = Parts {
-        run: place.harness.look(&id).unwrap(),
-        journal,
-        store,
-        performer: Arc::new(hands),
-        clock: Arc::new(SystemClock),
-        watchers: Vec::new(),
-        commands,
-    };
+    let run = place.harness.look(&id).unwrap();
+    let ledger = Ledger::new(run, journal, store, Arc::new(SystemClock), Vec::new());
     let wish = Wish::Start { limits: None, model: None };
     let start = Input::Command(Command { id: CommandId::from_bits(1), wish });
-    let (run, ending) = Driver::new(parts).drive(vec![start]).await.unwrap();
+    let (run, ending) =
+        Driver::new(ledger, Arc::new(hands), Arc::new(SystemClock), commands).drive(start).await.unwrap();
     assert_eq!(ending, Ending::Failed);
     assert_eq!(run.error.as_deref(), Some("the model's client panicked: no answer"));
     assert_eq!(place.harness.look(&id).unwrap(), run, "it is in the journal");

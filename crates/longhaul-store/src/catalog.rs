@@ -87,8 +87,6 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freshness {
     pub id: RunId,
-    /// A run that has ended does not change again, so its row is fresh for ever.
-    pub ended: bool,
     pub last_seq: u64,
     pub journal_mtime_ns: i64,
 }
@@ -134,11 +132,10 @@ impl Catalog {
 
     pub fn ids_with_freshness(&self) -> Result<Vec<Freshness>, Error> {
         self.call(|connection| {
-            let sql = "SELECT id, last_seq, journal_mtime_ns, status IN ('completed', 'failed') FROM runs ORDER BY id";
+            let sql = "SELECT id, last_seq, journal_mtime_ns FROM runs ORDER BY id";
             let mut statement = connection.prepare_cached(sql)?;
             let freshness = |row: &Row<'_>| {
-                let (last_seq, journal_mtime_ns) = (row.get(1)?, row.get(2)?);
-                Ok(Freshness { id: run_id(row, 0)?, ended: row.get(3)?, last_seq, journal_mtime_ns })
+                Ok(Freshness { id: run_id(row, 0)?, last_seq: row.get(1)?, journal_mtime_ns: row.get(2)? })
             };
             statement.query_map([], freshness)?.collect()
         })

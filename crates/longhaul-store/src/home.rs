@@ -109,6 +109,11 @@ impl Home {
         }
     }
 
+    /// Why the engine cannot be used, if it cannot. Makes no fallback.
+    pub fn engine_trouble(&self) -> Option<FallbackReason> {
+        self.probe_engine().err().as_ref().map(FallbackReason::from)
+    }
+
     /// Where a run is kept. A run in both was being brought home, so its engine copy is whole and newer.
     pub fn store_of(&self, run: &RunId) -> Result<Arc<dyn Store>, Error> {
         if self.engine.contains(run) {

@@ -30,7 +30,7 @@ pub trait Store: Send + Sync {
     /// Leaves a command for whoever drives the run, now or later. Posting the same id twice leaves one.
     fn post(&self, run: &RunId, command: &CommandId, body: &[u8]) -> Result<(), Error>;
 
-    /// Commands not yet settled, oldest first.
+    /// Commands not yet settled, oldest first. One that cannot be read is there with an empty body.
     fn pending(&self, run: &RunId) -> Result<Vec<Posted>, Error>;
 
     /// Takes a command out of the inbox once its event is durable.

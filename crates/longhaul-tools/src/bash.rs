@@ -263,8 +263,10 @@ async fn output(context: &Context, capture: Capture, note: &str) -> Output {
 
 fn whereabouts(capture: &Capture, blob: &Result<String, String>) -> String {
     match blob {
-        Ok(hash) if capture.lost() == 0 => format!("all of it is kept as {hash}"),
-        Ok(hash) => format!("all but {} bytes in its middle is kept as {hash}", capture.lost()),
+        Ok(hash) if capture.lost() == 0 => format!("all of it is kept for people, as blob {hash}"),
+        Ok(hash) => {
+            format!("all but {} bytes in its middle is kept for people, as blob {hash}", capture.lost())
+        }
         Err(message) => {
             let short: String = message.chars().take(80).collect();
             format!("the rest could not be kept: {short}")

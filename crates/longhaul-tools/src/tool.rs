@@ -79,7 +79,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, Outcome> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| Outcome::failed(Failure::Tool, format!("the tool broke: {error}")))
+        .map_err(|error| Outcome::Unknown { message: format!("the tool broke: {error}") })
 }
 
 /// A refusal of the workspace, as the outcome of a call.

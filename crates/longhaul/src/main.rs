@@ -22,6 +22,10 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match dispatch(cli) {
+        Ok(Exit::Ok) if !render::all_data_printed() => {
+            render::failure(&Failure::from(anyhow::anyhow!("standard output could not be written")));
+            Exit::Failed.into()
+        }
         Ok(exit) => exit.into(),
         Err(failure) => {
             render::failure(&failure);

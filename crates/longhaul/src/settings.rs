@@ -185,7 +185,8 @@ fn read_layer(source: Source, path: &Path) -> Result<Option<Layer>, Failure> {
     }
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
-    if text.trim().is_empty() {
+    let says_nothing = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    if says_nothing {
         return Ok(None);
     }
     let options = serde_saphyr::options! { strict_booleans: true };

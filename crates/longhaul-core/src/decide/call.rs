@@ -77,9 +77,9 @@ pub(super) fn ended(
     if let Outcome::Failed { failure, message, .. } = &outcome
         && failure.is_transient()
         && run.status == Status::Running
-        && attempt.retries() < run.spec.retry.max_retries
+        && call.failures < run.spec.retry.max_retries
     {
-        return rest(run, at, id, attempt, message.clone());
+        return rest(run, at, call, attempt, message.clone());
     }
     finish(run, call, attempt, outcome, duration_us)
 }
@@ -147,7 +147,14 @@ pub(super) fn finish_cut_short(
     begin_next(run, call, limits, decision);
 }
 
-fn close(call: &Call, attempt: Attempt, outcome: Outcome, duration_us: u64, decision: &mut Decision) {
+pub(super) fn close(
+    call: &Call,
+    attempt: Attempt,
+    outcome: Outcome,
+    duration_us: u64,
+    decision: &mut Decision,
+) {
+    let outcome = outcome.bounded();
     let error = outcome.error().map(str::to_owned);
     decision.and(Event::CallFinished { call: call.id, attempt, outcome, duration_us: duration_us.max(1) });
     if let Some(message) = error {
@@ -155,8 +162,9 @@ fn close(call: &Call, attempt: Attempt, outcome: Outcome, duration_us: u64, deci
     }
 }
 
-fn rest(run: &Run, at: Timestamp, call: CallId, attempt: Attempt, message: String) -> Decision {
-    let rest = Rest::from(at, run.spec.retry.delay_ms(attempt.retries() + 1));
+fn rest(run: &Run, at: Timestamp, call: &Call, attempt: Attempt, message: String) -> Decision {
+    let rest = Rest::from(at, run.spec.retry.delay_ms(call.failures + 1));
+    let call = call.id;
     let mut decision = Decision::remember(Event::CallRetryScheduled { call, attempt, message, rest });
     decision.then(Effect::Sleep { wake: Wake::Call { call, attempt }, rest });
     decision
@@ -224,7 +232,7 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<EffectClass, (F
         return Err((Failure::BudgetExceeded, message));
     }
     if call.args.as_str().contains(OVERSIZED) && call.args.value().get(OVERSIZED).is_some() {
-        let message = format!("the arguments are larger than {ARGUMENT_BYTES_MAX} bytes");
+        let message = format!("the arguments are too large: one call may have {ARGUMENT_BYTES_MAX} bytes");
         return Err((Failure::InvalidArguments, message));
     }
     Ok(class)

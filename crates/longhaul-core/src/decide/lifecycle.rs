@@ -1,14 +1,16 @@
 //! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
 
-use super::{Decision, Refusal, recovery, step};
+use super::{Decision, Refusal, call, recovery, step};
 use crate::command::{Command, Wish};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
+use crate::ids::CommandId;
 use crate::plan::StepStatus;
-use crate::run::{Gate, Run};
+use crate::run::{CallState, Gate, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
+use crate::tool::Outcome;
 
 pub(super) fn command(run: &Run, at: Timestamp, command: Command) -> Result<Decision, Refusal> {
     if run.commands.contains(&command.id) {
@@ -45,6 +47,37 @@ pub(super) fn fell_back(run: &Run, reason: String) -> Decision {
     Decision::remember(Event::PersistenceFellBack { reason })
 }
 
+/// A command that came too late, makes no sense or cannot be read is on record, and is not tried again.
+pub(super) fn unfit(run: &Run, id: CommandId, why: String) -> Decision {
+    if run.commands.contains(&id) {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::CommandDropped { command: id, why })
+}
+
+pub(super) fn checkpoint_due(run: &Run) -> Decision {
+    let mut decision = Decision::nothing();
+    if run.status == Status::Running {
+        decision.checkpoint(run);
+    }
+    decision
+}
+
+/// What a person wants changed for the rest of the run; what is the same already is not remembered again.
+pub(super) fn change_settings(
+    run: &Run,
+    limits: Option<Limits>,
+    model: Option<&str>,
+    decision: &mut Decision,
+) {
+    if let Some(limits) = limits.filter(|limits| *limits != run.spec.limits) {
+        decision.and(Event::LimitsChanged { limits });
+    }
+    if let Some(model) = model.filter(|model| *model != run.spec.model) {
+        decision.and(Event::ModelChanged { model: model.to_owned() });
+    }
+}
+
 fn start(run: &Run, limits: Option<Limits>, model: Option<&str>) -> Result<Decision, Refusal> {
     let refused = |why| Err(Refusal::Transition { verb: "start", status: run.status, why });
     match run.status {
@@ -54,12 +87,7 @@ fn start(run: &Run, limits: Option<Limits>, model: Option<&str>) -> Result<Decis
         Status::Failed => return refused("it has ended; create a new run"),
     }
     let mut decision = Decision::nothing();
-    if let Some(limits) = limits.filter(|limits| *limits != run.spec.limits) {
-        decision.and(Event::LimitsChanged { limits });
-    }
-    if let Some(model) = model.filter(|model| *model != run.spec.model) {
-        decision.and(Event::ModelChanged { model: model.to_owned() });
-    }
+    change_settings(run, limits, model, &mut decision);
     decision.and(Event::StatusChanged {
         from: run.status,
         to: Status::Running,
@@ -92,6 +120,12 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
         Status::Completed | Status::Failed => return refused("it has ended"),
     }
     let mut decision = Decision::nothing();
+    if let Some(open) = run.open_call()
+        && let CallState::Started { attempt, .. } = open.state
+    {
+        let message = "the run was stopped while this call ran; it may have partly run".to_owned();
+        call::close(open, attempt, Outcome::Unknown { message }, 1, &mut decision);
+    }
     if run.step().is_some_and(|step| step.status == StepStatus::Running) {
         decision.and(Event::StepFailed { step: run.current_step, error: reason.to_owned() });
     }

@@ -39,7 +39,11 @@ pub enum Refusal {
 pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusal> {
     match input {
         Input::Command(command) => lifecycle::command(run, at, command),
-        Input::Restarted { generation } => Ok(recovery::restarted(run, generation)),
+        Input::Restarted { generation, limits, model } => {
+            Ok(recovery::restarted(run, generation, limits, model.as_deref()))
+        }
+        Input::CommandUnfit { id, why } => Ok(lifecycle::unfit(run, id, why)),
+        Input::CheckpointDue => Ok(lifecycle::checkpoint_due(run)),
         Input::ModelReplied { turn, attempt, reply, duration_us } => {
             Ok(turn::replied(run, turn, attempt, reply, duration_us))
         }
@@ -77,7 +81,7 @@ impl Decision {
     /// Numbers go on from the run's, over those this very decision has made.
     fn checkpoint(&mut self, run: &Run) {
         let made = self.events.iter().filter(|event| matches!(event, Event::Checkpointed { .. })).count();
-        self.and(Event::Checkpointed { number: run.checkpoints + made as u32 + 1 });
+        self.and(Event::Checkpointed { number: run.checkpoints.saturating_add(made as u32 + 1) });
     }
 
     /// Checkpoints, then pauses, in that order: what is paused has been saved.

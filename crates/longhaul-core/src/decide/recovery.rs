@@ -1,6 +1,6 @@
 //! A crash is an ordinary start: the fold says where the run stood, and its effect classes say what may be done again.
 
-use super::{Decision, call, step, turn};
+use super::{Decision, call, lifecycle, step, turn};
 use crate::conversation::Message;
 use crate::effect::{Effect, Wake};
 use crate::event::Event;
@@ -11,12 +11,13 @@ use crate::status::Status;
 use crate::tool::{EffectClass, Found, Outcome};
 
 /// A new process drives the run; nothing that was under way in the old one will ever report.
-pub(super) fn restarted(run: &Run, generation: u64) -> Decision {
+pub(super) fn restarted(run: &Run, generation: u64, limits: Option<Limits>, model: Option<&str>) -> Decision {
     if run.status != Status::Running {
         return Decision::nothing();
     }
     let mut decision = Decision::remember(Event::Recovered { generation });
-    pick_up(run, run.spec.limits, &mut decision);
+    lifecycle::change_settings(run, limits, model, &mut decision);
+    pick_up(run, limits.unwrap_or(run.spec.limits), &mut decision);
     decision
 }
 

@@ -5,7 +5,11 @@ use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCa
 use crate::effect::{Effect, Wake};
 use crate::event::{Cause, Event, Rest};
 use crate::ids::Attempt;
-use crate::limits::{ARGUMENT_BYTES_MAX, BACKOFF_BASE_MS_MAX, MODEL_RETRIES_MAX};
+use crate::limits::{
+    ARGUMENT_BYTES_MAX, BACKOFF_BASE_MS_MAX, MODEL_RETRIES_MAX, REPLY_ARGUMENT_BYTES_MAX, REPLY_CALLS_MAX,
+    TEXT_BYTES_MAX, TOOL_NAME_BYTES_MAX,
+};
+use crate::prompt::head;
 use crate::run::{Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
@@ -38,17 +42,18 @@ pub(super) fn replied(
     if run.phase != (Phase::Thinking { turn, attempt }) {
         return Decision::nothing();
     }
-    let proposed: Vec<ProposedCall> = reply.calls.into_iter().map(bounded).collect();
+    let text = bounded_text(reply.text);
+    let proposed = bounded_calls(reply.calls);
     let mut decision = Decision::remember(Event::ModelReplied {
         turn,
         attempt,
-        text: reply.text.clone(),
+        text: text.clone(),
         calls: proposed.clone(),
         usage: reply.usage,
         duration_us: duration_us.max(1),
     });
     match run.status {
-        Status::Running if proposed.is_empty() => step::completed(run, reply.text, &mut decision),
+        Status::Running if proposed.is_empty() => step::completed(run, text, &mut decision),
         Status::Running => call::begin_first(run, turn, &proposed, &mut decision),
         // The reply came while the run was being paused: kept, and taken up on resume.
         Status::Created | Status::Paused | Status::Completed | Status::Failed => {}
@@ -68,17 +73,18 @@ pub(super) fn failed(
     }
     let message = failure.message;
     match failure.kind {
-        ModelFailureKind::Retryable { after_ms } if attempt.retries() < MODEL_RETRIES_MAX => {
+        ModelFailureKind::Retryable { after_ms } if run.model_failures < MODEL_RETRIES_MAX => {
             let policy = RetryPolicy { max_retries: MODEL_RETRIES_MAX, ..run.spec.retry };
             let wished_ms = after_ms.unwrap_or(0).min(BACKOFF_BASE_MS_MAX);
-            let rest = Rest::from(at, policy.delay_ms(attempt.retries() + 1).max(wished_ms));
+            let rest = Rest::from(at, policy.delay_ms(run.model_failures + 1).max(wished_ms));
             let mut decision =
                 Decision::remember(Event::TurnFailed { turn, attempt, message, retry: Some(rest) });
             decision.then(Effect::Sleep { wake: Wake::Turn { turn, attempt }, rest });
             decision
         }
         ModelFailureKind::Retryable { .. } => {
-            let reason = format!("the model did not answer in {attempt} attempts: {message}");
+            let asked = run.model_failures + 1;
+            let reason = format!("the model did not answer, asked {asked} times: {message}");
             let mut decision = Decision::remember(Event::TurnFailed { turn, attempt, message, retry: None });
             decision.pause(run, Cause::Provider, reason);
             decision
@@ -120,10 +126,25 @@ fn reached(run: &Run, limits: Limits) -> Option<Event> {
     None
 }
 
-/// Arguments past the limit are not kept: the call is refused later, and the model told why.
-fn bounded(call: ProposedCall) -> ProposedCall {
-    if call.args.as_str().len() <= ARGUMENT_BYTES_MAX {
-        return call;
+/// A text past the limit is cut, and says so.
+fn bounded_text(text: String) -> String {
+    if text.len() <= TEXT_BYTES_MAX {
+        return text;
     }
-    ProposedCall { args: call::oversized_marker(call.args.as_str().len()), ..call }
+    format!("{}\n[cut here: the model said {} bytes]", head(&text, TEXT_BYTES_MAX), text.len())
+}
+
+/// Arguments past the limits are not kept: the call is refused later, and the model told why.
+fn bounded_calls(calls: Vec<ProposedCall>) -> Vec<ProposedCall> {
+    let mut room = REPLY_ARGUMENT_BYTES_MAX;
+    let bounded = |call: ProposedCall| {
+        let bytes = call.args.as_str().len();
+        let tool = head(&call.tool, TOOL_NAME_BYTES_MAX).to_owned();
+        if bytes > ARGUMENT_BYTES_MAX.min(room) {
+            return ProposedCall { tool, args: call::oversized_marker(bytes) };
+        }
+        room -= bytes;
+        ProposedCall { tool, ..call }
+    };
+    calls.into_iter().take(REPLY_CALLS_MAX).map(bounded).collect()
 }

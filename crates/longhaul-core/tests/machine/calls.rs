@@ -117,6 +117,28 @@ fn an_old_result_is_dropped() {
     assert!(matches!(sim.run.calls[0].state, CallState::Started { .. }));
 }
 
+/// A reply of any size is kept within what one batch may hold, and says what was cut.
+#[test]
+fn a_huge_reply_fits_a_batch() {
+    use longhaul_core::conversation::{ModelReply, ProposedCall, Usage};
+    use longhaul_core::ids::Attempt;
+    use longhaul_core::input::Input;
+    use longhaul_core::json::Json;
+    let huge = || Json::parse(format!("{{\"x\":\"{}\"}}", "y".repeat(3_000_000))).unwrap();
+    for count in [0, 40] {
+        let calls = (0..count).map(|_| ProposedCall { tool: "z".repeat(5000), args: huge() }).collect();
+        let reply = ModelReply { text: "é".repeat(9_000_000), calls, usage: Usage::default() };
+        let mut sim = Sim::create(spec());
+        sim.start().unwrap();
+        let before = sim.journal.len();
+        sim.give(Input::ModelReplied { turn: 1, attempt: Attempt::FIRST, reply, duration_us: 1 }).unwrap();
+        let batch = &sim.journal[before..];
+        let bytes: usize = batch.iter().map(|(_, _, event)| longhaul_core::codec::encode(event).len()).sum();
+        assert!(bytes < 12 * 1024 * 1024, "{count} calls: {bytes} bytes");
+        assert!(format!("{:?}", sim.run.messages[1]).contains("[cut here: the model said 18000000 bytes]"));
+    }
+}
+
 /// F34: absurd replies: 500 calls at once, an unknown tool, huge arguments; each call gets exactly one answer.
 #[test]
 fn absurd_replies_are_bounded() {

@@ -38,7 +38,7 @@ fn unknown_fields_survive_work() {
     example["plan"]["steps"][1]["colour"] = json!("red");
     let mut sim = Sim { run: import(&example.to_string()).unwrap(), ..Sim::create(spec()) };
     let mut world = World::with_turns(&[&["read"]]);
-    sim.give(longhaul_core::input::Input::Restarted { generation: 1 }).unwrap();
+    sim.give(longhaul_core::input::Input::Restarted { generation: 1, limits: None, model: None }).unwrap();
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Completed);
     let exported = document::write(&sim.run);
@@ -48,6 +48,21 @@ fn unknown_fields_survive_work() {
     assert_eq!(exported["subAgentIds"], json!(["harness-def456"]));
     let again = import(&exported.to_string()).unwrap();
     assert_eq!(document::write(&again), exported);
+}
+
+/// A9.2: a document that leaves a free step pending can be resumed all the same; absurd counters do no harm.
+#[test]
+fn a_free_step_of_a_foreign_document_is_ready() {
+    let text = EXAMPLE
+        .replace("\"status\": \"running\"\n      }", "\"status\": \"pending\"\n      }")
+        .replace("\"status\": \"running\",\n  \"created", "\"status\": \"paused\",\n  \"created")
+        .replace("\"checkpointCount\": 2", "\"checkpointCount\": 4294967295");
+    assert!(text.contains("pending") && text.contains("paused") && text.contains("4294967295"));
+    let mut sim = Sim { run: import(&text).unwrap(), ..Sim::create(spec()) };
+    let mut world = World::with_turns(&[]);
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Completed);
 }
 
 /// A9.5, AE8: another version is refused by number; broken, truncated or nested text names the place.
@@ -99,7 +114,9 @@ fn the_conversation_is_carried_over() {
     let run = import(&exported.to_string()).unwrap();
     assert_eq!(run.messages, sim.run.messages);
     let mut resumed = Sim { run, ..Sim::create(spec()) };
-    resumed.give(longhaul_core::input::Input::Restarted { generation: 1 }).unwrap();
+    resumed
+        .give(longhaul_core::input::Input::Restarted { generation: 1, limits: None, model: None })
+        .unwrap();
     resumed.settle(&mut world);
     assert_eq!(resumed.run.status, Status::Completed);
 }

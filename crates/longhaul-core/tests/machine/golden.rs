@@ -92,6 +92,7 @@ fn samples() -> Vec<Event> {
         Event::PersistenceFellBack { reason: text() },
         Event::Imported { document: Json::empty_object(), spec: Box::new(spec()) },
         Event::ModelChanged { model: text() },
+        Event::CommandDropped { command: CommandId::from_bits(6), why: text() },
     ]
 }
 

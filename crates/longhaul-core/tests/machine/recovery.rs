@@ -15,7 +15,7 @@ fn all_classes() -> World {
 fn finish(sim: &mut Sim, world: &mut World) {
     match sim.run.status {
         Status::Created | Status::Paused => sim.start().unwrap(),
-        Status::Running => sim.give(Input::Restarted { generation: 2 }).unwrap(),
+        Status::Running => sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap(),
         Status::Completed | Status::Failed => {}
     }
     sim.settle(world);
@@ -68,7 +68,7 @@ fn recovery_is_remembered() {
     sim.start().unwrap();
     sim.step(&mut world);
     let mut sim = sim.reopened_at(sim.journal.len());
-    sim.give(Input::Restarted { generation: 5 }).unwrap();
+    sim.give(Input::Restarted { generation: 5, limits: None, model: None }).unwrap();
     assert_eq!(sim.run.generation, 5);
     let position =
         sim.events().iter().position(|event| matches!(event, Event::Recovered { generation: 5 })).unwrap();
@@ -133,4 +133,47 @@ fn late_results_are_kept_through_a_pause() {
     sim.settle(&mut world);
     assert_eq!(sim.run.calls[0].outcome(), Some(&outcome));
     assert_eq!((sim.run.status, world.ran.len()), (Status::Completed, 0));
+}
+
+/// A3.3: what crashes cut short does not use up the retries: a call killed many times still gets all of them.
+#[test]
+fn crashes_do_not_use_up_retries() {
+    let mut world = World::with_turns(&[&["read"]]);
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.step(&mut world);
+    for generation in 2..8 {
+        sim = sim.reopened_at(sim.journal.len());
+        sim.give(Input::Restarted { generation, limits: None, model: None }).unwrap();
+    }
+    assert_eq!(sim.run.calls[0].attempt().retries(), 6);
+    world.failures = vec![("read", 9, Failure::Network)];
+    sim.settle(&mut world);
+    assert_eq!(sim.slept_ms, [1000, 2000, 4000], "attempts 7, 8 and 9 fail, the tenth works");
+    assert!(sim.run.calls[0].outcome().unwrap().is_done());
+}
+
+/// A run that was paused because the model was silent gets every retry again when it is resumed.
+#[test]
+fn a_resumed_run_is_patient_again() {
+    let mut world = World { model_failures: 100, ..World::with_turns(&[]) };
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    let waits = sim.slept_ms.len();
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Paused);
+    assert_eq!(sim.slept_ms[waits..], sim.slept_ms[..waits]);
+}
+
+/// A stopped run has no open call: what was under way is on record as unknown.
+#[test]
+fn a_stopped_run_leaves_no_call_open() {
+    let mut world = World::with_turns(&[&["bash"]]);
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.step(&mut world);
+    sim.stop().unwrap();
+    assert!(matches!(sim.run.calls[0].outcome(), Some(Outcome::Unknown { .. })));
 }

@@ -19,8 +19,9 @@ use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
 use longhaul_engine::Ending;
 use longhaul_engine::clock::Clock;
-use longhaul_engine::driver::{Driver, Parts};
+use longhaul_engine::driver::Driver;
 use longhaul_engine::fold::{Fold, entry};
+use longhaul_engine::ledger::Ledger;
 use longhaul_engine::log::EventLog;
 use longhaul_engine::perform::{Hands, RunBlobs};
 use longhaul_model::Quiet;
@@ -164,13 +165,15 @@ impl World {
             })
             .unwrap();
         let run = fold.into_run(&self.id).unwrap();
-        let first = match run.status {
-            Status::Created | Status::Paused => vec![self.command(Wish::Start { limits: None, model: None })],
-            Status::Running => vec![Input::Restarted { generation: journal.generation() }],
-            Status::Completed | Status::Failed => {
-                journal.close().unwrap();
-                return (run, Ending::Completed);
-            }
+        let generation = journal.generation();
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let mut ledger =
+            Ledger::new(run, journal, Arc::clone(store), Arc::clone(&clock), vec![Box::new(log)]);
+        ledger.empty_inbox().unwrap();
+        let first = match ledger.run().status {
+            Status::Created | Status::Paused => self.command(Wish::Start { limits: None, model: None }),
+            Status::Running => Input::Restarted { generation, limits: None, model: None },
+            Status::Completed | Status::Failed => return (ledger.put_down().unwrap(), Ending::Completed),
         };
         longhaul_tools::reap_leftovers(&self.id);
         let script = SCRIPT.replace("HALF_WAY", &half_way());
@@ -184,16 +187,7 @@ impl World {
         let performer =
             MortalPerformer { inner: Arc::new(hands), mortal: mortal.clone(), workspace: self.workspace() };
         let (_sender, commands) = mpsc::channel(1);
-        let parts = Parts {
-            run,
-            journal,
-            store: Arc::clone(store),
-            performer: Arc::new(performer),
-            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            watchers: vec![Box::new(log)],
-            commands,
-        };
-        Driver::new(parts).drive(first).await.unwrap()
+        Driver::new(ledger, Arc::new(performer), clock, commands).drive(first).await.unwrap()
     }
 
     /// The person at the gate answers until the store has taken the answer, under the same name each time, and then

@@ -73,14 +73,16 @@ fn answer(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();
     let driven = harness.store_of(id)?.holder(id)?.is_some();
-    if driven || matches!(wish, Wish::Approve { .. }) {
-        harness.post(id, wish)?;
+    let starts_work = matches!(wish, Wish::Approve { .. });
+    let command = harness.command(wish)?;
+    if driven || starts_work {
+        harness.post(id, &command)?;
         render::talk(&format!("{verb} is on record"));
         if !driven {
             render::hint(&format!("go on with `longhaul resume {id}`"));
         }
     } else {
-        let run = harness.apply(id, wish)?;
+        let run = harness.apply(id, command)?;
         render::talk(&format!("{id} is {}", run.status));
     }
     Ok(Exit::Ok)
@@ -92,10 +94,13 @@ fn list(app: &App) -> Result<Exit, Failure> {
     let mut waiting = Vec::new();
     for row in harness.list(&filter)?.0 {
         if row.wait == longhaul_core::status::Wait::Human {
-            let run = harness.look(&row.id)?;
-            waiting.extend(
-                run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| as_json(&run, gate)),
-            );
+            match harness.look(&row.id) {
+                Ok(run) => {
+                    let open = run.gates.iter().filter(|gate| gate.answer.is_none());
+                    waiting.extend(open.map(|gate| as_json(&run, gate)));
+                }
+                Err(error) => render::warn(&format!("{} cannot be read: {error}", row.id)),
+            }
         }
     }
     if app.json() {

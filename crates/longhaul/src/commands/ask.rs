@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul_core::command::Wish;
+use longhaul_core::command::{Command, Wish};
 use longhaul_core::decide::decide;
-use longhaul_core::ids::RunId;
+use longhaul_core::ids::{CommandId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
 use longhaul_core::view::RunView;
-use longhaul_engine::Harness;
+use longhaul_engine::{Error, Harness};
 
 use crate::app::{App, run_id};
 use crate::exit::Exit;
@@ -39,6 +39,9 @@ pub struct StopArgs {
 /// How long a live driver may take to obey before we say that it has not. It looks five times a second.
 const OBEY_MS_MAX: u64 = 5000;
 
+/// The pause between two looks at the run.
+const LOOK_MS: u64 = 50;
+
 pub fn pause(app: &App, args: PauseArgs) -> Result<Exit, Failure> {
     let wish = Wish::Pause { reason: args.reason };
     ask(app, &run_id(&args.id)?, wish, Status::Paused)
@@ -52,51 +55,63 @@ pub fn stop(app: &App, args: StopArgs) -> Result<Exit, Failure> {
 fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     refuse_early(&harness, id, &wish)?;
-    let run = match harness.store_of(id)?.holder(id)? {
-        None => match harness.apply(id, wish.clone()) {
-            // Somebody took the run up in this very moment: then it is theirs to obey.
-            Err(longhaul_engine::Error::Store(longhaul_store::Error::Held { .. })) => {
-                post_and_wait(&harness, id, wish, expected)?
-            }
-            applied => applied?,
-        },
-        Some(_) => post_and_wait(&harness, id, wish, expected)?,
-    };
+    let command = harness.command(wish)?;
+    let run = obeyed(&harness, id, &command, expected)?;
     if app.json() {
         render::json(&RunView::of(&run));
     } else {
         render::talk(&format!("{id} is {}", run.status));
     }
+    if run.status != expected {
+        let verb = command.wish.verb();
+        render::warn(&format!("the {verb} is on record, but whoever drives {id} has not obeyed yet"));
+        return Ok(Exit::Waiting);
+    }
     Ok(Exit::Ok)
+}
+
+/// Leaves the command with whoever drives the run, or applies it here when nobody does. It has one name throughout, so
+/// that it is obeyed once even if a driver comes or goes in between.
+fn obeyed(harness: &Harness, id: &RunId, command: &Command, expected: Status) -> Result<Run, Failure> {
+    let asked = Instant::now();
+    let mut posted = false;
+    loop {
+        let run = harness.look(id)?;
+        if posted && (run.status == expected || run.commands.contains(&command.id)) {
+            return settled(id, run, command, expected);
+        }
+        if harness.store_of(id)?.holder(id)?.is_none() {
+            match harness.apply(id, command.clone()) {
+                // Somebody took the run up in this very moment: then it is theirs to obey.
+                Err(Error::Store(longhaul_store::Error::Held { .. })) => {}
+                // The dead driver's inbox held it too, and it was obeyed from there.
+                Err(Error::Refused(_)) if posted => {}
+                applied => return Ok(applied?),
+            }
+        } else if !posted {
+            harness.post(id, command)?;
+            posted = true;
+        }
+        if asked.elapsed() > Duration::from_millis(OBEY_MS_MAX) {
+            return Ok(run);
+        }
+        std::thread::sleep(Duration::from_millis(LOOK_MS));
+    }
+}
+
+/// The run has heard the command; if it did not follow, its status had changed before.
+fn settled(id: &RunId, run: Run, command: &Command, expected: Status) -> Result<Run, Failure> {
+    if run.status == expected {
+        return Ok(run);
+    }
+    let verb = command.wish.verb();
+    Err(Failure::from(anyhow::anyhow!("{id} was {} before it could {verb}", run.status)))
 }
 
 /// What the run's status does not allow is said at once and leaves no trace.
 pub fn refuse_early(harness: &Harness, id: &RunId, wish: &Wish) -> Result<(), Failure> {
     let run = harness.look(id)?;
-    let probe = longhaul_core::command::Command {
-        id: longhaul_core::ids::CommandId::from_bits(0),
-        wish: wish.clone(),
-    };
+    let probe = Command { id: CommandId::from_bits(0), wish: wish.clone() };
     decide(&run, run.updated_at, Input::Command(probe)).map_err(longhaul_engine::Error::from)?;
     Ok(())
-}
-
-fn post_and_wait(harness: &Harness, id: &RunId, wish: Wish, expected: Status) -> Result<Run, Failure> {
-    let verb = wish.verb();
-    harness.post(id, wish)?;
-    let asked = Instant::now();
-    loop {
-        let run = harness.look(id)?;
-        if run.status == expected {
-            return Ok(run);
-        }
-        if run.status.is_terminal() {
-            return Err(Failure::from(anyhow::anyhow!("{id} was {} before it could {verb}", run.status)));
-        }
-        if asked.elapsed() > Duration::from_millis(OBEY_MS_MAX) {
-            render::warn(&format!("the {verb} is on record, but whoever drives {id} has not obeyed yet"));
-            return Ok(run);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }

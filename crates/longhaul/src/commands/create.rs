@@ -52,10 +52,10 @@ pub struct Options {
     /// The caller's own name for the task
     #[arg(long, value_name = "ID")]
     pub task_id: Option<String>,
-    /// How long one tool call may take
+    /// How long one tool call may take, unless it asks for more (at most ten minutes)
     #[arg(long, value_name = "MS")]
     pub tool_timeout_ms: Option<u64>,
-    /// How often checkpoints are made during long steps
+    /// How often a checkpoint is made while the run works
     #[arg(long, value_name = "MS")]
     pub checkpoint_interval_ms: Option<u64>,
     #[command(flatten)]
@@ -83,6 +83,18 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
+    /// The same as it would be typed, for another process.
+    pub fn typed(&self) -> Vec<String> {
+        let given = [
+            ("--max-tool-calls", self.max_tool_calls.map(|max| max.to_string())),
+            ("--max-steps", self.max_steps.map(|max| max.to_string())),
+            ("--max-tokens", self.max_tokens.map(|max| max.to_string())),
+            ("--max-cost", self.max_cost.map(|max| max.to_string())),
+            ("--max-sub-agent-depth", self.max_sub_agent_depth.map(|max| max.to_string())),
+        ];
+        given.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?))).collect()
+    }
+
     /// `base` with what was given; `None` if nothing was.
     pub fn over(&self, base: Limits) -> Result<Option<Limits>, Failure> {
         let max_cost = match self.max_cost {
@@ -146,10 +158,7 @@ fn spec(
     id: RunId,
 ) -> Result<RunSpec, Failure> {
     let agent = agents::find(&settings.agent_dirs, &options.agent)?;
-    let model = options.model.clone().or(agent.model).or_else(|| settings.model.clone()).ok_or_else(|| {
-        Failure::usage("no model is configured")
-            .hint("give one with `--model scripted/FILE`, or set `models.default` in longhaul.yaml; `longhaul demo` needs none")
-    })?;
+    let model = model(app, settings, options, agent.model)?;
     let autonomy = match options.autonomy {
         Some(level) => Autonomy::new(level)
             .ok_or_else(|| Failure::usage(format!("--autonomy is 1 to 5, not {level}")))?,
@@ -185,6 +194,32 @@ fn spec(
         checkpoint_interval_ms: options.checkpoint_interval_ms.unwrap_or(settings.checkpoint_interval_ms),
         id,
     })
+}
+
+/// The model to work with. A script is named by where the name was written: on the command line from here, in a file
+/// from the project; kept as a whole path, so that the run can be resumed from anywhere.
+fn model(
+    app: &App,
+    settings: &Settings,
+    options: &Options,
+    of_agent: Option<String>,
+) -> Result<String, Failure> {
+    let typed = options.model.as_deref().map(|name| settled_model(name, &app.cwd));
+    let written =
+        || of_agent.or_else(|| settings.model.clone()).map(|name| settled_model(&name, &app.project));
+    typed.or_else(written).ok_or_else(|| {
+        Failure::usage("no model is configured").hint(
+            "give one with `--model scripted/FILE`, or set `models.default` in longhaul.yaml; `longhaul demo` needs none",
+        )
+    })
+}
+
+/// The same name with a script's path made whole.
+pub fn settled_model(name: &str, base: &Path) -> String {
+    match name.strip_prefix("scripted/") {
+        Some(file) => format!("scripted/{}", base.join(file).display()),
+        None => name.to_owned(),
+    }
 }
 
 struct Chosen {

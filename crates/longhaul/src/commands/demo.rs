@@ -12,6 +12,7 @@ use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
 use longhaul_engine::Harness;
+use longhaul_engine::clock::{Clock, SystemClock, fresh_bits};
 use longhaul_store::Home;
 use serde_json::json;
 
@@ -95,6 +96,14 @@ struct Spawned {
     talk: Option<JoinHandle<()>>,
 }
 
+impl Drop for Spawned {
+    /// A demo that goes wrong leaves no process behind.
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
 impl Spawned {
     /// SIGKILL: the process gets no chance to do anything about it.
     fn kill(&mut self) -> Result<(), Failure> {
@@ -118,10 +127,13 @@ impl Spawned {
 impl Demo {
     fn spawn(&self, args: &[&str]) -> Result<Spawned, Failure> {
         let mut child = Process::new(std::env::current_exe()?)
+            .env_clear()
             .args(args)
             .current_dir(&self.dir)
+            .envs(std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LONGHAUL_")))
             .env("LONGHAUL_STATE_DIR", &self.state_dir)
-            .env_remove("LONGHAUL_MODEL")
+            // The user's own settings are for real work; the demo is the same for everybody.
+            .env("XDG_CONFIG_HOME", &self.state_dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -252,15 +264,17 @@ fn give_up_if(condition: bool, what: &str) -> Result<(), Failure> {
 
 fn make_repository(dir: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let dir = match dir {
-        Some(dir) if dir.exists() => {
-            return Err(
-                Failure::usage(format!("{} is there already", dir.display())).hint("name a new directory")
-            );
-        }
         Some(dir) => dir,
-        None => std::env::temp_dir().join(format!("longhaul-demo-{}", std::process::id())),
+        None => {
+            let bits = fresh_bits(SystemClock.now()).map_err(longhaul_engine::Error::from)?;
+            std::env::temp_dir().join(format!("longhaul-demo-{:x}", bits & 0xffff_ffff))
+        }
     };
-    std::fs::create_dir_all(&dir)?;
+    // Made here and by nobody before: in a shared temporary directory a name that exists is somebody else's.
+    std::fs::create_dir(&dir).map_err(|error| {
+        Failure::usage(format!("cannot make {}: {error}", dir.display()))
+            .hint("name a new directory with --dir")
+    })?;
     let dir = dir.canonicalize()?;
     for (name, text) in [("calc.sh", CALC), ("test.sh", TEST), ("model.yaml", MODEL)] {
         std::fs::write(dir.join(name), text)?;

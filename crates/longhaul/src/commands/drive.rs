@@ -13,6 +13,7 @@ use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::create::LimitArgs;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -60,27 +61,34 @@ enum Rested {
 }
 
 /// Leaves the run to a background process that outlives this one and its terminal.
-pub fn detach(app: &App, id: &RunId) -> Result<Exit, Failure> {
+pub fn detach(
+    app: &App,
+    harness: &Harness,
+    id: &RunId,
+    limits: &LimitArgs,
+    model: Option<&str>,
+) -> Result<Exit, Failure> {
+    if let Some(holder) = harness.store_of(id)?.holder(id)? {
+        return Err(longhaul_store::Error::Held { run: id.clone(), holder }.into());
+    }
     let logs = app.state_dir.join("daemon");
     std::fs::create_dir_all(&logs)?;
-    let log = std::fs::File::create(logs.join(format!("{id}.log")))?;
+    let log_path = logs.join(format!("{id}.log"));
+    let log = std::fs::File::create(&log_path)?;
     let mut process = Process::new(std::env::current_exe()?);
-    process
-        .arg("--state-dir")
-        .arg(&app.state_dir)
-        .args(["resume", id.as_str()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .process_group(0);
-    process.spawn()?;
+    process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]).args(limits.typed());
+    process.args(model.iter().flat_map(|model| ["--model", model]));
+    process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).spawn()?;
     if app.json() {
-        render::json(&serde_json::json!({ "id": id, "detached": true }));
+        render::json(
+            &serde_json::json!({ "id": id, "detached": true, "log": log_path.display().to_string() }),
+        );
     } else {
         render::data(id.as_str());
     }
     render::hint(&format!(
-        "follow it with `longhaul events {id} --follow`, stop it with `longhaul pause {id}`"
+        "follow it with `longhaul events {id} --follow`, stop it with `longhaul pause {id}`; it talks to {}",
+        log_path.display()
     ));
     Ok(Exit::Ok)
 }

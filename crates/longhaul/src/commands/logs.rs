@@ -64,6 +64,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::CallRetryScheduled { message, .. } => {
             vec![format!("(failed, will be tried again: {message})")]
         }
+        Event::CommandDropped { why, .. } => vec![format!("(a command was not obeyed: {why})")],
         Event::Recovered { .. } => vec!["(taken up again after its process ended)".to_owned()],
         Event::StatusChanged { to, reason, .. } => {
             vec![format!("({to}{})", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]

@@ -2,7 +2,7 @@
 
 use longhaul_engine::Opening;
 
-use super::create::{self, Options};
+use super::create::{self, LimitArgs, Options};
 use super::drive;
 use crate::app::App;
 use crate::exit::Exit;
@@ -35,7 +35,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
     let id = run.spec.id;
     if args.detach {
-        return drive::detach(app, &id);
+        return drive::detach(app, &harness, &id, &LimitArgs::default(), None);
     }
     render::talk(&format!("{id} works in {}", run.spec.workspace));
     drive::drive(app, &harness, &id, Opening::default())
@@ -52,5 +52,8 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
     // Without a state directory there is no place of its own to work in.
     let options = Options { in_place: true, ..args.options.clone() };
     let run = create::create(app, &harness, settings, &args.task, &options)?;
+    if !args.options.in_place {
+        render::warn("harness.enabled is false: the agent works right here, and nothing is kept of the run");
+    }
     drive::drive(app, &harness, &run.spec.id, Opening::default())
 }

@@ -1,8 +1,11 @@
 //! `start` and `resume`: the same thing, from wherever the run stands.
 
+use longhaul_core::command::Wish;
+use longhaul_core::status::Status;
 use longhaul_engine::Opening;
 
-use super::create::LimitArgs;
+use super::ask::refuse_early;
+use super::create::{LimitArgs, settled_model};
 use super::drive;
 use crate::app::{App, run_id};
 use crate::exit::Exit;
@@ -26,14 +29,17 @@ pub struct Args {
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = run_id(&args.id)?;
     let harness = app.reading()?;
+    let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
     if args.detach {
-        harness.store_of(&id)?;
-        return drive::detach(app, &id);
+        if harness.look(&id)?.status != Status::Running {
+            refuse_early(&harness, &id, &Wish::Start { limits: None, model: None })?;
+        }
+        return drive::detach(app, &harness, &id, &args.limits, model.as_deref());
     }
     // The run is only read twice when its limits are to be compared with those asked for.
     let limits = match &args.limits {
         none if *none == LimitArgs::default() => None,
         asked => asked.over(harness.look(&id)?.spec.limits)?,
     };
-    drive::drive(app, &harness, &id, Opening { limits, model: args.model })
+    drive::drive(app, &harness, &id, Opening { limits, model })
 }

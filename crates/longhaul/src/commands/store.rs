@@ -72,6 +72,13 @@ pub enum What {
         #[arg(long = "as", value_name = "ID")]
         rename: String,
     },
+    /// Print a large output that a call's record names by its hash
+    Blob {
+        #[arg(value_name = "ID")]
+        id: String,
+        #[arg(value_name = "HASH")]
+        hash: String,
+    },
     /// Forget a run, as `longhaul rm` does
     Delete {
         #[arg(value_name = "ID")]
@@ -94,6 +101,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Rebuild => rebuild(app),
         What::Export { id, format } if format == "bin" => export(app, &run_id(&id)?),
         What::Export { id, .. } => super::export::run(app, super::export::Args { id }),
+        What::Blob { id, hash } => blob(app, &run_id(&id)?, &hash),
         What::Delete { id, force } => super::rm::run(app, super::rm::Args { ids: vec![id], force }),
         What::Import { file, rename } => import(app, &file, &run_id(&rename)?),
     }
@@ -125,7 +133,7 @@ fn status(app: &App) -> Result<Exit, Failure> {
 /// Why the engine cannot be used; `None` if it can, or if there is no state directory to ask.
 pub fn fallback_reason(app: &App) -> Result<Option<String>, Failure> {
     match app.home()? {
-        Some(home) => Ok(home.store_for_new()?.1.map(|reason| reason.0)),
+        Some(home) => Ok(home.engine_trouble().map(|reason| reason.0)),
         None => Ok(None),
     }
 }
@@ -135,8 +143,10 @@ fn list(app: &App) -> Result<Exit, Failure> {
     let (rows, _) = harness.list(&Filter::default())?;
     let mut listed = Vec::new();
     for row in rows {
-        let footprint = harness.store_of(&row.id)?.footprint(&row.id)?;
-        listed.push((row.id, row.backend.as_str(), row.last_seq, footprint.disk_bytes));
+        match harness.store_of(&row.id).and_then(|store| Ok(store.footprint(&row.id)?)) {
+            Ok(footprint) => listed.push((row.id, row.backend.as_str(), row.last_seq, footprint.disk_bytes)),
+            Err(error) => render::warn(&format!("{} cannot be read: {error}", row.id)),
+        }
     }
     if app.json() {
         let values: Vec<Value> = listed
@@ -223,7 +233,9 @@ fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
     };
     let mut sound = true;
     for id in ids {
-        let (line, well) = verify_one(&harness, home, &id)?;
+        let (line, well) = verify_one(&harness, home, &id).unwrap_or_else(|failure| {
+            (json!({ "id": id, "sound": false, "error": format!("{:#}", failure.error) }), false)
+        });
         sound &= well;
         if app.json() { render::json_line(&line) } else { render::data(&plain_verdict(&line)) }
     }
@@ -249,7 +261,11 @@ fn verify_one(harness: &Harness, home: &Home, id: &RunId) -> Result<(Value, bool
 fn plain_verdict(line: &Value) -> String {
     let id = line["id"].as_str().unwrap_or("");
     if line["sound"] == json!(true) {
-        return format!("{id} is sound: {} events", line["records"]);
+        let torn = match line["tornTailBytes"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(bytes) => format!(", and {bytes} bytes of a write that was never finished"),
+        };
+        return format!("{id} is sound: {} events{torn}", line["records"]);
     }
     let what = match line["damage"].as_object() {
         Some(damage) => format!("at byte {}: {}", damage["offset"], damage["what"].as_str().unwrap_or("")),
@@ -259,9 +275,7 @@ fn plain_verdict(line: &Value) -> String {
 }
 
 fn repair(app: &App, id: &RunId) -> Result<Exit, Failure> {
-    let harness = app.reading()?;
-    let Some(home) = harness.home() else { return Ok(Exit::Ok) };
-    let repaired = home.engine().repair(id, &harness.writer())?;
+    let Some(repaired) = app.reading()?.repair(id)? else { return Ok(Exit::Ok) };
     render::json(&json!({
         "id": id, "cutAt": repaired.cut_at, "cutBytes": repaired.bytes_cut, "records": repaired.records_kept,
         "copy": repaired.kept_as.as_ref().map(|path| path.display().to_string()),
@@ -283,15 +297,12 @@ fn rebuild(app: &App) -> Result<Exit, Failure> {
 }
 
 fn export(app: &App, id: &RunId) -> Result<Exit, Failure> {
-    let mut events = Vec::new();
-    let mut onlooker = app.reading()?.onlooker(id)?;
-    onlooker.look(&mut |_, _, at, event| events.push((at, event.clone())))?;
-    if onlooker.not_understood > 0 {
-        return Err(Failure::from(anyhow::anyhow!(
-            "{id} holds events of a newer longhaul; an export would lose them"
-        )));
-    }
-    render::bytes(&exchange::write(&events));
+    render::bytes(&exchange::write(&app.reading()?.export(id)?));
+    Ok(Exit::Ok)
+}
+
+fn blob(app: &App, id: &RunId, hash: &str) -> Result<Exit, Failure> {
+    render::bytes(&app.reading()?.store_of(id)?.blob(id, hash)?);
     Ok(Exit::Ok)
 }
 
@@ -299,8 +310,8 @@ fn import(app: &App, file: &PathBuf, id: &RunId) -> Result<Exit, Failure> {
     let shown = file.display().to_string();
     let bytes =
         std::fs::read(file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
-    let events = exchange::read(&shown, &bytes)?;
-    let run = app.harness()?.adopt(id, events)?;
+    let export = exchange::read(&shown, &bytes)?;
+    let run = app.harness()?.adopt(id, export)?;
     render::json(&RunView::of(&run));
     Ok(Exit::Ok)
 }

@@ -151,6 +151,9 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::Recovered { .. } => {
             format!("taken up again at {} after its process ended", step(&run.current_step))
         }
+        Event::CommandDropped { why, .. } => {
+            format!("{} a command was not obeyed: {why}", theme::warning("warning:"))
+        }
         Event::LimitReached { limit, spent, max } => format!("{limit} reached: {spent} of {max}"),
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))

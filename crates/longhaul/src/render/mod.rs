@@ -5,20 +5,40 @@ pub mod table;
 pub mod theme;
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Prints a line of data. A reader that went away (`| head`) is not an error.
+/// Set when data could not be printed. A flag for the whole process because stdout is one for the whole process, and
+/// half a document that exits with 0 would be believed.
+static DATA_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Did everything that was printed as data arrive?
+pub fn all_data_printed() -> bool {
+    print(b"");
+    !DATA_LOST.load(Ordering::Relaxed)
+}
+
+/// Prints a line of data.
 pub fn data(text: &str) {
-    let mut out = io::stdout().lock();
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")));
+    print(text.as_bytes());
+    print(b"\n");
 }
 
 /// Prints bytes of data as they are.
 pub fn bytes(bytes: &[u8]) {
-    drop(io::stdout().lock().write_all(bytes));
+    print(bytes);
+}
+
+/// A reader that went away (`| head`) is not an error; a disk that is full is.
+fn print(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => DATA_LOST.store(true, Ordering::Relaxed),
+        Ok(()) | Err(_) => {}
+    }
 }
 
 /// Prints one value as indented JSON.

@@ -65,10 +65,12 @@ fn bad_documents_leave_nothing() {
     }
 }
 
-/// A2.3: a binary export holds every event; taken in under another id it is the same run but for the id.
+/// A2.3: a binary export holds every event and large output; taken in under another id it is the same run but for the id.
 #[test]
 fn a_binary_export_round_trips() {
-    let desk = Desk::new();
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'seq 20000' } } ] }, { text: ok } ] } ]",
+    );
     let id = desk.completed();
     let output = desk.command(&["store", "export", &id, "--format", "bin"]).output().unwrap();
     std::fs::write(desk.path("f.bin"), &output.stdout).unwrap();
@@ -78,6 +80,10 @@ fn a_binary_export_round_trips() {
     first["id"] = json!(null);
     second["id"] = json!(null);
     assert_eq!(first, second);
+    let hash =
+        desk.json(&["tools", "copy"])["calls"][0]["result"]["output"]["blob"].as_str().unwrap().to_owned();
+    assert!(desk.get(&["store", "blob", "copy", &hash]).ends_with("20000\n"));
+    assert_ne!(desk.say(&["store", "blob", "copy", "../journal"]).code, 0);
     std::fs::write(desk.path("f.bin"), &output.stdout[..output.stdout.len() - 1]).unwrap();
     assert_eq!(desk.say(&["store", "import", "f.bin", "--as", "copy2"]).code, 2);
 }

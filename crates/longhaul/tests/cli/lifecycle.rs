@@ -202,3 +202,83 @@ fn init_never_overwrites() {
     assert!(desk.get(&["init"]).contains("kept"));
     assert_eq!(std::fs::read_to_string(desk.path("longhaul.yaml")).unwrap(), "harness: { autonomy: 5 }\n");
 }
+
+/// AE11, A1.7: a refused start does nothing at all: it names the status, not a model that is gone, and makes no workspace.
+#[test]
+fn a_refused_start_does_nothing() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let workspace = desk.json(&["show", &id])["workspace"].as_str().unwrap().to_owned();
+    std::fs::remove_dir_all(&workspace).unwrap();
+    std::fs::remove_file(desk.path("s.yaml")).unwrap();
+    let said = desk.say(&["start", &id]);
+    assert!(said.code == 1 && said.err.contains("completed"), "{}", said.err);
+    assert!(!std::path::Path::new(&workspace).exists());
+    let detached = desk.say(&["resume", &id, "--detach"]);
+    assert!(detached.code == 1 && detached.err.contains("completed"), "{}", detached.err);
+}
+
+/// A run can be resumed from any directory: where its script is was settled when it was created.
+#[test]
+fn a_run_can_be_resumed_from_anywhere() {
+    let desk = Desk::new();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let id = desk.create();
+    let state = desk.path(".longhaul");
+    let mut command = desk.command(&["--state-dir", state.to_str().unwrap(), "start", &id]);
+    assert!(command.current_dir(elsewhere.path()).status().unwrap().success());
+}
+
+/// A background process gets the limits that were typed.
+#[test]
+fn a_detached_resume_keeps_its_limits() {
+    let desk = Desk::new();
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let id = shown["id"].as_str().unwrap();
+    desk.get(&["resume", id, "--max-steps", "9", "--detach"]);
+    desk.get(&["events", id, "--follow"]);
+    assert_eq!(desk.json(&["show", id])["status"], "completed");
+}
+
+/// An approval that is on record cannot be overridden by a later rejection.
+#[test]
+fn the_first_answer_counts() {
+    let desk = Desk::new();
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--autonomy", "1", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let id = shown["id"].as_str().unwrap();
+    let gate = format!("{id}.g1");
+    desk.get(&["approve", &gate]);
+    let rejected = desk.say(&["reject", &gate, "--reason", "no"]);
+    assert!(rejected.code == 1 && rejected.err.contains("already approved"), "{}", rejected.err);
+    assert_eq!(desk.get(&["resume", id]), "All done.\n");
+}
+
+/// What lies in the inbox and cannot be read holds nobody up, and is on record.
+#[test]
+fn an_unreadable_command_is_dropped() {
+    let desk = Desk::new();
+    let id = desk.create();
+    let inbox = desk.path(&format!(".longhaul/runs/{id}/inbox"));
+    std::fs::write(inbox.join("00000000000000000001-cmd_garbage"), "{ not a command").unwrap();
+    std::os::unix::fs::symlink(
+        "/nowhere/at/all/\u{0}".trim_end_matches('\0'),
+        inbox.join("00000000000000000002-cmd_link"),
+    )
+    .unwrap();
+    std::fs::create_dir(inbox.join("00000000000000000003-cmd_dir")).unwrap();
+    assert_eq!(desk.get(&["start", &id]), "All done.\n");
+    let dropped = desk.events(&id).iter().filter(|event| event["type"] == "command_dropped").count();
+    assert!(dropped >= 2, "{dropped}");
+}
+
+/// Dream intervals: a run that works for a while checkpoints by the clock.
+#[test]
+fn checkpoints_are_made_by_the_clock() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'sleep 1' } } ] }, { text: ok } ] } ]",
+    );
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--checkpoint-interval-ms", "100"]);
+    assert!(shown["checkpointCount"].as_u64().unwrap() >= 3, "{shown}");
+}

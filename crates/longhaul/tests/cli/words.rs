@@ -55,7 +55,7 @@ fn errors_have_hints() {
         &["run", "x", "--model", "scripted/none.yaml"],
         2,
         expect![[r#"
-        error: model scripted/none.yaml cannot be used
+        error: model scripted/DESK/none.yaml cannot be used
           caused by: cannot read script `DESK/none.yaml`
           caused by: No such file or directory (os error 2)
     "#]],
@@ -125,4 +125,15 @@ fn nonsense_is_refused() {
         let said = desk.say(&args);
         assert!(said.code == 2 && !said.err.contains("panicked"), "{args:?}: {} {}", said.code, said.err);
     }
+}
+
+/// Data that could not be written is an error, whatever else went well.
+#[test]
+fn a_full_disk_is_not_success() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = desk.command(&["export", &id]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"));
 }

@@ -1,0 +1,218 @@
+//! The fold over a stream of Anthropic Messages. It owns the half-built message and hands it out only whole.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::super::args;
+use super::super::lenient::{Piece, str_at};
+use super::super::reply::{bounded_parts, event as read};
+use super::super::{Delta, Progress, Reply, WireError};
+use super::reply::{Block, Message, build, count_into};
+
+#[derive(Debug, Default)]
+pub struct Assembler {
+    message: Message,
+    blocks: Vec<Part>,
+    ended: bool,
+}
+
+/// A content block while it grows.
+#[derive(Debug)]
+struct Part {
+    index: u64,
+    content: Map<String, Value>,
+    args: String,
+    stopped: bool,
+}
+
+impl Part {
+    fn kind(&self) -> &str {
+        self.content.get("type").and_then(Value::as_str).unwrap_or("")
+    }
+
+    /// Adds to a text of the block, whatever the start had there.
+    fn append(&mut self, key: &str, piece: &str) {
+        match self.content.get_mut(key) {
+            Some(Value::String(text)) => text.push_str(piece),
+            Some(_) | None => {
+                self.content.insert(key.to_owned(), Value::from(piece));
+            }
+        }
+    }
+
+    fn into_block(mut self) -> Block {
+        if self.args.is_empty() {
+            let given = self.content.get("input").filter(|input| !input.is_null()).map(Value::to_string);
+            return Block { content: self.content, args: given };
+        }
+        if self.kind() != "tool_use" {
+            // A tool the service runs itself. Its input is only carried.
+            let input = args::replayable(&args::read(&self.args));
+            self.content.insert("input".to_owned(), input);
+        }
+        Block { content: self.content, args: Some(self.args) }
+    }
+}
+
+impl Assembler {
+    pub fn take(&mut self, name: &str, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+        let event: Event<'_> = read(data)?;
+        let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
+        match kind {
+            "content_block_delta" => return self.delta(&event, data),
+            "content_block_start" => self.start(event)?,
+            "content_block_stop" => self.stop(event.index()),
+            "message_start" => self.begin(event.message.unwrap_or_default()),
+            "message_delta" => self.close(&event),
+            "message_stop" => self.ended = true,
+            "ping" => return Ok(Vec::new()),
+            "error" => return Err(WireError::from_event(&read(data)?)),
+            // The documentation asks clients to pass over events they do not know.
+            _ => {}
+        }
+        Ok(vec![Delta::Step])
+    }
+
+    pub fn progress(&self) -> Progress {
+        if self.ended { Progress::Done } else { Progress::Open }
+    }
+
+    pub fn finish(mut self) -> Result<Reply, WireError> {
+        let half_call = self.blocks.iter().any(|part| part.kind() == "tool_use" && !part.stopped);
+        if !self.ended || half_call {
+            return Err(WireError::truncated("the stream ended before the message did"));
+        }
+        self.blocks.sort_by_key(|part| part.index);
+        self.message.blocks = self.blocks.into_iter().map(Part::into_block).collect();
+        Ok(build(self.message))
+    }
+
+    fn begin(&mut self, message: Value) {
+        self.message.id = str_at(&message, "id").to_owned();
+        self.message.model = str_at(&message, "model").to_owned();
+        count_into(&mut self.message.usage, &message["usage"]);
+    }
+
+    fn start(&mut self, event: Event<'_>) -> Result<(), WireError> {
+        bounded_parts(self.blocks.len())?;
+        let index = event.index();
+        let content = event.content_block.unwrap_or_default();
+        self.blocks.push(Part { index, content, args: String::new(), stopped: false });
+        Ok(())
+    }
+
+    fn stop(&mut self, index: u64) {
+        if let Some(part) = self.open(index) {
+            part.stopped = true;
+        }
+    }
+
+    /// The newest block of that index. Some servers number every block alike.
+    fn open(&mut self, index: u64) -> Option<&mut Part> {
+        self.blocks.iter_mut().rev().find(|part| part.index == index)
+    }
+
+    fn delta(&mut self, event: &Event<'_>, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+        let Some(part) = self.open(event.index()) else {
+            return Err(WireError::malformed(format!("a piece of block {}, which never began", event.index())));
+        };
+        let Some(delta) = &event.delta else { return Ok(Vec::new()) };
+        let grown = match delta.kind.as_str() {
+            "text_delta" => {
+                part.append("text", delta.text.as_str());
+                Delta::Text(delta.text.as_str().to_owned())
+            }
+            "thinking_delta" => {
+                part.append("thinking", delta.thinking.as_str());
+                Delta::Thinking(delta.thinking.as_str().to_owned())
+            }
+            "input_json_delta" => {
+                args::append(&mut part.args, delta.partial_json.as_str())?;
+                Delta::Arguments
+            }
+            _ => {
+                let whole: Value = read(data)?;
+                carry_delta(part, &whole["delta"]);
+                Delta::Step
+            }
+        };
+        Ok(vec![grown])
+    }
+
+    fn close(&mut self, event: &Event<'_>) {
+        if let Some(delta) = &event.delta {
+            if !delta.stop_reason.is_empty() {
+                self.message.stop_reason = delta.stop_reason.as_str().to_owned();
+            }
+            if let Some(details) = &delta.stop_details {
+                self.message.stop_details = details.clone();
+            }
+        }
+        if let Some(usage) = &event.usage {
+            count_into(&mut self.message.usage, usage);
+        }
+    }
+}
+
+/// Applies the deltas that are only carried back: a signature is set, a citation is added to the list, and of an
+/// unknown kind each text is added to the block's field of the same name.
+fn carry_delta(part: &mut Part, delta: &Value) {
+    match str_at(delta, "type") {
+        "signature_delta" => {
+            part.content.insert("signature".to_owned(), delta["signature"].clone());
+        }
+        "citations_delta" => match part.content.get_mut("citations") {
+            Some(Value::Array(citations)) => citations.push(delta["citation"].clone()),
+            Some(_) | None => {
+                part.content.insert("citations".to_owned(), Value::Array(vec![delta["citation"].clone()]));
+            }
+        },
+        _ => {
+            let texts = delta.as_object().into_iter().flatten().filter(|(key, _)| *key != "type");
+            for (key, value) in texts {
+                if let Some(text) = value.as_str() {
+                    part.append(key, text);
+                }
+            }
+        }
+    }
+}
+
+/// An event with the fields of all kinds. The frequent ones borrow from the data and build no tree.
+#[derive(Debug, Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Piece<'a>,
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    delta: Option<Pieces<'a>>,
+    #[serde(default)]
+    content_block: Option<Map<String, Value>>,
+    #[serde(default)]
+    message: Option<Value>,
+    #[serde(default)]
+    usage: Option<Value>,
+}
+
+impl Event<'_> {
+    fn index(&self) -> u64 {
+        self.index.unwrap_or(0)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Pieces<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Piece<'a>,
+    #[serde(borrow, default)]
+    text: Piece<'a>,
+    #[serde(borrow, default)]
+    thinking: Piece<'a>,
+    #[serde(borrow, default)]
+    partial_json: Piece<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Piece<'a>,
+    #[serde(default)]
+    stop_details: Option<Value>,
+}

@@ -1,0 +1,228 @@
+//! The fold over a stream of Chat Completions. It owns the half-built message and hands it out only whole.
+//!
+//! Compatible servers differ most in how they number calls: by `index` as documented, all with the same index but
+//! different ids, or without an index. They may repeat id and name with every piece, so those are set once and never
+//! appended.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::super::args;
+use super::super::lenient::Piece;
+use super::super::reply::{Draft, bounded_parts, event as read};
+use super::super::{Delta, Progress, Reply, WireError};
+use super::reply::{Message, build, usage};
+
+/// The names under which servers send reasoning. Some refuse a conversation without it, so it goes back unchanged.
+pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+
+#[derive(Debug, Default)]
+pub struct Assembler {
+    message: Message,
+    calls: Vec<Growing>,
+    done: bool,
+}
+
+#[derive(Debug, Default)]
+struct Growing {
+    index: Option<u64>,
+    draft: Draft,
+}
+
+impl Assembler {
+    pub fn take(&mut self, name: &str, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+        if data.trim_ascii() == b"[DONE]" {
+            self.done = true;
+            return Ok(vec![Delta::Step]);
+        }
+        let chunk: Chunk<'_> = read(data)?;
+        if name == "error" || chunk.error.is_some() {
+            return Err(WireError::from_event(&read(data)?));
+        }
+        let mut deltas = self.about(&chunk);
+        // Only one reply was asked for; a server that sends more of them is heard for the first.
+        let choices = chunk.choices.unwrap_or_default();
+        for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
+            self.choice(choice, &mut deltas)?;
+        }
+        Ok(deltas)
+    }
+
+    pub fn progress(&self) -> Progress {
+        // With calls only the server's word counts: a closing marker alone may also follow a failure.
+        let text_only = self.done && self.calls.is_empty() && !self.message.text.is_empty();
+        let whole = !self.message.finish_reason.is_empty() || text_only;
+        match (whole, self.done) {
+            (true, true) => Progress::Done,
+            (true, false) => Progress::Whole,
+            (false, _) => Progress::Open,
+        }
+    }
+
+    pub fn finish(mut self) -> Result<Reply, WireError> {
+        if self.progress() == Progress::Open {
+            return Err(WireError::truncated("the stream ended before the message did"));
+        }
+        self.calls.sort_by_key(|call| call.index.unwrap_or(u64::MAX));
+        self.message.calls = self.calls.into_iter().map(|call| call.draft).collect();
+        Ok(build(self.message))
+    }
+
+    /// Takes what stands around the choices.
+    fn about(&mut self, chunk: &Chunk<'_>) -> Vec<Delta> {
+        let message = &mut self.message;
+        for (kept, given) in [(&mut message.id, &chunk.id), (&mut message.model, &chunk.model)] {
+            if kept.is_empty() {
+                given.as_str().clone_into(kept);
+            }
+        }
+        let Some(counters) = chunk.usage.as_ref().filter(|counters| counters.is_object()) else {
+            return Vec::new();
+        };
+        // The last count is the whole one; servers that count along would otherwise look alive for ever.
+        let counted = usage(counters);
+        let grown = counted != message.usage;
+        message.usage = counted;
+        if grown { vec![Delta::Step] } else { Vec::new() }
+    }
+
+    fn choice(&mut self, choice: Choice<'_>, deltas: &mut Vec<Delta>) -> Result<(), WireError> {
+        if let Some(delta) = choice.delta.or(choice.message) {
+            self.said(&delta, deltas);
+            for piece in delta.tool_calls.unwrap_or_default() {
+                self.call(&piece)?;
+                deltas.push(Delta::Arguments);
+            }
+        }
+        if !choice.finish_reason.is_empty() {
+            choice.finish_reason.as_str().clone_into(&mut self.message.finish_reason);
+            deltas.push(Delta::Step);
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, delta: &Pieces<'_>, deltas: &mut Vec<Delta>) {
+        if !delta.content.is_empty() {
+            self.message.text.push_str(delta.content.as_str());
+            deltas.push(Delta::Text(delta.content.as_str().to_owned()));
+        }
+        if !delta.refusal.is_empty() {
+            self.message.refusal.push_str(delta.refusal.as_str());
+            deltas.push(Delta::Step);
+        }
+        for (key, piece) in REASONING.into_iter().zip([&delta.reasoning_content, &delta.reasoning]) {
+            if !piece.is_empty() {
+                append(&mut self.message.reasoning, key, piece.as_str());
+                deltas.push(Delta::Thinking(piece.as_str().to_owned()));
+            }
+        }
+        if let Some(details) = &delta.reasoning_details {
+            let all = self.message.reasoning.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(all) = all {
+                all.extend(details.iter().cloned());
+            }
+        }
+    }
+
+    fn call(&mut self, piece: &CallPiece<'_>) -> Result<(), WireError> {
+        let place = match self.find(piece) {
+            Some(place) => place,
+            None => {
+                bounded_parts(self.calls.len())?;
+                self.calls.push(Growing { index: piece.index, draft: Draft::default() });
+                self.calls.len() - 1
+            }
+        };
+        let draft = &mut self.calls[place].draft;
+        let Some(function) = &piece.function else { return Ok(()) };
+        for (kept, given) in [(&mut draft.id, &piece.id), (&mut draft.name, &function.name)] {
+            if kept.is_empty() {
+                given.as_str().clone_into(kept);
+            }
+        }
+        args::append(&mut draft.args, function.arguments.as_str())
+    }
+
+    /// The call a piece belongs to: the newest of its index (without one, the newest at all), unless the piece has an
+    /// id and that call has another.
+    fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
+        let same_index = |call: &Growing| piece.index.is_none() || call.index == piece.index;
+        let place = self.calls.iter().rposition(same_index)?;
+        let known = &self.calls[place].draft.id;
+        let other = !piece.id.is_empty() && !known.is_empty() && *known != piece.id.as_str();
+        if !other {
+            return Some(place);
+        }
+        self.calls.iter().rposition(|call| same_index(call) && call.draft.id == piece.id.as_str())
+    }
+}
+
+fn append(fields: &mut Map<String, Value>, key: &str, piece: &str) {
+    match fields.get_mut(key) {
+        Some(Value::String(text)) => text.push_str(piece),
+        Some(_) | None => {
+            fields.insert(key.to_owned(), Value::from(piece));
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    id: Piece<'a>,
+    #[serde(borrow, default)]
+    model: Piece<'a>,
+    #[serde(borrow, default)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(default)]
+    usage: Option<Value>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    delta: Option<Pieces<'a>>,
+    /// Where some servers put a whole message in their only chunk.
+    #[serde(borrow, default)]
+    message: Option<Pieces<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Piece<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pieces<'a> {
+    #[serde(borrow, default)]
+    content: Piece<'a>,
+    #[serde(borrow, default)]
+    refusal: Piece<'a>,
+    #[serde(borrow, default)]
+    reasoning_content: Piece<'a>,
+    #[serde(borrow, default)]
+    reasoning: Piece<'a>,
+    #[serde(default)]
+    reasoning_details: Option<Vec<Value>>,
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<CallPiece<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CallPiece<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    id: Piece<'a>,
+    #[serde(borrow, default)]
+    function: Option<FunctionPiece<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FunctionPiece<'a> {
+    #[serde(borrow, default)]
+    name: Piece<'a>,
+    #[serde(borrow, default)]
+    arguments: Piece<'a>,
+}

@@ -1,0 +1,380 @@
+//! The one place where bytes move. It owns the connection, the clocks that end a silent or endless exchange, the caps
+//! that keep memory flat, and the rule that no secret leaves in an error. It refuses to follow redirects, which would
+//! carry a key elsewhere, and to try twice. Dropping the future closes the exchange.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longhaul_core::time::Timestamp;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Response, Url, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::{Instant, timeout_at};
+
+use super::args::cut;
+use super::limits;
+use super::sse::{self, Event, Parser};
+use super::{Api, Assembler, Delta, Kind, Progress, Reply, Request, WireError};
+use crate::model::Deltas;
+
+/// Where a model is. Secrets in it do not show in its `Debug`.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub api: Api,
+    /// With or without the protocol's own path; see `url`.
+    pub base_url: String,
+    pub key: Option<SecretString>,
+    /// Sent with every request, over our own of the same name. Values are secrets too: some providers take keys there.
+    pub headers: Vec<(String, SecretString)>,
+}
+
+impl Endpoint {
+    /// The address requests go to. A base without any path gets the protocol's usual `/v1`; one that already names the
+    /// protocol's resource is taken as it is.
+    pub fn url(&self) -> Result<Url, WireError> {
+        let resource = match self.api {
+            Api::Anthropic => "messages",
+            Api::Responses => "responses",
+            Api::Chat => "chat/completions",
+        };
+        // The address itself is not repeated: it may have a password or a key in it.
+        let bad = || WireError::new(Kind::Fatal, "`base_url` is not an address that starts with http:// or https://");
+        let mut url = Url::parse(self.base_url.trim()).map_err(|_| bad())?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return Err(bad());
+        }
+        let path = url.path().trim_end_matches('/').to_owned();
+        let bare = path.is_empty() || (self.api == Api::Anthropic && !path.ends_with("/v1"));
+        if !path.ends_with(&format!("/{resource}")) {
+            let version = if bare { "/v1" } else { "" };
+            url.set_path(&format!("{path}{version}/{resource}"));
+        }
+        Ok(url)
+    }
+
+    fn headers(&self, stream: bool) -> Result<HeaderMap, WireError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let accept = if stream { "text/event-stream" } else { "application/json" };
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        if self.api == Api::Anthropic {
+            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        }
+        if let Some(key) = &self.key {
+            let (name, value) = match self.api {
+                Api::Anthropic => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
+                Api::Responses | Api::Chat => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
+            };
+            headers.insert(name, secret_header("the key", &value)?);
+        }
+        for (name, value) in &self.headers {
+            let known = HeaderName::try_from(name.as_str());
+            let known = known.map_err(|_| WireError::new(Kind::Fatal, format!("`{name}` is not a header's name")))?;
+            headers.insert(known, secret_header(name, value.expose_secret())?);
+        }
+        Ok(headers)
+    }
+
+    /// Takes every secret out of a text from outside.
+    fn scrub(&self, text: &str) -> String {
+        let secrets = self.key.iter().chain(self.headers.iter().map(|(_, value)| value));
+        let known = secrets.map(|secret| secret.expose_secret().trim());
+        let long = known.filter(|secret| secret.len() >= limits::SECRET_BYTES_MIN);
+        long.fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))
+    }
+}
+
+/// Clocks and caps of one exchange.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub connect_timeout: Duration,
+    /// Without an event that moves the reply forward.
+    pub idle_timeout: Duration,
+    pub total_timeout: Duration,
+    pub stream_bytes_max: u64,
+    pub stream_events_max: u64,
+    pub body_bytes_max: usize,
+    pub caps: sse::Caps,
+}
+
+impl Options {
+    /// What `limits` says.
+    pub fn usual() -> Options {
+        Options {
+            connect_timeout: limits::CONNECT_TIMEOUT,
+            idle_timeout: limits::IDLE_TIMEOUT,
+            total_timeout: limits::TOTAL_TIMEOUT,
+            stream_bytes_max: limits::STREAM_BYTES_MAX,
+            stream_events_max: limits::STREAM_EVENTS_MAX,
+            body_bytes_max: limits::BODY_BYTES_MAX,
+            caps: sse::Caps::default(),
+        }
+    }
+}
+
+/// A pool of connections. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    options: Options,
+}
+
+impl Client {
+    pub fn new(options: Options) -> Result<Client, WireError> {
+        // Building a client without a provider of cryptography panics. A second installation changes nothing and says
+        // so, which is no error here.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .connect_timeout(options.connect_timeout)
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| WireError::new(Kind::Fatal, format!("cannot set up TLS: {}", chain(&error))))?;
+        Ok(Client { http, options })
+    }
+
+    /// Asks once and reads the reply to its end. Text is told to `deltas` as it arrives.
+    pub async fn send(
+        &self,
+        endpoint: &Endpoint,
+        request: &Request,
+        deltas: &dyn Deltas,
+    ) -> Result<Reply, WireError> {
+        let clocks = Clocks::start(&self.options);
+        let reply = self.exchange(endpoint, request, deltas, clocks).await;
+        reply.map_err(|error| presentable(error, endpoint))
+    }
+
+    async fn exchange(
+        &self,
+        endpoint: &Endpoint,
+        request: &Request,
+        deltas: &dyn Deltas,
+        mut clocks: Clocks,
+    ) -> Result<Reply, WireError> {
+        let body = endpoint.api.encode(request).to_string();
+        let call = self.http.post(endpoint.url()?).headers(endpoint.headers(request.stream)?).body(body).send();
+        // Without a stream the first byte comes with the last, so only the total counts.
+        let head_by = if request.stream { clocks.next() } else { clocks.total };
+        let response = match timeout_at(head_by, call).await {
+            Ok(sent) => sent.map_err(not_sent)?,
+            Err(_) => return Err(clocks.expired()),
+        };
+        if !response.status().is_success() {
+            return Err(refused(response, clocks).await);
+        }
+        match form(response.headers(), request.stream)? {
+            Form::Events => self.stream(endpoint.api, response, deltas, &mut clocks).await,
+            Form::Json => self.plain(endpoint.api, response, clocks).await,
+        }
+    }
+
+    async fn stream(
+        &self,
+        api: Api,
+        mut response: Response,
+        deltas: &dyn Deltas,
+        clocks: &mut Clocks,
+    ) -> Result<Reply, WireError> {
+        let mut reading = Reading::new(api, &self.options);
+        while reading.assembler.progress() != Progress::Done {
+            let chunk = match timeout_at(clocks.next(), response.chunk()).await {
+                Ok(Ok(chunk)) => chunk,
+                // A reply that is whole is not thrown away for a missing trailer.
+                Ok(Err(_)) | Err(_) if reading.assembler.progress() == Progress::Whole => break,
+                Ok(Err(error)) => return Err(WireError::truncated(chain(&error.without_url()))),
+                Err(_) => return Err(clocks.expired()),
+            };
+            let Some(chunk) = chunk else { break };
+            if reading.take(&chunk, deltas)? {
+                clocks.moved();
+            }
+        }
+        reading.finish(deltas)
+    }
+
+    async fn plain(&self, api: Api, mut response: Response, clocks: Clocks) -> Result<Reply, WireError> {
+        let max = self.options.body_bytes_max;
+        let mut body = Vec::new();
+        loop {
+            match timeout_at(clocks.total, response.chunk()).await {
+                Ok(Ok(Some(chunk))) if body.len() + chunk.len() > max => {
+                    return Err(WireError::new(Kind::TooLarge, format!("the answer exceeds {max} bytes")));
+                }
+                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+                Ok(Ok(None)) => return api.plain(&body),
+                Ok(Err(error)) => return Err(WireError::truncated(chain(&error.without_url()))),
+                Err(_) => return Err(clocks.expired()),
+            }
+        }
+    }
+}
+
+/// A stream while it is read, with what it has used of its allowance.
+struct Reading {
+    parser: Parser,
+    assembler: Assembler,
+    bytes_left: u64,
+    events_left: u64,
+}
+
+impl Reading {
+    fn new(api: Api, options: &Options) -> Reading {
+        Reading {
+            parser: Parser::new(options.caps),
+            assembler: Assembler::new(api),
+            bytes_left: options.stream_bytes_max,
+            events_left: options.stream_events_max,
+        }
+    }
+
+    /// Takes a chunk; says whether it moved the reply forward.
+    fn take(&mut self, chunk: &[u8], deltas: &dyn Deltas) -> Result<bool, WireError> {
+        let left = self.bytes_left.checked_sub(chunk.len() as u64);
+        self.bytes_left = left.ok_or_else(|| WireError::new(Kind::TooLarge, "the stream exceeds its limit of bytes"))?;
+        let Reading { parser, assembler, events_left, .. } = self;
+        let mut moved = false;
+        parser.feed(chunk, |event| {
+            let left = events_left.checked_sub(1);
+            *events_left =
+                left.ok_or_else(|| WireError::new(Kind::TooLarge, "the stream exceeds its limit of events"))?;
+            moved |= take_event(assembler, event, deltas)?;
+            Ok(())
+        })?;
+        Ok(moved)
+    }
+
+    fn finish(self, deltas: &dyn Deltas) -> Result<Reply, WireError> {
+        let Reading { parser, mut assembler, .. } = self;
+        if assembler.progress() != Progress::Done {
+            parser.finish(|event| take_event(&mut assembler, event, deltas).map(|_| ()))?;
+        }
+        assembler.finish()
+    }
+}
+
+fn take_event(assembler: &mut Assembler, event: Event<'_>, deltas: &dyn Deltas) -> Result<bool, WireError> {
+    // What follows the end is not the reply's, whatever it is.
+    if assembler.progress() == Progress::Done {
+        return Ok(false);
+    }
+    let brought = assembler.take(event.name(), event.data)?;
+    for delta in &brought {
+        match delta {
+            Delta::Text(piece) => deltas.text(piece),
+            Delta::Thinking(_) | Delta::Arguments | Delta::Step => {}
+        }
+    }
+    Ok(!brought.is_empty())
+}
+
+/// The two clocks of an exchange: one is set back by progress, one is not.
+#[derive(Clone, Copy)]
+struct Clocks {
+    idle_timeout: Duration,
+    total_timeout: Duration,
+    idle: Instant,
+    total: Instant,
+}
+
+impl Clocks {
+    fn start(options: &Options) -> Clocks {
+        let now = Instant::now();
+        let (idle_timeout, total_timeout) = (options.idle_timeout, options.total_timeout);
+        Clocks { idle_timeout, total_timeout, idle: now + idle_timeout, total: now + total_timeout }
+    }
+
+    fn moved(&mut self) {
+        self.idle = Instant::now() + self.idle_timeout;
+    }
+
+    fn next(&self) -> Instant {
+        self.idle.min(self.total)
+    }
+
+    fn expired(&self) -> WireError {
+        let message = if Instant::now() >= self.total {
+            format!("the reply was not complete after {:?}", self.total_timeout)
+        } else {
+            format!("the reply did not move forward for {:?}", self.idle_timeout)
+        };
+        WireError::new(Kind::Retryable { after: None }, message)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Events,
+    Json,
+}
+
+/// What the answer says it is. A server that ignores the wish for a stream and answers at once is understood.
+fn form(headers: &HeaderMap, stream: bool) -> Result<Form, WireError> {
+    let Some(kind) = headers.get(CONTENT_TYPE) else {
+        return Ok(if stream { Form::Events } else { Form::Json });
+    };
+    let kind = String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase();
+    let kind = kind.split(';').next().unwrap_or("").trim();
+    match kind {
+        "text/event-stream" => Ok(Form::Events),
+        "text/html" | "application/xhtml+xml" => {
+            Err(WireError::malformed("a web page came instead of a reply"))
+        }
+        json if json == "application/json" || json.ends_with("+json") => Ok(Form::Json),
+        other => Err(WireError::malformed(format!("the answer is of type `{}`, not a reply", cut(other, 60)))),
+    }
+}
+
+/// Reads why the provider refused: as much of its body as is worth reading, for as long as is worth waiting.
+async fn refused(mut response: Response, clocks: Clocks) -> WireError {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let mut body = Vec::new();
+    while body.len() < limits::ERROR_BODY_BYTES_MAX {
+        match timeout_at(clocks.next(), response.chunk()).await {
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            Ok(Ok(None) | Err(_)) | Err(_) => break,
+        }
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp::from_millis(i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+    WireError::from_answer(status, &headers, &body, now)
+}
+
+fn not_sent(error: reqwest::Error) -> WireError {
+    let kind = if error.is_builder() { Kind::Fatal } else { Kind::Retryable { after: None } };
+    WireError::new(kind, chain(&error.without_url()))
+}
+
+fn secret_header(what: &str, value: &str) -> Result<HeaderValue, WireError> {
+    let header = HeaderValue::from_str(value.trim());
+    let mut header = header.map_err(|_| {
+        WireError::new(Kind::Credentials, format!("{what} has characters that no header may have"))
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Secrets out, control characters out (a provider's text ends up on a terminal), and only then cut: the other way
+/// round half a key could stay.
+fn presentable(mut error: WireError, endpoint: &Endpoint) -> WireError {
+    let clean = |text: &str| {
+        let visible: String =
+            endpoint.scrub(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        cut(&visible, limits::ERROR_TEXT_BYTES_MAX)
+    };
+    error.message = clean(&error.message);
+    error.request_id = error.request_id.as_deref().map(clean);
+    error
+}

@@ -1,0 +1,226 @@
+//! The fold over a stream of OpenAI Responses. It owns the items while they grow and hands them out only whole.
+//!
+//! Finished items are the truth. The pieces before them are shown, and kept for the servers that leave a finished
+//! item's fields empty.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::args;
+use super::super::lenient::{Piece, str_at};
+use super::super::reply::{bounded_parts, event as read};
+use super::super::{Delta, Progress, Reply, WireError};
+use super::reply::{build, is_call};
+
+#[derive(Debug, Default)]
+pub struct Assembler {
+    parts: Vec<Part>,
+    /// The response object of the last event.
+    response: Option<Value>,
+}
+
+/// An output item while it grows.
+#[derive(Debug, Default)]
+struct Part {
+    index: Option<u64>,
+    id: String,
+    item: Value,
+    text: String,
+    args: String,
+    done: bool,
+}
+
+impl Assembler {
+    pub fn take(&mut self, name: &str, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+        if data == b"[DONE]" {
+            return Ok(Vec::new());
+        }
+        let event: Event<'_> = read(data)?;
+        let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
+        match kind {
+            "response.output_text.delta" => return self.text(&event),
+            "response.function_call_arguments.delta" => return self.arguments(&event),
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                return Ok(vec![Delta::Thinking(event.delta.as_str().to_owned())]);
+            }
+            "response.function_call_arguments.done" => self.arguments_done(&event)?,
+            "response.output_item.added" => self.item(event, Whole::No)?,
+            "response.output_item.done" => self.item(event, Whole::Yes)?,
+            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                self.end(kind, event.response.unwrap_or_default())?;
+            }
+            "error" => return Err(WireError::from_event(&read(data)?)),
+            "keepalive" | "ping" => return Ok(Vec::new()),
+            // Everything else announces, repeats or annotates what the finished items contain.
+            _ => {}
+        }
+        Ok(vec![Delta::Step])
+    }
+
+    pub fn progress(&self) -> Progress {
+        if self.response.is_some() { Progress::Done } else { Progress::Open }
+    }
+
+    pub fn finish(mut self) -> Result<Reply, WireError> {
+        let Some(response) = self.response.take() else {
+            return Err(WireError::truncated("the stream ended before the response did"));
+        };
+        let items = self.items(&response)?;
+        build(&response, items)
+    }
+
+    fn text(&mut self, event: &Event<'_>) -> Result<Vec<Delta>, WireError> {
+        self.part(event)?.text.push_str(event.delta.as_str());
+        Ok(vec![Delta::Text(event.delta.as_str().to_owned())])
+    }
+
+    fn arguments(&mut self, event: &Event<'_>) -> Result<Vec<Delta>, WireError> {
+        args::append(&mut self.part(event)?.args, event.delta.as_str())?;
+        Ok(vec![Delta::Arguments])
+    }
+
+    fn arguments_done(&mut self, event: &Event<'_>) -> Result<(), WireError> {
+        if event.arguments.is_empty() {
+            return Ok(());
+        }
+        let args = &mut self.part(event)?.args;
+        args.clear();
+        args::append(args, event.arguments.as_str())
+    }
+
+    fn item(&mut self, event: Event<'_>, whole: Whole) -> Result<(), WireError> {
+        let item = event.item.clone().unwrap_or_default();
+        let id = [event.item_id.as_str(), str_at(&item, "id"), str_at(&item, "call_id")];
+        let id = id.into_iter().find(|id| !id.is_empty()).unwrap_or("").to_owned();
+        let part = match whole {
+            Whole::No => self.begin(event.output_index, id)?,
+            Whole::Yes => self.find_or_begin(event.output_index, &id)?,
+        };
+        part.item = item;
+        part.done = whole == Whole::Yes;
+        Ok(())
+    }
+
+    fn part(&mut self, event: &Event<'_>) -> Result<&mut Part, WireError> {
+        self.find_or_begin(event.output_index, event.item_id.as_str())
+    }
+
+    /// A newly announced item: a piece may already have come for it, if events were reordered.
+    fn begin(&mut self, index: Option<u64>, id: String) -> Result<&mut Part, WireError> {
+        let early = self.find(index, &id).filter(|place| self.parts[*place].item.is_null());
+        match early {
+            Some(place) => Ok(&mut self.parts[place]),
+            None => self.push(index, id),
+        }
+    }
+
+    fn find_or_begin(&mut self, index: Option<u64>, id: &str) -> Result<&mut Part, WireError> {
+        match self.find(index, id) {
+            Some(place) => Ok(&mut self.parts[place]),
+            None => self.push(index, id.to_owned()),
+        }
+    }
+
+    /// By the index, else by the id, else the newest: llama.cpp sends no index, and a call's id in place of an item's.
+    fn find(&self, index: Option<u64>, id: &str) -> Option<usize> {
+        match (index, id) {
+            (Some(index), _) => self.parts.iter().rposition(|part| part.index == Some(index)),
+            (None, "") => self.parts.iter().rposition(|part| !part.done),
+            (None, id) => self.parts.iter().rposition(|part| part.id == id && !part.done),
+        }
+    }
+
+    fn push(&mut self, index: Option<u64>, id: String) -> Result<&mut Part, WireError> {
+        bounded_parts(self.parts.len())?;
+        let place = self.parts.len();
+        self.parts.push(Part { index, id, ..Part::default() });
+        Ok(&mut self.parts[place])
+    }
+
+    fn end(&mut self, kind: &str, mut response: Value) -> Result<(), WireError> {
+        if kind == "response.failed" || kind == "response.cancelled" {
+            return Err(WireError::from_event(&response));
+        }
+        if kind == "response.incomplete" && response.is_object() {
+            response["status"] = Value::from("incomplete");
+        }
+        self.response = Some(response);
+        Ok(())
+    }
+
+    /// The items in their order. One that was never finished is looked for in the last event; a message may be rebuilt
+    /// from its pieces, a call may not. Pieces that turn up again in a finished item were only badly addressed.
+    fn items(mut self, response: &Value) -> Result<Vec<Value>, WireError> {
+        if self.parts.iter().all(|part| !part.done) && response["output"].as_array().is_some_and(|all| !all.is_empty()) {
+            return Ok(Vec::new());
+        }
+        self.parts.sort_by_key(|part| part.index.unwrap_or(u64::MAX));
+        let cut = str_at(response, "status") == "incomplete";
+        let (texts, args): (Vec<String>, Vec<String>) =
+            self.parts.iter().filter(|part| part.done).map(|part| finished_text(&part.item)).unzip();
+        self.parts.retain(|part| {
+            let repeated = texts.contains(&part.text) && args.contains(&part.args);
+            part.done || !part.item.is_null() || !repeated
+        });
+        self.parts.into_iter().filter_map(|part| part.into_item(response, cut).transpose()).collect()
+    }
+}
+
+impl Part {
+    fn into_item(mut self, response: &Value, cut: bool) -> Result<Option<Value>, WireError> {
+        if !self.done {
+            return self.unfinished(response, cut);
+        }
+        if is_call(&self.item) && str_at(&self.item, "arguments").is_empty() && !self.args.is_empty() {
+            self.item["arguments"] = Value::from(self.args);
+        }
+        Ok(Some(self.item))
+    }
+
+    fn unfinished(self, response: &Value, cut: bool) -> Result<Option<Value>, WireError> {
+        let same = |item: &&Value| !self.id.is_empty() && str_at(item, "id") == self.id;
+        if let Some(item) = response["output"].as_array().and_then(|output| output.iter().find(same)) {
+            return Ok(Some(item.clone()));
+        }
+        if !self.text.is_empty() {
+            let content = json!([{"type": "output_text", "text": self.text, "annotations": []}]);
+            return Ok(Some(json!({"type": "message", "role": "assistant", "content": content})));
+        }
+        let is_call = is_call(&self.item) || !self.args.is_empty();
+        if is_call && !cut {
+            return Err(WireError::truncated("a call was announced and never finished"));
+        }
+        Ok(None)
+    }
+}
+
+/// What a finished item says, as its pieces would have: text of a message, arguments of a call, the other empty.
+fn finished_text(item: &Value) -> (String, String) {
+    let parts = item["content"].as_array().into_iter().flatten();
+    (parts.map(|part| str_at(part, "text")).collect(), str_at(item, "arguments").to_owned())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Whole {
+    Yes,
+    No,
+}
+
+/// An event with the fields of all kinds. The frequent ones borrow from the data and build no tree.
+#[derive(Debug, Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Piece<'a>,
+    #[serde(default)]
+    output_index: Option<u64>,
+    #[serde(borrow, default)]
+    item_id: Piece<'a>,
+    #[serde(borrow, default)]
+    delta: Piece<'a>,
+    #[serde(borrow, default)]
+    arguments: Piece<'a>,
+    #[serde(default)]
+    item: Option<Value>,
+    #[serde(default)]
+    response: Option<Value>,
+}

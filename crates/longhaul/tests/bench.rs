@@ -1,0 +1,79 @@
+//! The benchmark itself: every row is there, and what is counted rather than timed is as promised. Nothing timed is
+//! asserted, since this runs on busy machines.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Every row, in order.
+const ROWS: [&str; 27] = [
+    "suspended_memory",
+    "suspended_threads",
+    "step_p50",
+    "step_p99",
+    "probe_p50",
+    "probe_p99",
+    "growing_probe_p50",
+    "growing_probe_p99",
+    "sqlite_p50",
+    "sqlite_p99",
+    "syncs_per_step",
+    "written_bytes_growth",
+    "step_growth",
+    "stored_bytes",
+    "stored_bytes_all",
+    "concurrent_runs",
+    "one_run",
+    "concurrent_probe",
+    "resume_short",
+    "resume_long",
+    "overhead_p50",
+    "overhead_p99",
+    "open_time",
+    "open_memory",
+    "idle_memory",
+    "start",
+    "forgetful_files",
+];
+
+/// Rows that do not depend on how busy the machine is.
+const COUNTED: [&str; 4] = ["suspended_threads", "syncs_per_step", "stored_bytes", "forgetful_files"];
+
+fn rows(directory: &std::path::Path, arguments: &[&str]) -> Vec<Value> {
+    let mut longhaul = assert_cmd::Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let output = longhaul.current_dir(directory).arg("bench").args(arguments).arg("--json").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    report["rows"].as_array().unwrap().clone()
+}
+
+fn names(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_row_is_there_and_what_is_counted_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = rows(directory.path(), &["durable", "--quick", "--dir", "."]);
+    assert_eq!(names(&rows), ROWS);
+    let verdicts: BTreeMap<&str, (&str, &Value)> = rows
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), (row["verdict"].as_str().unwrap(), row)))
+        .collect();
+    for name in COUNTED {
+        let (verdict, row) = verdicts[name];
+        assert_eq!(verdict, "meets", "{row}");
+    }
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn overhead_needs_no_place() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(
+        names(&rows(directory.path(), &["overhead", "--steps", "50"])),
+        ["overhead_p50", "overhead_p99"]
+    );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
