@@ -8,7 +8,7 @@ pub mod limits;
 mod model;
 mod registry;
 pub mod scripted;
-// (colleague: un-comment once every module below wire/ exists; it broke the build of others) pub mod wire;
+pub mod wire;
 
 pub use model::{BoxFuture, Deltas, Model, Quiet};
 pub use registry::{Models, Provider, ResolveError};

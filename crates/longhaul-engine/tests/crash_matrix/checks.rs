@@ -71,7 +71,8 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::LimitsChanged { .. }
             | Event::PersistenceFellBack { .. }
             | Event::Imported { .. }
-            | Event::ModelChanged { .. } => {}
+            | Event::ModelChanged { .. }
+            | Event::CommandDropped { .. } => {}
         }
     }
 }

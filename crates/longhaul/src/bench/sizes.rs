@@ -24,7 +24,7 @@ impl Sizes {
         steps: 10_000,
         runs: 100,
         run_steps: 100,
-        rounds: 5,
+        rounds: 9,
         kills: 7,
         killed_at: [1_000, 10_000],
         events: 100_000,
