@@ -63,7 +63,10 @@ pub(super) fn text(args: &Json) -> String {
 /// Adds a piece of arguments, within bounds.
 pub(super) fn append(text: &mut String, piece: &str) -> Result<(), WireError> {
     if text.len() + piece.len() > ARGS_BYTES_MAX {
-        return Err(WireError::new(Kind::TooLarge, format!("arguments of a call exceed {ARGS_BYTES_MAX} bytes")));
+        return Err(WireError::new(
+            Kind::TooLarge,
+            format!("arguments of a call exceed {ARGS_BYTES_MAX} bytes"),
+        ));
     }
     text.push_str(piece);
     Ok(())

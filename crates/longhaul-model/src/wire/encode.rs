@@ -82,8 +82,13 @@ fn closed(object: &Map<String, Value>) -> bool {
     let Some(Value::Object(properties)) = object.get("properties") else {
         return object.get("type") != Some(&Value::from("object"));
     };
-    let required: HashSet<&str> =
-        object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: HashSet<&str> = object
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     object.get("additionalProperties") == Some(&Value::Bool(false))
         && properties.keys().all(|name| required.contains(name.as_str()))
 }

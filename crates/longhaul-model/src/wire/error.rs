@@ -71,7 +71,9 @@ impl WireError {
             Kind::Retryable { after: Some(after) } | Kind::RateLimited { after: Some(after) } => {
                 Retry::After(after)
             }
-            Kind::Retryable { after: None } | Kind::RateLimited { after: None } | Kind::Truncated => Retry::Backoff,
+            Kind::Retryable { after: None } | Kind::RateLimited { after: None } | Kind::Truncated => {
+                Retry::Backoff
+            }
             Kind::TooLarge | Kind::Malformed => Retry::AFew,
             Kind::Credentials
             | Kind::Quota
@@ -88,7 +90,9 @@ impl WireError {
             Kind::Credentials => Some("check the provider's key and what it is allowed to do"),
             Kind::Quota => Some("check the account's balance, plan and spend limits with the provider"),
             Kind::ModelUnknown => Some("check the model's name with `longhaul models list`"),
-            Kind::Malformed => Some("check the provider's `base_url` and `api`: something else answered there"),
+            Kind::Malformed => {
+                Some("check the provider's `base_url` and `api`: something else answered there")
+            }
             Kind::Fatal => Some("check the provider's `base_url`, `api` and extra fields"),
             Kind::Retryable { .. }
             | Kind::RateLimited { .. }
@@ -111,8 +115,9 @@ impl WireError {
     pub fn from_answer(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> WireError {
         let said = Said::from_body(body);
         let after = retry_after::from_headers(headers, now).or_else(|| said.wait(Some(now)));
-        let kind = said.kind().unwrap_or_else(|| by_status(status));
-        let header_id = ["request-id", "x-request-id"].into_iter().find_map(|name| headers.get(name)?.to_str().ok());
+        let kind = said.kind(Some(status)).unwrap_or_else(|| by_status(status));
+        let header_id =
+            ["request-id", "x-request-id"].into_iter().find_map(|name| headers.get(name)?.to_str().ok());
         WireError {
             kind: with_wait(kind, after),
             message: if said.message.is_empty() { format!("HTTP status {status}") } else { said.message },
@@ -126,8 +131,10 @@ impl WireError {
     pub fn from_event(event: &Value) -> WireError {
         let said = Said::of(event);
         let after = said.wait(None);
-        let kind = said.kind().unwrap_or(Kind::Retryable { after: None });
-        let message = if said.message.is_empty() { "the provider reported an error".to_owned() } else { said.message };
+        let kind = said.kind(None).or_else(|| said.status().map(by_status));
+        let kind = kind.unwrap_or(Kind::Retryable { after: None });
+        let message =
+            if said.message.is_empty() { "the provider reported an error".to_owned() } else { said.message };
         WireError { kind: with_wait(kind, after), message, status: None, request_id: said.request_id }
     }
 }
@@ -216,7 +223,8 @@ impl Said {
             let piece: Piece<'_> = error.get(key).map(|word| read_word(word)).unwrap_or_default();
             piece.as_str().to_ascii_lowercase()
         };
-        let text = [error.as_str(), error["message"].as_str(), error["detail"].as_str(), value["message"].as_str()];
+        let text =
+            [error.as_str(), error["message"].as_str(), error["detail"].as_str(), value["message"].as_str()];
         Said {
             words: [word("type"), word("code")],
             message: text.into_iter().flatten().find(|text| !text.is_empty()).unwrap_or("").to_owned(),
@@ -233,8 +241,14 @@ impl Said {
         self.words.iter().any(|word| words.contains(&word.as_str()))
     }
 
-    /// The kind by what was said, for words that mean the same under every status.
-    fn kind(&self) -> Option<Kind> {
+    /// The status a gateway would have answered with, which some put into the error's code.
+    fn status(&self) -> Option<u16> {
+        self.words[1].parse().ok().filter(|code| (400..600).contains(code))
+    }
+
+    /// The kind by what was said; the status decides where the words leave it open. A service that is itself broken
+    /// says many things about models and requests, so those are believed only of one that is not.
+    fn kind(&self, status: Option<u16>) -> Option<Kind> {
         let message = self.message.to_ascii_lowercase();
         let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
         if self.has_word(OVERFLOW_WORDS) || says(OVERFLOW_PHRASES) {
@@ -243,7 +257,8 @@ impl Said {
         if self.has_word(QUOTA_WORDS) || says(QUOTA_PHRASES) {
             return Some(Kind::Quota);
         }
-        let about_model = says(&["model"]) && says(MODEL_PHRASES);
+        let sound = status.is_none_or(|status| status < 500);
+        let about_model = sound && says(&["model"]) && says(MODEL_PHRASES);
         let anthropic_model = self.has_word(&["not_found_error"]) && message.starts_with("model:");
         if self.has_word(MODEL_WORDS) || anthropic_model || about_model {
             return Some(Kind::ModelUnknown);
@@ -253,9 +268,9 @@ impl Said {
             (CREDENTIAL_WORDS, Kind::Credentials),
             (LIMIT_WORDS, Kind::RateLimited { after: None }),
             (RETRY_WORDS, Kind::Retryable { after: None }),
-            (FATAL_WORDS, Kind::Fatal),
         ];
-        by_word.into_iter().find(|(words, _)| self.has_word(words)).map(|(_, kind)| kind)
+        let by_word = by_word.into_iter().find(|(words, _)| self.has_word(words)).map(|(_, kind)| kind);
+        by_word.or_else(|| (status.is_none() && self.has_word(FATAL_WORDS)).then_some(Kind::Fatal))
     }
 }
 
@@ -275,8 +290,13 @@ const OVERFLOW_PHRASES: &[&str] = &[
     "input is too long",
     "request too large for",
 ];
-const QUOTA_WORDS: &[&str] =
-    &["insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active", "access_terminated"];
+const QUOTA_WORDS: &[&str] = &[
+    "insufficient_quota",
+    "billing_error",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "access_terminated",
+];
 const QUOTA_PHRASES: &[&str] = &[
     "credit balance is too low",
     "exceeded your current quota",
@@ -284,13 +304,30 @@ const QUOTA_PHRASES: &[&str] = &[
     "insufficient credits",
     "insufficient balance",
 ];
-const MODEL_WORDS: &[&str] = &["model_not_found", "model_not_available", "model_decommissioned", "unknown_model"];
-const MODEL_PHRASES: &[&str] =
-    &["not found", "does not exist", "not exist", "decommissioned", "has been deprecated", "no longer available"];
-const REFUSED_WORDS: &[&str] =
-    &["content_filter", "content_policy_violation", "invalid_prompt", "cyber_policy_violation", "safety_error"];
-const CREDENTIAL_WORDS: &[&str] =
-    &["authentication_error", "permission_error", "invalid_api_key", "invalid_authentication", "permission_denied"];
+const MODEL_WORDS: &[&str] =
+    &["model_not_found", "model_not_available", "model_decommissioned", "unknown_model"];
+const MODEL_PHRASES: &[&str] = &[
+    "not found",
+    "does not exist",
+    "not exist",
+    "decommissioned",
+    "has been deprecated",
+    "no longer available",
+];
+const REFUSED_WORDS: &[&str] = &[
+    "content_filter",
+    "content_policy_violation",
+    "invalid_prompt",
+    "cyber_policy_violation",
+    "safety_error",
+];
+const CREDENTIAL_WORDS: &[&str] = &[
+    "authentication_error",
+    "permission_error",
+    "invalid_api_key",
+    "invalid_authentication",
+    "permission_denied",
+];
 const LIMIT_WORDS: &[&str] =
     &["rate_limit_error", "rate_limit_exceeded", "slow_down", "usage_limit_reached", "too_many_requests"];
 const RETRY_WORDS: &[&str] = &[
@@ -303,6 +340,7 @@ const RETRY_WORDS: &[&str] = &[
     "server_is_overloaded",
     "unavailable_error",
 ];
+/// Inside a stream, where no status says the same.
 const FATAL_WORDS: &[&str] = &["invalid_request_error", "not_found_error", "invalid_value"];
 
 fn read_word(word: &Value) -> Piece<'_> {

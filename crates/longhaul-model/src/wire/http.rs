@@ -2,7 +2,7 @@
 //! that keep memory flat, and the rule that no secret leaves in an error. It refuses to follow redirects, which would
 //! carry a key elsewhere, and to try twice. Dropping the future closes the exchange.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_core::time::Timestamp;
@@ -13,12 +13,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::args::cut;
 use super::limits;
+use super::reply::limited;
 use super::sse::{self, Event, Parser};
 use super::{Api, Assembler, Delta, Kind, Progress, Reply, Request, WireError};
 use crate::model::Deltas;
 
-/// Where a model is. Secrets in it do not show in its `Debug`.
-#[derive(Clone, Debug)]
+/// Where a model is. Its `Debug` shows no secret: keys are wrapped, and of the address, which may carry a password or a
+/// key, only the host is shown.
+#[derive(Clone)]
 pub struct Endpoint {
     pub api: Api,
     /// With or without the protocol's own path; see `url`.
@@ -26,6 +28,20 @@ pub struct Endpoint {
     pub key: Option<SecretString>,
     /// Sent with every request, over our own of the same name. Values are secrets too: some providers take keys there.
     pub headers: Vec<(String, SecretString)>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = Url::parse(&self.base_url).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or("");
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Endpoint")
+            .field("api", &self.api)
+            .field("host", &host)
+            .field("key", &self.key)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Endpoint {
@@ -38,7 +54,9 @@ impl Endpoint {
             Api::Chat => "chat/completions",
         };
         // The address itself is not repeated: it may have a password or a key in it.
-        let bad = || WireError::new(Kind::Fatal, "`base_url` is not an address that starts with http:// or https://");
+        let bad = || {
+            WireError::new(Kind::Fatal, "`base_url` is not an address that starts with http:// or https://")
+        };
         let mut url = Url::parse(self.base_url.trim()).map_err(|_| bad())?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(bad());
@@ -52,10 +70,10 @@ impl Endpoint {
         Ok(url)
     }
 
-    fn headers(&self, stream: bool) -> Result<HeaderMap, WireError> {
+    fn headers(&self, request: &Request) -> Result<HeaderMap, WireError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let accept = if stream { "text/event-stream" } else { "application/json" };
+        let accept = if request.stream { "text/event-stream" } else { "application/json" };
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         if self.api == Api::Anthropic {
             headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
@@ -69,13 +87,21 @@ impl Endpoint {
         }
         for (name, value) in &self.headers {
             let known = HeaderName::try_from(name.as_str());
-            let known = known.map_err(|_| WireError::new(Kind::Fatal, format!("`{name}` is not a header's name")))?;
+            let known =
+                known.map_err(|_| WireError::new(Kind::Fatal, format!("`{name}` is not a header's name")))?;
             headers.insert(known, secret_header(name, value.expose_secret())?);
         }
         Ok(headers)
     }
 
-    /// Takes every secret out of a text from outside.
+    /// A text from outside, fit to be shown: secrets out, control characters out (it ends up on a terminal), and only
+    /// then cut. The other way round half a key could stay.
+    fn clean(&self, text: &str) -> String {
+        let visible: String =
+            self.scrub(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        cut(&visible, limits::ERROR_TEXT_BYTES_MAX)
+    }
+
     fn scrub(&self, text: &str) -> String {
         let secrets = self.key.iter().chain(self.headers.iter().map(|(_, value)| value));
         let known = secrets.map(|secret| secret.expose_secret().trim());
@@ -124,12 +150,17 @@ impl Client {
         // Building a client without a provider of cryptography panics. A second installation changes nothing and says
         // so, which is no error here.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .connect_timeout(options.connect_timeout)
-            .redirect(redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-            .build()
+        let builder = || {
+            reqwest::Client::builder()
+                .connect_timeout(options.connect_timeout)
+                .redirect(redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
+        };
+        // A machine without any root certificates cannot check a provider's, and then trusts none; a server of its own
+        // that speaks plain HTTP it can still use.
+        let http = builder().build().or_else(|_| builder().tls_certs_only([]).build());
+        let http = http
             .map_err(|error| WireError::new(Kind::Fatal, format!("cannot set up TLS: {}", chain(&error))))?;
         Ok(Client { http, options })
     }
@@ -143,7 +174,7 @@ impl Client {
     ) -> Result<Reply, WireError> {
         let clocks = Clocks::start(&self.options);
         let reply = self.exchange(endpoint, request, deltas, clocks).await;
-        reply.map_err(|error| presentable(error, endpoint))
+        reply.map(|reply| limited(reply, request)).map_err(|error| presentable(error, endpoint))
     }
 
     async fn exchange(
@@ -154,7 +185,7 @@ impl Client {
         mut clocks: Clocks,
     ) -> Result<Reply, WireError> {
         let body = endpoint.api.encode(request).to_string();
-        let call = self.http.post(endpoint.url()?).headers(endpoint.headers(request.stream)?).body(body).send();
+        let call = self.http.post(endpoint.url()?).headers(endpoint.headers(request)?).body(body).send();
         // Without a stream the first byte comes with the last, so only the total counts.
         let head_by = if request.stream { clocks.next() } else { clocks.total };
         let response = match timeout_at(head_by, call).await {
@@ -164,7 +195,7 @@ impl Client {
         if !response.status().is_success() {
             return Err(refused(response, clocks).await);
         }
-        match form(response.headers(), request.stream)? {
+        match form(response.headers(), request)? {
             Form::Events => self.stream(endpoint.api, response, deltas, &mut clocks).await,
             Form::Json => self.plain(endpoint.api, response, clocks).await,
         }
@@ -232,7 +263,8 @@ impl Reading {
     /// Takes a chunk; says whether it moved the reply forward.
     fn take(&mut self, chunk: &[u8], deltas: &dyn Deltas) -> Result<bool, WireError> {
         let left = self.bytes_left.checked_sub(chunk.len() as u64);
-        self.bytes_left = left.ok_or_else(|| WireError::new(Kind::TooLarge, "the stream exceeds its limit of bytes"))?;
+        self.bytes_left =
+            left.ok_or_else(|| WireError::new(Kind::TooLarge, "the stream exceeds its limit of bytes"))?;
         let Reading { parser, assembler, events_left, .. } = self;
         let mut moved = false;
         parser.feed(chunk, |event| {
@@ -282,11 +314,16 @@ impl Clocks {
     fn start(options: &Options) -> Clocks {
         let now = Instant::now();
         let (idle_timeout, total_timeout) = (options.idle_timeout, options.total_timeout);
-        Clocks { idle_timeout, total_timeout, idle: now + idle_timeout, total: now + total_timeout }
+        Clocks {
+            idle_timeout,
+            total_timeout,
+            idle: after(now, idle_timeout),
+            total: after(now, total_timeout),
+        }
     }
 
     fn moved(&mut self) {
-        self.idle = Instant::now() + self.idle_timeout;
+        self.idle = after(Instant::now(), self.idle_timeout);
     }
 
     fn next(&self) -> Instant {
@@ -303,6 +340,11 @@ impl Clocks {
     }
 }
 
+/// A moment that far away; a timeout beyond what the clock can count is a year.
+fn after(now: Instant, timeout: Duration) -> Instant {
+    now.checked_add(timeout).unwrap_or(now + Duration::from_secs(365 * 24 * 60 * 60))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     Events,
@@ -310,9 +352,9 @@ enum Form {
 }
 
 /// What the answer says it is. A server that ignores the wish for a stream and answers at once is understood.
-fn form(headers: &HeaderMap, stream: bool) -> Result<Form, WireError> {
+fn form(headers: &HeaderMap, request: &Request) -> Result<Form, WireError> {
     let Some(kind) = headers.get(CONTENT_TYPE) else {
-        return Ok(if stream { Form::Events } else { Form::Json });
+        return Ok(if request.stream { Form::Events } else { Form::Json });
     };
     let kind = String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase();
     let kind = kind.split(';').next().unwrap_or("").trim();
@@ -322,7 +364,9 @@ fn form(headers: &HeaderMap, stream: bool) -> Result<Form, WireError> {
             Err(WireError::malformed("a web page came instead of a reply"))
         }
         json if json == "application/json" || json.ends_with("+json") => Ok(Form::Json),
-        other => Err(WireError::malformed(format!("the answer is of type `{}`, not a reply", cut(other, 60)))),
+        other => {
+            Err(WireError::malformed(format!("the answer is of type `{}`, not a reply", cut(other, 60))))
+        }
     }
 }
 
@@ -366,15 +410,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Secrets out, control characters out (a provider's text ends up on a terminal), and only then cut: the other way
-/// round half a key could stay.
 fn presentable(mut error: WireError, endpoint: &Endpoint) -> WireError {
-    let clean = |text: &str| {
-        let visible: String =
-            endpoint.scrub(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        cut(&visible, limits::ERROR_TEXT_BYTES_MAX)
-    };
-    error.message = clean(&error.message);
-    error.request_id = error.request_id.as_deref().map(clean);
+    error.message = endpoint.clean(&error.message);
+    error.request_id = error.request_id.map(|id| endpoint.clean(&id));
     error
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::encode::unused;
 use super::limits::PARTS_MAX;
-use super::{Kind, MalformedArgs, ReplyCall, Stop, WireError, args};
+use super::{Kind, MalformedArgs, Reply, ReplyCall, Request, Stop, WireError, args};
 
 /// A call as it was read, before anything is checked.
 #[derive(Clone, Debug, Default)]
@@ -55,11 +55,19 @@ pub(super) fn settle(drafts: Vec<Draft>) -> Vec<Settled> {
     drafts.into_iter().enumerate().map(settle_one).collect()
 }
 
+/// What stands last in a reply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Last {
+    /// A call that nothing says is complete.
+    Call,
+    Other,
+}
+
 /// How many of the calls are kept. A reply that ran into a limit was cut inside its last part, so a call in that place
 /// may be half of one even if its arguments happen to read; a refused reply's calls are nobody's wish.
-pub(super) fn kept(stop: &Stop, calls: usize, last_part_is_call: bool) -> usize {
+pub(super) fn kept(stop: &Stop, calls: usize, last: Last) -> usize {
     match stop {
-        Stop::Length | Stop::Overflow if last_part_is_call => calls.saturating_sub(1),
+        Stop::Length | Stop::Overflow if last == Last::Call => calls.saturating_sub(1),
         Stop::Refusal(_) => 0,
         Stop::Length | Stop::Overflow | Stop::End | Stop::ToolCalls | Stop::Other(_) => calls,
     }
@@ -74,6 +82,30 @@ pub(super) fn consistent(stop: Stop, calls: usize) -> Stop {
     }
 }
 
+/// Some servers (llama.cpp on Responses) call a reply finished that ran into the limit of tokens. One with as many tokens
+/// as were allowed did run into it: a text is only part of one, and the last call is not to be made, whatever of its
+/// arguments can be read. It stays in the reply, because the server will want an answer to it.
+pub(super) fn limited(mut reply: Reply, request: &Request) -> Reply {
+    let full = request.max_output_tokens.is_some_and(|max| reply.usage.output >= u64::from(max));
+    if !full {
+        return reply;
+    }
+    match reply.stop {
+        Stop::End => reply.stop = Stop::Length,
+        Stop::ToolCalls => reply.calls.last_mut().into_iter().for_each(cut_off),
+        Stop::Length | Stop::Refusal(_) | Stop::Overflow | Stop::Other(_) => {}
+    }
+    reply
+}
+
+fn cut_off(call: &mut ReplyCall) {
+    let text = match &call.args {
+        Ok(json) => json.as_str().to_owned(),
+        Err(malformed) => malformed.text.clone(),
+    };
+    call.args = Err(MalformedArgs { reason: "cut off by the limit of output tokens".to_owned(), text });
+}
+
 /// A whole body as JSON. One that ends too early was cut; any other fault is not this protocol.
 pub(super) fn json_body(body: &[u8]) -> Result<Value, WireError> {
     if body.iter().all(u8::is_ascii_whitespace) {
@@ -85,9 +117,13 @@ pub(super) fn json_body(body: &[u8]) -> Result<Value, WireError> {
     })
 }
 
-/// One event's data as JSON.
+/// One event's data, which must be a JSON object: a derived reader would also take a list for one.
 pub(super) fn event<'a, T: serde::Deserialize<'a>>(data: &'a [u8]) -> Result<T, WireError> {
-    serde_json::from_slice(data).map_err(|error| WireError::malformed(format!("an event is not readable: {error}")))
+    if !data.trim_ascii_start().starts_with(b"{") {
+        return Err(WireError::malformed("an event is not a JSON object"));
+    }
+    serde_json::from_slice(data)
+        .map_err(|error| WireError::malformed(format!("an event is not readable: {error}")))
 }
 
 /// Refuses one part too many.

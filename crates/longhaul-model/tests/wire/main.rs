@@ -1,6 +1,6 @@
 //! The three wire protocols: what is sent, what is read, and what a bad server can do.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cache;
 mod contract;

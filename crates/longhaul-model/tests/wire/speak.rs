@@ -90,7 +90,10 @@ pub fn body(api: Api, parts: &[Part], end: End) -> Value {
 }
 
 fn named(values: Vec<Value>) -> Vec<Event> {
-    values.into_iter().map(|value| (Some(value["type"].as_str().unwrap().to_owned()), value.to_string())).collect()
+    values
+        .into_iter()
+        .map(|value| (Some(value["type"].as_str().unwrap().to_owned()), value.to_string()))
+        .collect()
 }
 
 pub fn pieces(text: &str, piece: usize) -> Vec<String> {
@@ -129,7 +132,8 @@ fn anthropic(parts: &[Part], end: End, piece: usize) -> Vec<Value> {
         let delta = |delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
         let (start, deltas): (Value, Vec<Value>) = match part {
             Part::Thinking(text) => {
-                let grow = pieces(text, piece).into_iter().map(|p| json!({"type": "thinking_delta", "thinking": p}));
+                let grow =
+                    pieces(text, piece).into_iter().map(|p| json!({"type": "thinking_delta", "thinking": p}));
                 let sign = json!({"type": "signature_delta", "signature": "sig=="});
                 (json!({"type": "thinking", "thinking": "", "signature": ""}), grow.chain([sign]).collect())
             }
@@ -139,8 +143,9 @@ fn anthropic(parts: &[Part], end: End, piece: usize) -> Vec<Value> {
             }
             Part::Call { id, name, args } => {
                 let first = json!({"type": "input_json_delta", "partial_json": ""});
-                let grow =
-                    pieces(args, piece).into_iter().map(|p| json!({"type": "input_json_delta", "partial_json": p}));
+                let grow = pieces(args, piece)
+                    .into_iter()
+                    .map(|p| json!({"type": "input_json_delta", "partial_json": p}));
                 let start = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
                 (start, [first].into_iter().chain(grow).collect())
             }
@@ -252,7 +257,9 @@ fn chat_message(parts: &[Part]) -> Value {
                 message["content"] = json!(format!("{}{text}", message["content"].as_str().unwrap_or("")));
             }
             Part::Call { id, name, args } => {
-                calls.push(json!({"id": id, "type": "function", "function": {"name": name, "arguments": args}}));
+                calls.push(
+                    json!({"id": id, "type": "function", "function": {"name": name, "arguments": args}}),
+                );
             }
         }
     }
@@ -287,7 +294,9 @@ fn chat(parts: &[Part], end: End, piece: usize) -> Vec<Event> {
     for part in parts {
         match part {
             Part::Thinking(text) => {
-                events.extend(pieces(text, piece).iter().map(|p| chunk(json!({"reasoning_content": p}), Value::Null)));
+                events.extend(
+                    pieces(text, piece).iter().map(|p| chunk(json!({"reasoning_content": p}), Value::Null)),
+                );
             }
             Part::Text(text) => {
                 events.extend(pieces(text, piece).iter().map(|p| chunk(json!({"content": p}), Value::Null)));
@@ -296,7 +305,8 @@ fn chat(parts: &[Part], end: End, piece: usize) -> Vec<Event> {
                 let start = json!([{"index": calls, "id": id, "type": "function",
                     "function": {"name": name, "arguments": ""}}]);
                 events.push(chunk(json!({"tool_calls": start}), Value::Null));
-                let grow = |p: &String| json!({"tool_calls": [{"index": calls, "function": {"arguments": p}}]});
+                let grow =
+                    |p: &String| json!({"tool_calls": [{"index": calls, "function": {"arguments": p}}]});
                 events.extend(pieces(args, piece).iter().map(|p| chunk(grow(p), Value::Null)));
                 calls += 1;
             }

@@ -7,11 +7,12 @@ fn parse(chunks: &[&[u8]]) -> Vec<(String, String)> {
     let mut parser = Parser::new(Caps::default());
     let mut seen = Vec::new();
     for chunk in chunks {
-        parser.feed(chunk, |event| {
-            seen.push((event.name().to_owned(), String::from_utf8_lossy(event.data).into_owned()));
-            Ok(())
-        })
-        .unwrap();
+        parser
+            .feed(chunk, |event| {
+                seen.push((event.name().to_owned(), String::from_utf8_lossy(event.data).into_owned()));
+                Ok(())
+            })
+            .unwrap();
     }
     parser
         .finish(|event| {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::super::lenient::{count, str_at};
-use super::super::reply::{Draft, Settled, consistent, kept, settle};
+use super::super::reply::{Draft, Last, Settled, consistent, kept, settle};
 use super::super::{Api, Raw, Reply, Stop, Usage};
 
 /// A whole message.
@@ -42,9 +42,9 @@ impl Block {
 pub(super) fn build(mut message: Message) -> Reply {
     let text: String = message.blocks.iter().filter(|block| block.kind() == "text").map(block_text).collect();
     let stop = stop(&message, &text);
-    let last_is_call = message.blocks.last().is_some_and(Block::is_call);
+    let last = if message.blocks.last().is_some_and(Block::is_call) { Last::Call } else { Last::Other };
     let calls = message.blocks.iter().filter(|block| block.is_call()).count();
-    drop_calls(&mut message.blocks, kept(&stop, calls, last_is_call));
+    drop_calls(&mut message.blocks, kept(&stop, calls, last));
 
     let settled = settle(message.blocks.iter().filter(|block| block.is_call()).map(Block::draft).collect());
     let content = carry(message.blocks, &settled);

@@ -54,7 +54,9 @@ fn messages(turns: &[Turn]) -> Vec<Value> {
 fn message(turn: &Turn, ids: &mut CallIds) -> Option<Value> {
     let (role, content) = match turn {
         Turn::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
-        Turn::ToolResults(results) => ("user", results.iter().map(|result| tool_result(result, ids)).collect()),
+        Turn::ToolResults(results) => {
+            ("user", results.iter().map(|result| tool_result(result, ids)).collect())
+        }
         Turn::Assistant { raw: Some(raw), .. } if raw.api == Api::Anthropic => {
             ("assistant", replay(&raw.content, ids))
         }

@@ -114,7 +114,10 @@ impl Assembler {
 
     fn delta(&mut self, event: &Event<'_>, data: &[u8]) -> Result<Vec<Delta>, WireError> {
         let Some(part) = self.open(event.index()) else {
-            return Err(WireError::malformed(format!("a piece of block {}, which never began", event.index())));
+            return Err(WireError::malformed(format!(
+                "a piece of block {}, which never began",
+                event.index()
+            )));
         };
         let Some(delta) = &event.delta else { return Ok(Vec::new()) };
         let grown = match delta.kind.as_str() {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::encode::object;
 use super::super::lenient::{count, count_at};
-use super::super::reply::{Draft, Settled, consistent, kept, settle};
+use super::super::reply::{Draft, Last, Settled, consistent, kept, settle};
 use super::super::{Api, Raw, Reply, Stop, Usage};
 
 /// A whole message.
@@ -23,7 +23,7 @@ pub(super) struct Message {
 
 pub(super) fn build(mut message: Message) -> Reply {
     let stop = stop(&message);
-    message.calls.truncate(kept(&stop, message.calls.len(), true));
+    message.calls.truncate(kept(&stop, message.calls.len(), Last::Call));
     let settled = settle(std::mem::take(&mut message.calls));
     let content = carry(&message, &settled);
     Reply {

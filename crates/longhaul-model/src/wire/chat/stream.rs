@@ -117,7 +117,8 @@ impl Assembler {
             }
         }
         if let Some(details) = &delta.reasoning_details {
-            let all = self.message.reasoning.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
+            let all =
+                self.message.reasoning.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(all) = all {
                 all.extend(details.iter().cloned());
             }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::lenient::{count_at, str_at};
-use super::super::reply::{Draft, Settled, consistent, kept, settle};
+use super::super::reply::{Draft, Last, Settled, consistent, kept, settle};
 use super::super::{Api, Raw, Reply, Stop, Usage, WireError};
 
 /// Reads the response object of the last event, or of a body. `items` are the ones the stream delivered; without any,
@@ -61,7 +61,8 @@ fn drop_cut_calls(items: &mut Vec<Value>, stop: &Stop) {
     items.retain(|item| !is_call(item) || str_at(item, "status") != "incomplete");
     let unmarked = |item: &Value| is_call(item) && str_at(item, "status") != "completed";
     let calls = items.iter().filter(|item| is_call(item)).count();
-    let keep = kept(stop, calls, items.last().is_some_and(unmarked));
+    let last = if items.last().is_some_and(unmarked) { Last::Call } else { Last::Other };
+    let keep = kept(stop, calls, last);
     let mut seen = 0;
     items.retain(|item| {
         seen += usize::from(is_call(item));
@@ -89,7 +90,8 @@ fn carry(items: &mut [Value], settled: &[Settled]) {
 /// The service counts cached tokens within the input; we keep them apart.
 fn usage(usage: &Value) -> Usage {
     let details = &usage["input_tokens_details"];
-    let (cache_read, cache_write) = (count_at(details, "cached_tokens"), count_at(details, "cache_write_tokens"));
+    let (cache_read, cache_write) =
+        (count_at(details, "cached_tokens"), count_at(details, "cache_write_tokens"));
     Usage {
         input: count_at(usage, "input_tokens").saturating_sub(cache_read).saturating_sub(cache_write),
         output: count_at(usage, "output_tokens"),

@@ -30,7 +30,8 @@ pub fn encode(request: &Request) -> Value {
         body.insert("max_output_tokens".to_owned(), Value::from(tokens));
     }
     if let Some(schema) = &request.answer_schema {
-        let format = json!({"type": "json_schema", "name": "answer", "schema": schema, "strict": strict(schema)});
+        let format =
+            json!({"type": "json_schema", "name": "answer", "schema": schema, "strict": strict(schema)});
         body.insert("text".to_owned(), json!({"format": format}));
     }
     merge(&mut body, &request.extra);
@@ -51,7 +52,9 @@ fn input(turns: &[Turn]) -> Vec<Value> {
 fn items(turn: &Turn, ids: &mut CallIds) -> Vec<Value> {
     match turn {
         Turn::User { text } => {
-            vec![json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})]
+            vec![
+                json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}),
+            ]
         }
         Turn::ToolResults(results) => results.iter().map(|result| output(result, ids)).collect(),
         Turn::Assistant { raw: Some(raw), .. } if raw.api == Api::Responses => replay(&raw.content, ids),
@@ -59,8 +62,13 @@ fn items(turn: &Turn, ids: &mut CallIds) -> Vec<Value> {
     }
 }
 
+/// The items as they came, without reasoning that nothing follows (a reply cut off while reasoning), which the service
+/// sends but does not take back.
 fn replay(content: &Value, ids: &mut CallIds) -> Vec<Value> {
-    let items = content.as_array().cloned().unwrap_or_default();
+    let mut items = content.as_array().cloned().unwrap_or_default();
+    while items.last().is_some_and(|item| str_at(item, "type") == "reasoning") {
+        items.pop();
+    }
     for item in items.iter().filter(|item| str_at(item, "type") == "function_call") {
         ids.keep(str_at(item, "call_id"));
     }
@@ -103,7 +111,9 @@ fn cache_key(request: &Request) -> String {
     let tools = request.tools.iter().map(|offer| offer.name.as_str());
     let parts = [request.model.as_str(), request.system.as_str(), first].into_iter().chain(tools);
     let hash = parts.fold(0xcbf2_9ce4_8422_2325u64, |hash, part| {
-        part.bytes().chain([0]).fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        part.bytes()
+            .chain([0])
+            .fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     });
     format!("longhaul-{hash:016x}")
 }

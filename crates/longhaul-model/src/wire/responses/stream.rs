@@ -151,25 +151,26 @@ impl Assembler {
     /// The items in their order. One that was never finished is looked for in the last event; a message may be rebuilt
     /// from its pieces, a call may not. Pieces that turn up again in a finished item were only badly addressed.
     fn items(mut self, response: &Value) -> Result<Vec<Value>, WireError> {
-        if self.parts.iter().all(|part| !part.done) && response["output"].as_array().is_some_and(|all| !all.is_empty()) {
+        if self.parts.iter().all(|part| !part.done)
+            && response["output"].as_array().is_some_and(|all| !all.is_empty())
+        {
             return Ok(Vec::new());
         }
         self.parts.sort_by_key(|part| part.index.unwrap_or(u64::MAX));
-        let cut = str_at(response, "status") == "incomplete";
         let (texts, args): (Vec<String>, Vec<String>) =
             self.parts.iter().filter(|part| part.done).map(|part| finished_text(&part.item)).unzip();
         self.parts.retain(|part| {
             let repeated = texts.contains(&part.text) && args.contains(&part.args);
             part.done || !part.item.is_null() || !repeated
         });
-        self.parts.into_iter().filter_map(|part| part.into_item(response, cut).transpose()).collect()
+        self.parts.into_iter().filter_map(|part| part.into_item(response).transpose()).collect()
     }
 }
 
 impl Part {
-    fn into_item(mut self, response: &Value, cut: bool) -> Result<Option<Value>, WireError> {
+    fn into_item(mut self, response: &Value) -> Result<Option<Value>, WireError> {
         if !self.done {
-            return self.unfinished(response, cut);
+            return self.unfinished(response);
         }
         if is_call(&self.item) && str_at(&self.item, "arguments").is_empty() && !self.args.is_empty() {
             self.item["arguments"] = Value::from(self.args);
@@ -177,7 +178,7 @@ impl Part {
         Ok(Some(self.item))
     }
 
-    fn unfinished(self, response: &Value, cut: bool) -> Result<Option<Value>, WireError> {
+    fn unfinished(self, response: &Value) -> Result<Option<Value>, WireError> {
         let same = |item: &&Value| !self.id.is_empty() && str_at(item, "id") == self.id;
         if let Some(item) = response["output"].as_array().and_then(|output| output.iter().find(same)) {
             return Ok(Some(item.clone()));
@@ -186,6 +187,7 @@ impl Part {
             let content = json!([{"type": "output_text", "text": self.text, "annotations": []}]);
             return Ok(Some(json!({"type": "message", "role": "assistant", "content": content})));
         }
+        let cut = str_at(response, "status") == "incomplete";
         let is_call = is_call(&self.item) || !self.args.is_empty();
         if is_call && !cut {
             return Err(WireError::truncated("a call was announced and never finished"));
