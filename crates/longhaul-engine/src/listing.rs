@@ -1,7 +1,6 @@
 //! Lists that are true: rows of the catalogue, with those that a dead process left behind caught up first.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use longhaul_core::ids::RunId;
@@ -68,9 +67,9 @@ fn catch_up(home: &Arc<Home>, catalog: &Catalog) -> Result<Unreadable, Error> {
     let fresh = catalog.ids_with_freshness()?.into_iter();
     let mut known: HashMap<RunId, i64> = fresh.map(|fresh| (fresh.id, fresh.journal_mtime_ns)).collect();
     let mut unreadable = Vec::new();
-    for id in home.all_runs()? {
-        let derived_at = known.remove(&id).filter(|mtime_ns| *mtime_ns != 0);
-        let current = derived_at.is_some_and(|mtime_ns| mtime_ns == journal_mtime_ns(home, &id));
+    for (id, changed_ns) in home.all_journals()? {
+        let derived_at = known.remove(&id).filter(|derived_ns| *derived_ns != 0);
+        let current = derived_at == Some(changed_ns);
         if current {
             continue;
         }
@@ -102,7 +101,7 @@ fn derive(home: &Home, id: &RunId) -> Result<RunRow, Error> {
     Ok(row(onlooker.run()?, store.backend(), mtime_ns))
 }
 
+/// When the run's journal last changed, as its row remembers it; 0 if it is not in the engine.
 pub(crate) fn journal_mtime_ns(home: &Home, id: &RunId) -> i64 {
-    std::fs::metadata(home.run_dir(id).join("journal"))
-        .map_or(0, |found| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()))
+    home.engine().changed_ns(id).unwrap_or(0)
 }

@@ -126,13 +126,19 @@ impl Home {
     }
 
     pub fn all_runs(&self) -> Result<Vec<RunId>, Error> {
-        let mut runs = self.engine.runs()?;
+        Ok(self.all_journals()?.into_iter().map(|(run, _)| run).collect())
+    }
+
+    /// Every run with the time its journal last changed; a run in the fallback has none and is there with 0.
+    pub fn all_journals(&self) -> Result<Vec<(RunId, i64)>, Error> {
+        let mut journals = self.engine.journals()?;
         if let Some(fallback) = self.fallback_if_there()? {
-            runs.extend(fallback.runs()?);
+            journals.extend(fallback.runs()?.into_iter().map(|run| (run, 0)));
         }
-        runs.sort();
-        runs.dedup();
-        Ok(runs)
+        // A run in both was being brought home: its engine copy counts, and has the later time.
+        journals.sort_by(|left, right| (&left.0, right.1).cmp(&(&right.0, left.1)));
+        journals.dedup_by(|later, first| later.0 == first.0);
+        Ok(journals)
     }
 
     /// Moves a run from the fallback to the engine, once that can be used. The engine's copy appears whole, by one

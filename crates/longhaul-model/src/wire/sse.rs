@@ -32,12 +32,12 @@ pub struct Parser {
     partial: Vec<u8>,
     name: Field,
     data: Field,
-    /// Data over several lines, or over a chunk's edge.
+    /// A name from an earlier chunk.
     name_kept: Vec<u8>,
+    /// Data from an earlier chunk, or of several lines.
     data_kept: Vec<u8>,
     /// The last chunk ended in CR; an LF at the start of the next belongs to it.
     after_cr: bool,
-    /// How many bytes of a byte-order mark have been seen; done at three or at the first other byte.
     mark: Mark,
 }
 
@@ -63,8 +63,10 @@ enum Field {
     Kept,
 }
 
+/// Whether the byte-order mark, which may stand before everything else, is behind us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
+    /// So many of its bytes have come, and nothing else.
     Seen(usize),
     Done,
 }

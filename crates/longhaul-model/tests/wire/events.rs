@@ -23,8 +23,11 @@ fn check(api: Api, events: &[Value], expected: Expect) {
                 .iter()
                 .map(|call| format!("call {} {} {:?}\n", call.provider_id, call.name, call.args))
                 .collect();
-            let raw = serde_json::to_string_pretty(&reply.raw.content).unwrap();
-            format!("{:?}\n{calls}{:?} {:?}\n{raw}\n", reply.text, reply.stop, reply.usage)
+            let raw: String = match reply.raw.content.as_array() {
+                Some(parts) => parts.iter().map(|part| format!("{part}\n")).collect(),
+                None => format!("{}\n", reply.raw.content),
+            };
+            format!("{:?}\n{calls}{:?} {:?}\n{raw}", reply.text, reply.stop, reply.usage)
         }
         Err(error) => format!("{:?}: {error}\n", error.kind),
     };
@@ -96,60 +99,17 @@ fn anthropic_blocks_of_every_kind_are_carried() {
         Api::Anthropic,
         &events,
         expect![[r#"
-        "found it"
-        call toolu_2 read Ok(Json("{\"b\":2,\"a\":1}"))
-        Other("pause_turn") Usage { input: 9, output: 5, cache_read: 8, cache_write: 0 }
-        [
-          {
-            "signature": "EqQB",
-            "thinking": "hm",
-            "type": "thinking"
-          },
-          {
-            "data": "opaque",
-            "type": "redacted_thinking"
-          },
-          {
-            "id": "srvtoolu_1",
-            "input": {
-              "query": "x"
-            },
-            "name": "web_search",
-            "type": "server_tool_use"
-          },
-          {
-            "content": [
-              {
-                "url": "u"
-              }
-            ],
-            "tool_use_id": "srvtoolu_1",
-            "type": "web_search_tool_result"
-          },
-          {
-            "citations": [
-              {
-                "cited_text": "c"
-              }
-            ],
-            "text": "found it",
-            "type": "text"
-          },
-          {
-            "content": "ab",
-            "type": "novel_block"
-          },
-          {
-            "id": "toolu_2",
-            "input": {
-              "a": 1,
-              "b": 2
-            },
-            "name": "read",
-            "type": "tool_use"
-          }
-        ]
-    "#]],
+            "found it"
+            call toolu_2 read Ok(Json("{\"b\":2,\"a\":1}"))
+            Other("pause_turn") Usage { input: 9, output: 5, cache_read: 8, cache_write: 0 }
+            {"signature":"EqQB","thinking":"hm","type":"thinking"}
+            {"data":"opaque","type":"redacted_thinking"}
+            {"id":"srvtoolu_1","input":{"query":"x"},"name":"web_search","type":"server_tool_use"}
+            {"content":[{"url":"u"}],"tool_use_id":"srvtoolu_1","type":"web_search_tool_result"}
+            {"citations":[{"cited_text":"c"}],"text":"found it","type":"text"}
+            {"content":"ab","type":"novel_block"}
+            {"id":"toolu_2","input":{"a":1,"b":2},"name":"read","type":"tool_use"}
+        "#]],
     );
 }
 
@@ -191,10 +151,9 @@ fn an_anthropic_refusal_has_no_calls() {
         Api::Anthropic,
         &events,
         expect![[r#"
-        ""
-        Refusal("not this") Usage { input: 0, output: 0, cache_read: 0, cache_write: 0 }
-        []
-    "#]],
+            ""
+            Refusal("not this") Usage { input: 0, output: 0, cache_read: 0, cache_write: 0 }
+        "#]],
     );
 }
 
@@ -217,24 +176,12 @@ fn anthropic_servers_that_differ() {
         Api::Anthropic,
         &events,
         expect![[r#"
-        "a"
-        call t read Ok(Json("{\"p\":1}"))
-        ToolCalls Usage { input: 12, output: 3, cache_read: 0, cache_write: 0 }
-        [
-          {
-            "text": "a",
-            "type": "text"
-          },
-          {
-            "id": "t",
-            "input": {
-              "p": 1
-            },
-            "name": "read",
-            "type": "tool_use"
-          }
-        ]
-    "#]],
+            "a"
+            call t read Ok(Json("{\"p\":1}"))
+            ToolCalls Usage { input: 12, output: 3, cache_read: 0, cache_write: 0 }
+            {"text":"a","type":"text"}
+            {"id":"t","input":{"p":1},"name":"read","type":"tool_use"}
+        "#]],
     );
 }
 
@@ -359,63 +306,15 @@ fn responses_items_of_every_kind_are_carried() {
         Api::Responses,
         &events,
         expect![[r#"
-        "hi"
-        call call_1 read Ok(Json("{\"b\": 2, \"a\": 1}"))
-        ToolCalls Usage { input: 20, output: 9, cache_read: 30, cache_write: 0 }
-        [
-          {
-            "encrypted_content": "gAAA",
-            "id": "rs_1",
-            "summary": [],
-            "type": "reasoning"
-          },
-          {
-            "action": {
-              "query": "q"
-            },
-            "id": "ws_1",
-            "status": "completed",
-            "type": "web_search_call"
-          },
-          {
-            "content": [
-              {
-                "annotations": [
-                  {
-                    "type": "url_citation",
-                    "url": "u"
-                  }
-                ],
-                "logprobs": [],
-                "text": "hi",
-                "type": "output_text"
-              }
-            ],
-            "id": "msg_1",
-            "role": "assistant",
-            "status": "completed",
-            "type": "message"
-          },
-          {
-            "arguments": "{\"b\": 2, \"a\": 1}",
-            "call_id": "call_1",
-            "id": "fc_1",
-            "name": "read",
-            "status": "completed",
-            "type": "function_call"
-          },
-          {
-            "id": "n_1",
-            "payload": {
-              "x": [
-                1.5,
-                null
-              ]
-            },
-            "type": "novel_item"
-          }
-        ]
-    "#]],
+            "hi"
+            call call_1 read Ok(Json("{\"b\": 2, \"a\": 1}"))
+            ToolCalls Usage { input: 20, output: 9, cache_read: 30, cache_write: 0 }
+            {"encrypted_content":"gAAA","id":"rs_1","summary":[],"type":"reasoning"}
+            {"action":{"query":"q"},"id":"ws_1","status":"completed","type":"web_search_call"}
+            {"content":[{"annotations":[{"type":"url_citation","url":"u"}],"logprobs":[],"text":"hi","type":"output_text"}],"id":"msg_1","role":"assistant","status":"completed","type":"message"}
+            {"arguments":"{\"b\": 2, \"a\": 1}","call_id":"call_1","id":"fc_1","name":"read","status":"completed","type":"function_call"}
+            {"id":"n_1","payload":{"x":[1.5,null]},"type":"novel_item"}
+        "#]],
     );
 }
 
@@ -529,58 +428,14 @@ fn chat_servers_that_differ() {
         Api::Chat,
         &events,
         expect![[r#"
-        "in parts"
-        call a read Ok(Json("{}"))
-        call a2 read Ok(Json("{\"y\":2}"))
-        call b write Ok(Json("{\"x\":1}"))
-        call z list Ok(Json("{\"deep\":true}"))
-        ToolCalls Usage { input: 5, output: 2, cache_read: 4, cache_write: 0 }
-        {
-          "content": "in parts",
-          "reasoning": "hm",
-          "reasoning_details": [
-            {
-              "text": "hm",
-              "type": "reasoning.text"
-            }
-          ],
-          "role": "assistant",
-          "tool_calls": [
-            {
-              "function": {
-                "arguments": "{}",
-                "name": "read"
-              },
-              "id": "a",
-              "type": "function"
-            },
-            {
-              "function": {
-                "arguments": "{\"y\":2}",
-                "name": "read"
-              },
-              "id": "a2",
-              "type": "function"
-            },
-            {
-              "function": {
-                "arguments": "{\"x\":1}",
-                "name": "write"
-              },
-              "id": "b",
-              "type": "function"
-            },
-            {
-              "function": {
-                "arguments": "{\"deep\":true}",
-                "name": "list"
-              },
-              "id": "z",
-              "type": "function"
-            }
-          ]
-        }
-    "#]],
+            "in parts"
+            call a read Ok(Json("{}"))
+            call a2 read Ok(Json("{\"y\":2}"))
+            call b write Ok(Json("{\"x\":1}"))
+            call z list Ok(Json("{\"deep\":true}"))
+            ToolCalls Usage { input: 5, output: 2, cache_read: 4, cache_write: 0 }
+            {"content":"in parts","reasoning":"hm","reasoning_details":[{"text":"hm","type":"reasoning.text"}],"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"read"},"id":"a","type":"function"},{"function":{"arguments":"{\"y\":2}","name":"read"},"id":"a2","type":"function"},{"function":{"arguments":"{\"x\":1}","name":"write"},"id":"b","type":"function"},{"function":{"arguments":"{\"deep\":true}","name":"list"},"id":"z","type":"function"}]}
+        "#]],
     );
 }
 

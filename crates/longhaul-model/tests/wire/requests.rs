@@ -69,8 +69,17 @@ fn conversation(api: Api) -> Request {
     ])
 }
 
+/// One line for each field of the body, and for each entry of its lists.
 fn check(api: Api, request: &Request, expected: Expect) {
-    expected.assert_eq(&format!("{}\n", serde_json::to_string_pretty(&api.encode(request)).unwrap()));
+    let body = api.encode(request);
+    let fields = body.as_object().unwrap().iter().map(|(key, value)| match value.as_array() {
+        Some(entries) => {
+            let entries: String = entries.iter().map(|entry| format!("  {entry}\n")).collect();
+            format!("{key}:\n{entries}")
+        }
+        None => format!("{key}: {value}\n"),
+    });
+    expected.assert_eq(&fields.collect::<String>());
 }
 
 #[test]
@@ -79,155 +88,21 @@ fn anthropic_request() {
         Api::Anthropic,
         &conversation(Api::Anthropic),
         expect![[r#"
-        {
-          "max_tokens": 4096,
-          "messages": [
-            {
-              "content": [
-                {
-                  "cache_control": {
-                    "type": "ephemeral"
-                  },
-                  "text": "What is in b.png?",
-                  "type": "text"
-                }
-              ],
-              "role": "user"
-            },
-            {
-              "content": [
-                {
-                  "signature": "sig==",
-                  "thinking": "hm",
-                  "type": "thinking"
-                },
-                {
-                  "text": "Looking.",
-                  "type": "text"
-                },
-                {
-                  "id": "call_a",
-                  "input": {
-                    "path": "b.png"
-                  },
-                  "name": "read",
-                  "type": "tool_use"
-                },
-                {
-                  "id": "call_b",
-                  "input": {
-                    "path": "gone"
-                  },
-                  "name": "read",
-                  "type": "tool_use"
-                }
-              ],
-              "role": "assistant"
-            },
-            {
-              "content": [
-                {
-                  "content": [
-                    {
-                      "text": "a picture",
-                      "type": "text"
-                    },
-                    {
-                      "source": {
-                        "data": "iVBORw==",
-                        "media_type": "image/png",
-                        "type": "base64"
-                      },
-                      "type": "image"
-                    }
-                  ],
-                  "tool_use_id": "call_a",
-                  "type": "tool_result"
-                },
-                {
-                  "cache_control": {
-                    "type": "ephemeral"
-                  },
-                  "content": [
-                    {
-                      "text": "no such file",
-                      "type": "text"
-                    }
-                  ],
-                  "is_error": true,
-                  "tool_use_id": "call_b",
-                  "type": "tool_result"
-                }
-              ],
-              "role": "user"
-            },
-            {
-              "content": [
-                {
-                  "text": "A cat.",
-                  "type": "text"
-                }
-              ],
-              "role": "assistant"
-            },
-            {
-              "content": [
-                {
-                  "cache_control": {
-                    "type": "ephemeral"
-                  },
-                  "text": "Sure?",
-                  "type": "text"
-                }
-              ],
-              "role": "user"
-            }
-          ],
-          "model": "m-1",
-          "stream": true,
-          "system": [
-            {
-              "cache_control": {
-                "type": "ephemeral"
-              },
-              "text": "You are careful.",
-              "type": "text"
-            }
-          ],
-          "tools": [
-            {
-              "description": "Can read.",
-              "input_schema": {
-                "properties": {
-                  "path": {
-                    "type": "string"
-                  }
-                },
-                "required": [
-                  "path"
-                ],
-                "type": "object"
-              },
-              "name": "read"
-            },
-            {
-              "description": "Can write.",
-              "input_schema": {
-                "properties": {
-                  "path": {
-                    "type": "string"
-                  }
-                },
-                "required": [
-                  "path"
-                ],
-                "type": "object"
-              },
-              "name": "write"
-            }
-          ]
-        }
-    "#]],
+            max_tokens: 4096
+            messages:
+              {"content":[{"cache_control":{"type":"ephemeral"},"text":"What is in b.png?","type":"text"}],"role":"user"}
+              {"content":[{"signature":"sig==","thinking":"hm","type":"thinking"},{"text":"Looking.","type":"text"},{"id":"call_a","input":{"path":"b.png"},"name":"read","type":"tool_use"},{"id":"call_b","input":{"path":"gone"},"name":"read","type":"tool_use"}],"role":"assistant"}
+              {"content":[{"content":[{"text":"a picture","type":"text"},{"source":{"data":"iVBORw==","media_type":"image/png","type":"base64"},"type":"image"}],"tool_use_id":"call_a","type":"tool_result"},{"cache_control":{"type":"ephemeral"},"content":[{"text":"no such file","type":"text"}],"is_error":true,"tool_use_id":"call_b","type":"tool_result"}],"role":"user"}
+              {"content":[{"text":"A cat.","type":"text"}],"role":"assistant"}
+              {"content":[{"cache_control":{"type":"ephemeral"},"text":"Sure?","type":"text"}],"role":"user"}
+            model: "m-1"
+            stream: true
+            system:
+              {"cache_control":{"type":"ephemeral"},"text":"You are careful.","type":"text"}
+            tools:
+              {"description":"Can read.","input_schema":{"properties":{"path":{"type":"string"}},"required":["path"],"type":"object"},"name":"read"}
+              {"description":"Can write.","input_schema":{"properties":{"path":{"type":"string"}},"required":["path"],"type":"object"},"name":"write"}
+        "#]],
     );
 }
 
@@ -237,150 +112,28 @@ fn responses_request() {
         Api::Responses,
         &conversation(Api::Responses),
         expect![[r#"
-        {
-          "include": [
-            "reasoning.encrypted_content"
-          ],
-          "input": [
-            {
-              "content": [
-                {
-                  "text": "What is in b.png?",
-                  "type": "input_text"
-                }
-              ],
-              "role": "user",
-              "type": "message"
-            },
-            {
-              "encrypted_content": "sig==",
-              "id": "rs_0",
-              "summary": [
-                {
-                  "text": "hm",
-                  "type": "summary_text"
-                }
-              ],
-              "type": "reasoning"
-            },
-            {
-              "content": [
-                {
-                  "annotations": [],
-                  "logprobs": [],
-                  "text": "Looking.",
-                  "type": "output_text"
-                }
-              ],
-              "id": "msg_1",
-              "role": "assistant",
-              "status": "completed",
-              "type": "message"
-            },
-            {
-              "arguments": "{\"path\":\"b.png\"}",
-              "call_id": "call_a",
-              "id": "fc_2",
-              "name": "read",
-              "status": "completed",
-              "type": "function_call"
-            },
-            {
-              "arguments": "{\"path\":\"gone\"}",
-              "call_id": "call_b",
-              "id": "fc_3",
-              "name": "read",
-              "status": "completed",
-              "type": "function_call"
-            },
-            {
-              "call_id": "call_a",
-              "output": [
-                {
-                  "text": "a picture",
-                  "type": "input_text"
-                },
-                {
-                  "image_url": "data:image/png;base64,iVBORw==",
-                  "type": "input_image"
-                }
-              ],
-              "type": "function_call_output"
-            },
-            {
-              "call_id": "call_b",
-              "output": "no such file",
-              "type": "function_call_output"
-            },
-            {
-              "content": [
-                {
-                  "annotations": [],
-                  "logprobs": [],
-                  "text": "A cat.",
-                  "type": "output_text"
-                }
-              ],
-              "id": "msg_0",
-              "role": "assistant",
-              "status": "completed",
-              "type": "message"
-            },
-            {
-              "content": [
-                {
-                  "text": "Sure?",
-                  "type": "input_text"
-                }
-              ],
-              "role": "user",
-              "type": "message"
-            }
-          ],
-          "instructions": "You are careful.",
-          "max_output_tokens": 4096,
-          "model": "m-1",
-          "prompt_cache_key": "longhaul-d53cfb2db6106735",
-          "store": false,
-          "stream": true,
-          "tools": [
-            {
-              "description": "Can read.",
-              "name": "read",
-              "parameters": {
-                "properties": {
-                  "path": {
-                    "type": "string"
-                  }
-                },
-                "required": [
-                  "path"
-                ],
-                "type": "object"
-              },
-              "strict": false,
-              "type": "function"
-            },
-            {
-              "description": "Can write.",
-              "name": "write",
-              "parameters": {
-                "properties": {
-                  "path": {
-                    "type": "string"
-                  }
-                },
-                "required": [
-                  "path"
-                ],
-                "type": "object"
-              },
-              "strict": false,
-              "type": "function"
-            }
-          ]
-        }
-    "#]],
+            include:
+              "reasoning.encrypted_content"
+            input:
+              {"content":[{"text":"What is in b.png?","type":"input_text"}],"role":"user","type":"message"}
+              {"encrypted_content":"sig==","id":"rs_0","summary":[{"text":"hm","type":"summary_text"}],"type":"reasoning"}
+              {"content":[{"annotations":[],"logprobs":[],"text":"Looking.","type":"output_text"}],"id":"msg_1","role":"assistant","status":"completed","type":"message"}
+              {"arguments":"{\"path\":\"b.png\"}","call_id":"call_a","id":"fc_2","name":"read","status":"completed","type":"function_call"}
+              {"arguments":"{\"path\":\"gone\"}","call_id":"call_b","id":"fc_3","name":"read","status":"completed","type":"function_call"}
+              {"call_id":"call_a","output":[{"text":"a picture","type":"input_text"},{"image_url":"data:image/png;base64,iVBORw==","type":"input_image"}],"type":"function_call_output"}
+              {"call_id":"call_b","output":"no such file","type":"function_call_output"}
+              {"content":[{"annotations":[],"logprobs":[],"text":"A cat.","type":"output_text"}],"id":"msg_0","role":"assistant","status":"completed","type":"message"}
+              {"content":[{"text":"Sure?","type":"input_text"}],"role":"user","type":"message"}
+            instructions: "You are careful."
+            max_output_tokens: 4096
+            model: "m-1"
+            prompt_cache_key: "longhaul-d53cfb2db6106735"
+            store: false
+            stream: true
+            tools:
+              {"description":"Can read.","name":"read","parameters":{"properties":{"path":{"type":"string"}},"required":["path"],"type":"object"},"strict":false,"type":"function"}
+              {"description":"Can write.","name":"write","parameters":{"properties":{"path":{"type":"string"}},"required":["path"],"type":"object"},"strict":false,"type":"function"}
+        "#]],
     );
 }
 
@@ -390,119 +143,23 @@ fn chat_request() {
         Api::Chat,
         &conversation(Api::Chat),
         expect![[r#"
-        {
-          "max_tokens": 4096,
-          "messages": [
-            {
-              "content": "You are careful.",
-              "role": "system"
-            },
-            {
-              "content": "What is in b.png?",
-              "role": "user"
-            },
-            {
-              "content": "Looking.",
-              "reasoning_content": "hm",
-              "role": "assistant",
-              "tool_calls": [
-                {
-                  "function": {
-                    "arguments": "{\"path\":\"b.png\"}",
-                    "name": "read"
-                  },
-                  "id": "call_a",
-                  "type": "function"
-                },
-                {
-                  "function": {
-                    "arguments": "{\"path\":\"gone\"}",
-                    "name": "read"
-                  },
-                  "id": "call_b",
-                  "type": "function"
-                }
-              ]
-            },
-            {
-              "content": "a picture",
-              "role": "tool",
-              "tool_call_id": "call_a"
-            },
-            {
-              "content": "no such file",
-              "role": "tool",
-              "tool_call_id": "call_b"
-            },
-            {
-              "content": [
-                {
-                  "text": "Images in the result of call_a:",
-                  "type": "text"
-                },
-                {
-                  "image_url": {
-                    "url": "data:image/png;base64,iVBORw=="
-                  },
-                  "type": "image_url"
-                }
-              ],
-              "role": "user"
-            },
-            {
-              "content": "A cat.",
-              "role": "assistant"
-            },
-            {
-              "content": "Sure?",
-              "role": "user"
-            }
-          ],
-          "model": "m-1",
-          "stream": true,
-          "stream_options": {
-            "include_usage": true
-          },
-          "tools": [
-            {
-              "function": {
-                "description": "Can read.",
-                "name": "read",
-                "parameters": {
-                  "properties": {
-                    "path": {
-                      "type": "string"
-                    }
-                  },
-                  "required": [
-                    "path"
-                  ],
-                  "type": "object"
-                }
-              },
-              "type": "function"
-            },
-            {
-              "function": {
-                "description": "Can write.",
-                "name": "write",
-                "parameters": {
-                  "properties": {
-                    "path": {
-                      "type": "string"
-                    }
-                  },
-                  "required": [
-                    "path"
-                  ],
-                  "type": "object"
-                }
-              },
-              "type": "function"
-            }
-          ]
-        }
-    "#]],
+            max_tokens: 4096
+            messages:
+              {"content":"You are careful.","role":"system"}
+              {"content":"What is in b.png?","role":"user"}
+              {"content":"Looking.","reasoning_content":"hm","role":"assistant","tool_calls":[{"function":{"arguments":"{\"path\":\"b.png\"}","name":"read"},"id":"call_a","type":"function"},{"function":{"arguments":"{\"path\":\"gone\"}","name":"read"},"id":"call_b","type":"function"}]}
+              {"content":"a picture","role":"tool","tool_call_id":"call_a"}
+              {"content":"no such file","role":"tool","tool_call_id":"call_b"}
+              {"content":[{"text":"Images in the result of call_a:","type":"text"},{"image_url":{"url":"data:image/png;base64,iVBORw=="},"type":"image_url"}],"role":"user"}
+              {"content":"A cat.","role":"assistant"}
+              {"content":"Sure?","role":"user"}
+            model: "m-1"
+            stream: true
+            stream_options: {"include_usage":true}
+            tools:
+              {"function":{"description":"Can read.","name":"read","parameters":{"properties":{"path":{"type":"string"}},"required":["path"],"type":"object"}},"type":"function"}
+              {"function":{"description":"Can write.","name":"write","parameters":{"properties":{"path":{"type":"string"}},"required":["path"],"type":"object"}},"type":"function"}
+        "#]],
     );
 }
 
@@ -514,109 +171,16 @@ fn a_conversation_changes_protocol() {
         Api::Anthropic,
         &Request { tools: Vec::new(), system: String::new(), ..conversation(Api::Chat) },
         expect![[r#"
-        {
-          "max_tokens": 4096,
-          "messages": [
-            {
-              "content": [
-                {
-                  "cache_control": {
-                    "type": "ephemeral"
-                  },
-                  "text": "What is in b.png?",
-                  "type": "text"
-                }
-              ],
-              "role": "user"
-            },
-            {
-              "content": [
-                {
-                  "text": "Looking.",
-                  "type": "text"
-                },
-                {
-                  "id": "call_a",
-                  "input": {
-                    "path": "b.png"
-                  },
-                  "name": "read",
-                  "type": "tool_use"
-                },
-                {
-                  "id": "call_b",
-                  "input": {
-                    "path": "gone"
-                  },
-                  "name": "read",
-                  "type": "tool_use"
-                }
-              ],
-              "role": "assistant"
-            },
-            {
-              "content": [
-                {
-                  "content": [
-                    {
-                      "text": "a picture",
-                      "type": "text"
-                    },
-                    {
-                      "source": {
-                        "data": "iVBORw==",
-                        "media_type": "image/png",
-                        "type": "base64"
-                      },
-                      "type": "image"
-                    }
-                  ],
-                  "tool_use_id": "call_a",
-                  "type": "tool_result"
-                },
-                {
-                  "cache_control": {
-                    "type": "ephemeral"
-                  },
-                  "content": [
-                    {
-                      "text": "no such file",
-                      "type": "text"
-                    }
-                  ],
-                  "is_error": true,
-                  "tool_use_id": "call_b",
-                  "type": "tool_result"
-                }
-              ],
-              "role": "user"
-            },
-            {
-              "content": [
-                {
-                  "text": "A cat.",
-                  "type": "text"
-                }
-              ],
-              "role": "assistant"
-            },
-            {
-              "content": [
-                {
-                  "cache_control": {
-                    "type": "ephemeral"
-                  },
-                  "text": "Sure?",
-                  "type": "text"
-                }
-              ],
-              "role": "user"
-            }
-          ],
-          "model": "m-1",
-          "stream": true
-        }
-    "#]],
+            max_tokens: 4096
+            messages:
+              {"content":[{"cache_control":{"type":"ephemeral"},"text":"What is in b.png?","type":"text"}],"role":"user"}
+              {"content":[{"text":"Looking.","type":"text"},{"id":"call_a","input":{"path":"b.png"},"name":"read","type":"tool_use"},{"id":"call_b","input":{"path":"gone"},"name":"read","type":"tool_use"}],"role":"assistant"}
+              {"content":[{"content":[{"text":"a picture","type":"text"},{"source":{"data":"iVBORw==","media_type":"image/png","type":"base64"},"type":"image"}],"tool_use_id":"call_a","type":"tool_result"},{"cache_control":{"type":"ephemeral"},"content":[{"text":"no such file","type":"text"}],"is_error":true,"tool_use_id":"call_b","type":"tool_result"}],"role":"user"}
+              {"content":[{"text":"A cat.","type":"text"}],"role":"assistant"}
+              {"content":[{"cache_control":{"type":"ephemeral"},"text":"Sure?","type":"text"}],"role":"user"}
+            model: "m-1"
+            stream: true
+        "#]],
     );
     for (from, to) in
         [(Api::Anthropic, Api::Responses), (Api::Anthropic, Api::Chat), (Api::Responses, Api::Chat)]

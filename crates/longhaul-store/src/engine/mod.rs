@@ -23,6 +23,7 @@ mod writer;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,6 +61,33 @@ impl Engine {
     /// The journal file of a run, whether there is one or not.
     pub fn journal_path(&self, run: &RunId) -> PathBuf {
         self.runs.join(run.as_str()).join("journal")
+    }
+
+    /// Every run with the time its journal last changed, in nanoseconds since 1970: one look at each file.
+    pub fn journals(&self) -> Result<Vec<(RunId, i64)>, Error> {
+        let failed = |error| Error::io("list", &self.runs, error);
+        let entries = match fs::read_dir(&self.runs) {
+            Ok(entries) => entries,
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut journals = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            if let Some(run) = name.to_str().and_then(|name| RunId::parse(name).ok())
+                && let Some(changed_ns) = self.changed_ns(&run)
+            {
+                journals.push((run, changed_ns));
+            }
+        }
+        journals.sort();
+        Ok(journals)
+    }
+
+    /// When a run's journal last changed; nothing if there is none.
+    pub fn changed_ns(&self, run: &RunId) -> Option<i64> {
+        let found = fs::symlink_metadata(self.journal_path(run)).ok()?;
+        Some(found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()))
     }
 
     pub fn contains(&self, run: &RunId) -> bool {
@@ -127,20 +155,7 @@ impl Store for Engine {
     }
 
     fn runs(&self) -> Result<Vec<RunId>, Error> {
-        let failed = |error| Error::io("list", &self.runs, error);
-        let entries = match fs::read_dir(&self.runs) {
-            Ok(entries) => entries,
-            Err(error) if is_absent(&error) => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut runs = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
-            let run = name.to_str().and_then(|name| RunId::parse(name).ok());
-            runs.extend(run.filter(|run| self.contains(run)));
-        }
-        runs.sort();
-        Ok(runs)
+        Ok(self.journals()?.into_iter().map(|(run, _)| run).collect())
     }
 
     fn remove(&self, run: &RunId) -> Result<(), Error> {
