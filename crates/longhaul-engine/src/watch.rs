@@ -1,5 +1,5 @@
 //! Those who watch a run being driven: the live view, the event log, the catalogue. They see what is already durable
-//! and cannot fail the run.
+//! and have no say in the run.
 
 use longhaul_core::event::Event;
 use longhaul_core::run::Run;

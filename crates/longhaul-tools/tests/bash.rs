@@ -231,7 +231,7 @@ fn a_marked_harness_spares_itself_and_its_ancestors() {
     if let Ok(nested) = std::env::var("LONGHAUL_RUN")
         && nested.starts_with("run_nested-")
     {
-        assert_eq!(reap_leftovers(&RunId::parse(&nested).unwrap()), 0);
+        assert_eq!(reap_leftovers(&longhaul_core::ids::RunId::parse(&nested).unwrap()), 0);
         return;
     }
     let test = std::env::current_exe().unwrap();
