@@ -1,6 +1,8 @@
 //! The benchmark itself: every row is there, and what is counted rather than timed is as promised. Nothing timed is
 //! asserted, since this runs on busy machines.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test stop it as its assertions do")]
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
