@@ -46,3 +46,6 @@ pub const BACKOFF_BASE_MS_MAX: u64 = 3_600_000;
 
 /// Bytes of a state document that is imported: it is remembered in one batch.
 pub const DOCUMENT_BYTES_MAX: usize = 12 * 1024 * 1024;
+
+/// A tool call may take a day at most; what takes longer is a process of its own, not a call.
+pub const TOOL_TIMEOUT_MS_MAX: u64 = 86_400_000;

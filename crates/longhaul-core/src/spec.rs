@@ -167,6 +167,12 @@ impl RunSpec {
         if self.retry.base_backoff_ms > limits::BACKOFF_BASE_MS_MAX {
             return Err(BadSpec::TooMuch { field: "backoff", max: limits::BACKOFF_BASE_MS_MAX });
         }
+        if !(1..=limits::TOOL_TIMEOUT_MS_MAX).contains(&self.retry.timeout_ms) {
+            return Err(BadSpec::TooMuch {
+                field: "a tool's timeout (from 1 ms)",
+                max: limits::TOOL_TIMEOUT_MS_MAX,
+            });
+        }
         self.plan.check()?;
         match self.plan.steps.iter().enumerate().find(|(_, step)| step.agent != self.agent) {
             Some((index, step)) => {

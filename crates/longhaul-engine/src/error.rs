@@ -21,6 +21,8 @@ pub enum Error {
     Spec(#[from] BadSpec),
     #[error("cannot open workspace {path}")]
     Workspace { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("workspace {path} is gone, and with it what the run had done there")]
+    WorkspaceGone { path: PathBuf },
     #[error("model {name} cannot be used")]
     Model { name: String, source: longhaul_model::ResolveError },
     #[error("the run waits for nothing and yet does not end; this is a bug in longhaul")]

@@ -388,6 +388,10 @@ impl Harness {
 
     fn workspace(&self, run: &Run) -> Result<Workspace, Error> {
         let path = PathBuf::from(&run.spec.workspace);
+        // An agent that finds an empty directory where its work was would do it all again, or worse.
+        if run.turns > 0 && !path.exists() {
+            return Err(Error::WorkspaceGone { path });
+        }
         let failed = |source| Error::Workspace { path: path.clone(), source };
         place::ensure(&self.place(run, &path)).map_err(|error| failed(Box::new(error)))?;
         Workspace::open(&path).map_err(|error| failed(Box::new(error)))

@@ -70,6 +70,23 @@ impl App {
         }
     }
 
+    /// A run that exists, by its id or by the beginning of it if only one run begins so.
+    pub fn run(&self, text: &str) -> Result<RunId, Failure> {
+        let id = run_id(text)?;
+        let Some(home) = self.home()? else { return Ok(id) };
+        if home.store_of(&id).is_ok() {
+            return Ok(id);
+        }
+        let mut alike = home.all_runs()?.into_iter().filter(|run| run.as_str().starts_with(text));
+        match (alike.next(), alike.next()) {
+            (Some(only), None) => Ok(only),
+            (Some(one), Some(other)) => Err(Failure::usage(format!(
+                "`{text}` could be {one}, {other} or others; give more of the id"
+            ))),
+            (None, _) => Ok(id),
+        }
+    }
+
     /// The state directory, if there is one.
     pub fn home(&self) -> Result<Option<Home>, Failure> {
         Home::existing(&self.state_dir).map_err(unusable)

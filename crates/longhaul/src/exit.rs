@@ -47,8 +47,9 @@ impl Exit {
     /// What a finished or resting run would have exited with.
     pub fn of_run(run: &Run) -> Exit {
         match run.status {
-            Status::Completed | Status::Created => Exit::Ok,
+            Status::Completed => Exit::Ok,
             Status::Failed => Exit::Failed,
+            Status::Created => Exit::Waiting,
             Status::Paused => Exit::of_pause(run.cause.unwrap_or(Cause::Asked)),
             Status::Running => match run.wait() {
                 Wait::RateLimit => Exit::RateLimited,

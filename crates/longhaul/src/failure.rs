@@ -57,6 +57,10 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Spec(_) | EngineError::Document(_) | EngineError::Id(_) | EngineError::Export { .. } => {
             (Exit::Usage, None)
         }
+        EngineError::WorkspaceGone { .. } => (
+            Exit::Usage,
+            hint("put it back, or start over with a new run; an empty directory there is taken as it is"),
+        ),
         EngineError::Workspace { .. } => {
             (Exit::Usage, hint("see where the run works with `longhaul show ID`"))
         }

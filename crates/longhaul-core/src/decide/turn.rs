@@ -14,11 +14,11 @@ use crate::run::{Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::tool::RetryPolicy;
+use crate::tool::{Failure, Outcome, RetryPolicy};
 
 /// Starts turn number `turn` of the step in hand, or pauses if a limit is reached.
 pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
-    if let Some(reached) = reached(run, limits) {
+    if let Some(reached) = reached(run, limits).or_else(|| refused_again(run, limits, decision)) {
         let Event::LimitReached { limit, spent, max } = &reached else { return };
         let reason = format!("{limit} reached: {spent} of {max} used");
         decision.and(reached);
@@ -124,6 +124,24 @@ fn reached(run: &Run, limits: Limits) -> Option<Event> {
         return event("max_cost", run.usage.cost.to_string(), max.to_string());
     }
     None
+}
+
+/// A model that was told that its calls are used up may answer without any. One that asks again, turn after turn, is stopped
+/// before it spends the other limits on refusals.
+fn refused_again(run: &Run, limits: Limits, decision: &Decision) -> Option<Event> {
+    let now = decision
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::CallRefused { failure: Failure::BudgetExceeded, .. }));
+    let this_turn = run.turn();
+    let before = run.calls.iter().rev().find(|call| call.turn != this_turn || call.step != run.current_step);
+    let before = before.and_then(|call| call.outcome());
+    let before = matches!(before, Some(Outcome::Failed { failure: Failure::BudgetExceeded, .. }));
+    (now && before && run.calls_started >= limits.max_tool_calls).then(|| Event::LimitReached {
+        limit: "max_tool_calls".to_owned(),
+        spent: run.calls_started.to_string(),
+        max: limits.max_tool_calls.to_string(),
+    })
 }
 
 /// A text past the limit is cut, and says so.

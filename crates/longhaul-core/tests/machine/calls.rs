@@ -163,3 +163,18 @@ fn absurd_replies_are_bounded() {
     assert_eq!(answered, 500);
     assert_eq!(sim.run.status, Status::Completed);
 }
+
+/// A model that goes on asking when its calls are used up is stopped, with the work kept and the limit named.
+#[test]
+fn asking_on_without_budget_pauses() {
+    use longhaul_core::event::Cause;
+    let mut world = World::with_turns(&[&["read"], &["read"], &["read"], &["read"]]);
+    let mut poor = spec();
+    poor.limits.max_tool_calls = 1;
+    let mut sim = Sim::create(poor);
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Limit)));
+    assert_eq!(sim.run.reason.as_deref(), Some("max_tool_calls reached: 1 of 1 used"));
+    assert_eq!(sim.run.turns, 3, "one call, one refusal to learn from, one too many");
+}

@@ -9,7 +9,7 @@ use longhaul_store::catalog::Filter;
 use serde_json::{Value, json};
 
 use super::ask::refuse_early;
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
@@ -58,12 +58,15 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 }
 
 pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
-    let (run, gate) = parse(&args.id)?;
+    let (run, gate) = parse(app, &args.id)?;
     answer(app, &run, Wish::Approve { gate })
 }
 
 pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
-    let (run, gate) = parse(&args.id)?;
+    if args.reason.trim().is_empty() {
+        return Err(Failure::usage("a rejection needs a reason: it is what the run is replanned by"));
+    }
+    let (run, gate) = parse(app, &args.id)?;
     answer(app, &run, Wish::Reject { gate, reason: args.reason })
 }
 
@@ -123,7 +126,7 @@ fn list(app: &App) -> Result<Exit, Failure> {
 }
 
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
-    let (run, number) = parse(id)?;
+    let (run, number) = parse(app, id)?;
     let run = app.reading()?.look(&run)?;
     let gate = run.gate(number).ok_or_else(|| Failure::from(anyhow::anyhow!("there is no approval {id}")))?;
     render::json(&as_json(&run, gate));
@@ -150,10 +153,10 @@ fn as_json(run: &Run, gate: &Gate) -> Value {
     })
 }
 
-fn parse(text: &str) -> Result<(RunId, u32), Failure> {
+fn parse(app: &App, text: &str) -> Result<(RunId, u32), Failure> {
     let parts = text.rsplit_once(".g").and_then(|(run, gate)| Some((run, gate.parse::<u32>().ok()?)));
     let (run, gate) = parts.ok_or_else(|| {
         Failure::usage(format!("`{text}` is not an approval")).hint("list them with `longhaul approvals`")
     })?;
-    Ok((run_id(run)?, gate))
+    Ok((app.run(run)?, gate))
 }

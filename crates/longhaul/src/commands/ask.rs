@@ -11,12 +11,12 @@ use longhaul_core::status::Status;
 use longhaul_core::view::RunView;
 use longhaul_engine::{Error, Harness};
 
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
 
-/// Pause a run, keeping everything
+/// Pause a run: what is under way is cut short, and the agent is told so when the run goes on
 #[derive(Debug, clap::Args)]
 pub struct PauseArgs {
     #[arg(value_name = "ID")]
@@ -44,12 +44,12 @@ const LOOK_MS: u64 = 50;
 
 pub fn pause(app: &App, args: PauseArgs) -> Result<Exit, Failure> {
     let wish = Wish::Pause { reason: args.reason };
-    ask(app, &run_id(&args.id)?, wish, Status::Paused)
+    ask(app, &app.run(&args.id)?, wish, Status::Paused)
 }
 
 pub fn stop(app: &App, args: StopArgs) -> Result<Exit, Failure> {
     let wish = Wish::Stop { reason: args.reason };
-    ask(app, &run_id(&args.id)?, wish, Status::Failed)
+    ask(app, &app.run(&args.id)?, wish, Status::Failed)
 }
 
 fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Failure> {

@@ -18,6 +18,9 @@ use crate::failure::Failure;
 use crate::render;
 use crate::settings::Settings;
 
+/// The agent that is meant when none is named.
+const DEFAULT_AGENT: &str = "coder";
+
 /// Create a run without starting it; prints its id
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -32,7 +35,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Agent to work with: a file NAME.md in `agents.dirs`, else the default prompt and all tools
-    #[arg(long, default_value = "coder", value_name = "NAME")]
+    #[arg(long, default_value = DEFAULT_AGENT, value_name = "NAME")]
     pub agent: String,
     /// Model, as provider/model, e.g. scripted/FILE
     #[arg(long, value_name = "P/M")]
@@ -158,6 +161,12 @@ fn spec(
     id: RunId,
 ) -> Result<RunSpec, Failure> {
     let agent = agents::find(&settings.agent_dirs, &options.agent)?;
+    if agent.file.is_none() && options.agent != DEFAULT_AGENT {
+        let name = &options.agent;
+        render::warn(&format!(
+            "there is no agent file {name}.md: {name} gets the default prompt and the default tools"
+        ));
+    }
     let model = model(app, settings, options, agent.model)?;
     let autonomy = match options.autonomy {
         Some(level) => Autonomy::new(level)
@@ -236,10 +245,23 @@ fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
     let path = app.state_dir.join("workspace").join("run").join(id.as_str());
     match repository(&app.cwd) {
         Some(repository) => {
+            if is_dirty(&repository) {
+                render::warn(
+                    "changes that are not committed are not in the run's worktree; `--in-place` would work on them",
+                );
+            }
             Chosen { path, repository: Some(repository), branch: Some(format!("longhaul/{id}")) }
         }
         None => Chosen { path, repository: None, branch: None },
     }
+}
+
+/// Are there changes in the checkout that a worktree of its last commit does not have?
+fn is_dirty(repository: &Path) -> bool {
+    let mut git = std::process::Command::new("git");
+    git.args(["status", "--porcelain", "--untracked-files=normal"]).current_dir(repository);
+    git.env("GIT_OPTIONAL_LOCKS", "0").stdin(std::process::Stdio::null());
+    git.output().is_ok_and(|output| !output.stdout.is_empty())
 }
 
 /// A plan as people write it: what is always the same may be left out.

@@ -1,5 +1,6 @@
 //! Driving a run in this process: the live view, and Ctrl-C, which pauses first and ends at once the second time.
 
+use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
@@ -126,7 +127,8 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
     if app.json() {
         render::json(&RunView::of(run));
     } else if let (Ending::Completed, Some(output)) = (ending, run.output()) {
-        render::data(output);
+        let terminal = std::io::stdout().is_terminal();
+        render::data(&if terminal { table::clean(output) } else { output.to_owned() });
     }
     let spent = table::duration(run.updated_at.millis_since(run.created_at));
     let summary = format!(
@@ -135,19 +137,39 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
     );
     render::talk(&format!("{id} {summary}"));
     match ending {
-        Ending::Completed | Ending::Failed => {}
+        Ending::Completed | Ending::Failed => {
+            if let Some(branch) = &run.spec.branch {
+                let place = &run.spec.workspace;
+                render::hint(&format!(
+                    "the work is in {place}, on branch {branch}; nothing is committed for you"
+                ));
+            }
+        }
         Ending::WaitingForHuman => {
             let gate = gate_id(id, run.gates.len() as u32);
             render::hint(&format!("`longhaul approve {gate}`, then `longhaul resume {id}`"));
         }
         Ending::Paused(Cause::Limit) => {
+            let flag = raised_limit(run);
             render::hint(&format!(
-                "the work is kept; raise the limit and go on, e.g. `longhaul resume {id} --max-steps 400`"
+                "the work is kept; go on with a higher limit: `longhaul resume {id} {flag}`"
             ));
         }
         Ending::Paused(_) if interrupted => {
             render::hint(&format!("nothing is lost; go on with `longhaul resume {id}`"))
         }
         Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
+    }
+}
+
+/// The limit that was reached, as it would be typed with twice what it was.
+fn raised_limit(run: &Run) -> String {
+    let limits = &run.spec.limits;
+    let reached = run.reason.as_deref().and_then(|reason| reason.split(' ').next()).unwrap_or("");
+    match reached {
+        "max_tool_calls" => format!("--max-tool-calls {}", limits.max_tool_calls.saturating_mul(2).max(1)),
+        "max_tokens" => format!("--max-tokens {}", run.usage.tokens().saturating_mul(2)),
+        "max_cost" => format!("--max-cost {:.2}", run.usage.cost.as_dollars() * 2.0 + 0.01),
+        _ => format!("--max-steps {}", limits.max_steps.saturating_mul(2).max(1)),
     }
 }

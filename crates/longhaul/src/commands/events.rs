@@ -1,11 +1,13 @@
 //! `events`: what happened, event by event, also while it happens.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use longhaul_core::ids::RunId;
 use longhaul_core::view::EventLine;
+use longhaul_engine::fold::Look;
 use serde_json::Value;
 
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
@@ -15,7 +17,7 @@ use crate::render;
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Go on showing events as they happen, until the run ends
+    /// Go on showing events as they happen, until the run ends or nobody drives it
     #[arg(long, short)]
     pub follow: bool,
     /// Only events after this sequence number
@@ -26,29 +28,57 @@ pub struct Args {
 /// How often a follower looks for more; a journal has no bell to ring.
 const LOOK_MS: u64 = 100;
 
+/// How long nobody may drive a run before its follower gives up: a background process needs a moment to take it up.
+const UNDRIVEN_MS_MAX: u64 = 3000;
+
+/// What a follower does once it has shown everything there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtTheEnd {
+    Stop,
+    /// Wait for more until the run has ended or nobody drives it.
+    Follow,
+}
+
+impl From<bool> for AtTheEnd {
+    fn from(follow: bool) -> AtTheEnd {
+        if follow { AtTheEnd::Follow } else { AtTheEnd::Stop }
+    }
+}
+
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let id = run_id(&args.id)?;
+    let id = app.run(&args.id)?;
     let json = app.json();
-    follow(app, &id, args.follow, &mut |line| {
-        if line.get("seq").and_then(Value::as_u64).is_some_and(|seq| seq > args.after) {
-            if json { render::json_line(line) } else { render::data(&plain(line)) }
+    follow(app, &id, args.follow.into(), &mut |run, seq, at, event| {
+        if seq > args.after {
+            let line = serde_json::to_value(EventLine { run, seq, at, event }).unwrap_or_default();
+            if json { render::json_line(&line) } else { render::data(&plain(&line)) }
         }
     })
 }
 
-/// Shows every event of a run as a JSON line to `show`; goes on until the run ends if asked.
-pub fn follow(
-    app: &App,
-    id: &longhaul_core::ids::RunId,
-    follow: bool,
-    show: &mut dyn FnMut(&Value),
-) -> Result<Exit, Failure> {
-    let mut onlooker = app.reading()?.onlooker(id)?;
+/// Shows every event of a run to `show`, those that are still to come too if asked.
+pub fn follow(app: &App, id: &RunId, at_the_end: AtTheEnd, show: Look<'_>) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let mut onlooker = harness.onlooker(id)?;
+    let mut driven_at = Instant::now();
+    let mut asked_at: Option<Instant> = None;
     loop {
-        onlooker.look(&mut |run, seq, at, event| {
-            show(&serde_json::to_value(EventLine { run, seq, at, event }).unwrap_or_default());
-        })?;
-        if !follow || onlooker.run()?.status.is_terminal() {
+        onlooker.look(show)?;
+        if at_the_end == AtTheEnd::Stop || onlooker.run()?.status.is_terminal() {
+            break;
+        }
+        // Asked once a second: asking holds the lock for an instant.
+        if asked_at.is_none_or(|asked| asked.elapsed() > Duration::from_secs(1)) {
+            asked_at = Some(Instant::now());
+            if harness.store_of(id)?.holder(id)?.is_some() {
+                driven_at = Instant::now();
+            }
+        }
+        if driven_at.elapsed() > Duration::from_millis(UNDRIVEN_MS_MAX) {
+            let status = onlooker.run()?.status;
+            render::hint(&format!(
+                "{id} is {status} and nobody drives it; go on with `longhaul resume {id}`"
+            ));
             break;
         }
         std::thread::sleep(Duration::from_millis(LOOK_MS));

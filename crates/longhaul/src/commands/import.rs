@@ -37,6 +37,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let harness = app.harness()?;
     let defaults = defaults(app, &harness, args.model)?;
     let run = harness.import(&text, defaults, rename)?;
+    if std::path::Path::new(&run.spec.workspace).exists() {
+        render::warn(&format!(
+            "{} goes on in {}, where the run it came from may still work",
+            run.spec.id, run.spec.workspace
+        ));
+    }
     if app.json() {
         render::json(&RunView::of(&run));
     } else {

@@ -37,7 +37,9 @@ pub fn run(app: &App, _args: Args) -> Result<Exit, Failure> {
             render::data(&line);
         }
     }
-    render::hint("`longhaul demo` shows what longhaul does; `longhaul run \"TASK\"` starts for real");
+    render::hint(
+        "`longhaul demo` shows what longhaul does; `longhaul run \"TASK\" --model scripted/FILE` starts for real",
+    );
     Ok(Exit::Ok)
 }
 

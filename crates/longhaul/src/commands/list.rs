@@ -1,5 +1,8 @@
 //! `list`: all runs, newest first, from the catalogue.
 
+use std::collections::HashSet;
+
+use longhaul_core::ids::RunId;
 use longhaul_core::status::{Status, Wait};
 use longhaul_store::catalog::{Filter, RunRow};
 use serde_json::{Value, json};
@@ -34,12 +37,13 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Some(_) => app.reading()?.list(&filter)?,
         None => (Vec::new(), Vec::new()),
     };
+    let undriven = undriven(app, &rows)?;
     if app.json() {
-        render::json(&rows.iter().map(as_json).collect::<Vec<_>>());
+        render::json(&rows.iter().map(|row| as_json(row, &undriven)).collect::<Vec<_>>());
     } else if rows.is_empty() {
         render::talk("no runs");
     } else {
-        let lines = rows.iter().map(as_line);
+        let lines = rows.iter().map(|row| as_line(row, &undriven));
         render::data(&table::rows(&["ID", "STATUS", "AGENT", "STEPS", "CALLS", "UPDATED", "TASK"], lines));
     }
     for (id, error) in unreadable {
@@ -55,8 +59,24 @@ fn status(text: &str) -> Result<Status, Failure> {
     })
 }
 
-fn as_line(row: &RunRow) -> Vec<String> {
+/// The runs that are running by their journal, and that nobody drives: their process died, or they wait for a person.
+fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
+    let running: Vec<&RunRow> = rows.iter().filter(|row| row.status == Status::Running).collect();
+    if running.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let harness = app.reading()?;
+    let undriven = |row: &&&RunRow| {
+        harness
+            .store_of(&row.id)
+            .is_ok_and(|store| store.holder(&row.id).is_ok_and(|holder| holder.is_none()))
+    };
+    Ok(running.iter().filter(undriven).map(|row| row.id.clone()).collect())
+}
+
+fn as_line(row: &RunRow, undriven: &HashSet<RunId>) -> Vec<String> {
     let state = match row.wait {
+        Wait::None if undriven.contains(&row.id) => format!("{} (nobody drives it)", row.status),
         Wait::None => row.status.to_string(),
         wait @ (Wait::Human | Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child) => {
             format!("{} ({wait})", row.status)
@@ -73,10 +93,11 @@ fn as_line(row: &RunRow) -> Vec<String> {
     ]
 }
 
-fn as_json(row: &RunRow) -> Value {
+fn as_json(row: &RunRow, undriven: &HashSet<RunId>) -> Value {
+    let driven = row.status == Status::Running && !undriven.contains(&row.id);
     json!({
         "id": row.id, "kind": row.kind, "agentName": row.agent, "task": row.task, "taskId": row.task_id,
-        "status": row.status, "wait": row.wait, "reason": row.reason,
+        "status": row.status, "driven": driven, "wait": row.wait, "reason": row.reason,
         "stepsTotal": row.steps_total, "stepsCompleted": row.steps_completed, "currentStepIndex": row.current_step,
         "toolCallCount": row.tool_calls, "subAgentCount": row.sub_agents, "parentId": row.parent, "depth": row.depth,
         "createdAt": row.created_at, "updatedAt": row.updated_at, "completedAt": row.completed_at,

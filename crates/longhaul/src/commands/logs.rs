@@ -4,40 +4,34 @@ use longhaul_core::conversation::Message;
 use longhaul_core::event::Event;
 use longhaul_core::run::Run;
 
-use crate::app::{App, run_id};
+use super::events::follow;
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render;
+use crate::render::{self, table::clean};
 
 /// Show a run's conversation: what the model said, what it called, what came back
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Go on showing as it happens, until the run ends
+    /// Go on showing as it happens, until the run ends or nobody drives it
     #[arg(long, short)]
     pub follow: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let id = run_id(&args.id)?;
-    let mut onlooker = app.reading()?.onlooker(&id)?;
+    let id = app.run(&args.id)?;
     let json = app.json();
-    loop {
-        onlooker.look(&mut |run, _, at, event| {
-            for text in retell(run, event) {
-                if json {
-                    render::json_line(&serde_json::json!({ "at": at, "text": text }));
-                } else {
-                    render::data(&text);
-                }
+    follow(app, &id, args.follow.into(), &mut |run, _, at, event| {
+        for text in retell(run, event) {
+            if json {
+                render::json_line(&serde_json::json!({ "at": at, "text": text }));
+            } else {
+                render::data(&clean(&text));
             }
-        })?;
-        if !args.follow || onlooker.run()?.status.is_terminal() {
-            return Ok(Exit::Ok);
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    })
 }
 
 fn retell(run: &Run, event: &Event) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use longhaul_core::view::RunView;
 
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let id = run_id(&args.id)?;
+    let id = app.run(&args.id)?;
     let mut onlooker = app.reading()?.onlooker(&id)?;
     let until = args.to.unwrap_or(u64::MAX);
     let mut view = None;

@@ -48,6 +48,13 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
             "harness.enabled is false: a run that leaves no trace cannot be detached",
         ));
     }
+    let autonomy = args.options.autonomy.unwrap_or(settings.autonomy.level());
+    if autonomy < 4 {
+        return Err(Failure::usage(
+            "harness.enabled is false: a run that leaves no trace cannot wait for a person",
+        )
+        .hint("use `--autonomy 4`, or enable the harness"));
+    }
     let harness = app.forgetful();
     // Without a state directory there is no place of its own to work in.
     let options = Options { in_place: true, ..args.options.clone() };

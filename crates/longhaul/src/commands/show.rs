@@ -2,7 +2,7 @@
 
 use longhaul_core::view::RunView;
 
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
@@ -15,7 +15,7 @@ pub struct Args {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let id = run_id(&args.id)?;
+    let id = app.run(&args.id)?;
     let harness = app.reading()?;
     let mut onlooker = harness.onlooker(&id)?;
     onlooker.look(&mut |_, _, _, _| {})?;
@@ -57,7 +57,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     ];
     lines.retain(|(_, value)| !value.is_empty());
     for (name, value) in lines {
-        render::data(&format!("{name:<12} {value}"));
+        render::data(&format!("{name:<12} {}", table::clean(&value)));
     }
     Ok(Exit::Ok)
 }

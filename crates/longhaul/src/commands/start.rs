@@ -7,7 +7,7 @@ use longhaul_engine::Opening;
 use super::ask::refuse_early;
 use super::create::{LimitArgs, settled_model};
 use super::drive;
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let id = run_id(&args.id)?;
+    let id = app.run(&args.id)?;
     let harness = app.reading()?;
     let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
     if args.detach {

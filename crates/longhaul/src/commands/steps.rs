@@ -1,6 +1,6 @@
 //! `steps`: a run's plan and how far each step is.
 
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
@@ -13,7 +13,7 @@ pub struct Args {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let run = app.reading()?.look(&run_id(&args.id)?)?;
+    let run = app.reading()?.look(&app.run(&args.id)?)?;
     if app.json() {
         render::json(&run.plan.steps);
         return Ok(Exit::Ok);

@@ -93,15 +93,15 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what {
         What::Status => status(app),
         What::List { id: None } => list(app),
-        What::List { id: Some(id) } => checkpoints(app, &run_id(&id)?),
-        What::Inspect { id } => inspect(app, &run_id(&id)?),
-        What::Stats { id } => stats(app, &run_id(&id)?),
+        What::List { id: Some(id) } => checkpoints(app, &app.run(&id)?),
+        What::Inspect { id } => inspect(app, &app.run(&id)?),
+        What::Stats { id } => stats(app, &app.run(&id)?),
         What::Verify { id } => verify(app, id.as_deref()),
-        What::Repair { id } => repair(app, &run_id(&id)?),
+        What::Repair { id } => repair(app, &app.run(&id)?),
         What::Rebuild => rebuild(app),
-        What::Export { id, format } if format == "bin" => export(app, &run_id(&id)?),
+        What::Export { id, format } if format == "bin" => export(app, &app.run(&id)?),
         What::Export { id, .. } => super::export::run(app, super::export::Args { id }),
-        What::Blob { id, hash } => blob(app, &run_id(&id)?, &hash),
+        What::Blob { id, hash } => blob(app, &app.run(&id)?, &hash),
         What::Delete { id, force } => super::rm::run(app, super::rm::Args { ids: vec![id], force }),
         What::Import { file, rename } => import(app, &file, &run_id(&rename)?),
     }
@@ -228,7 +228,7 @@ fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let Some(home) = harness.home() else { return Ok(Exit::Ok) };
     let ids = match id {
-        Some(id) => vec![run_id(id)?],
+        Some(id) => vec![app.run(id)?],
         None => home.all_runs()?,
     };
     let mut sound = true;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::app::{App, run_id};
+use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
@@ -15,7 +15,7 @@ pub struct Args {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let run = app.reading()?.look(&run_id(&args.id)?)?;
+    let run = app.reading()?.look(&app.run(&args.id)?)?;
     if app.json() {
         let calls: Vec<_> = run
             .calls

@@ -15,8 +15,18 @@ pub fn rows(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Str
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// One line of at most `width` characters.
+/// Text without the control characters that move cursors, set titles or colour: what a model or a task says must not do
+/// that to somebody's terminal.
+pub fn clean(text: &str) -> String {
+    let shown = |letter: char| {
+        if letter.is_control() && !matches!(letter, '\n' | '\t') { '\u{fffd}' } else { letter }
+    };
+    text.chars().map(shown).collect()
+}
+
+/// One clean line of at most `width` characters.
 pub fn short(text: &str, width: usize) -> String {
+    let text = &clean(text);
     let line = text.lines().next().unwrap_or("").trim();
     if line.chars().count() <= width && line.len() == text.trim().len() {
         return line.to_owned();

@@ -282,3 +282,34 @@ fn checkpoints_are_made_by_the_clock() {
     let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--checkpoint-interval-ms", "100"]);
     assert!(shown["checkpointCount"].as_u64().unwrap() >= 3, "{shown}");
 }
+
+/// A run whose workspace was deleted is not set to work in an empty one.
+#[test]
+fn a_lost_workspace_is_named() {
+    let desk = Desk::new();
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let (id, workspace) = (shown["id"].as_str().unwrap(), shown["workspace"].as_str().unwrap());
+    std::fs::remove_dir_all(workspace).unwrap();
+    let said = desk.say(&["resume", id, "--max-steps", "9"]);
+    assert!(said.code == 2 && said.err.contains(workspace) && said.err.contains("is gone"), "{}", said.err);
+    assert_eq!(desk.json(&["show", id])["status"], "paused");
+}
+
+/// The hint at a limit names the limit that was reached, and works word for word.
+#[test]
+fn the_hint_at_a_limit_works() {
+    for flag in ["--max-steps=1", "--max-tokens=1", "--max-cost=0.001"] {
+        let desk = Desk::new();
+        let mut said = desk.say(&["run", "x", "--model", "scripted/s.yaml", flag]);
+        for _ in 0..5 {
+            assert_eq!(said.code, 4, "{flag}: {}", said.err);
+            let typed = said.err.split("`longhaul ").last().unwrap().split('`').next().unwrap().to_owned();
+            said = desk.say(&typed.split(' ').collect::<Vec<_>>());
+            if said.code == 0 {
+                break;
+            }
+        }
+        assert_eq!(said.out, "All done.\n", "{flag}: {}", said.err);
+    }
+}

@@ -174,3 +174,49 @@ fn looking_makes_nothing() {
     desk.get(&["completions", "bash"]);
     assert_eq!(files_below(&desk.path("")), before);
 }
+
+/// An id may be shortened to what only one run begins with.
+#[test]
+fn ids_can_be_shortened() {
+    let desk = Desk::new();
+    let (first, second) = (desk.create(), desk.create());
+    assert_eq!(desk.json(&["show", &first[..first.len() - 2]])["id"], json!(first));
+    let said = desk.say(&["show", "run_"]);
+    assert!(said.code == 2 && said.err.contains(&first) && said.err.contains(&second), "{}", said.err);
+}
+
+/// A run whose process died says so in the list, and a follower does not wait for it for ever.
+#[test]
+fn a_dead_run_is_told_from_a_live_one() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { delay_ms: 60000, text: slow, calls: [ { tool: bash, args: { command: 'true' } } ] } ] } ]",
+    );
+    let id = desk.create();
+    let mut live = desk.command(&["start", &id]).spawn().unwrap();
+    while !desk.events(&id).iter().any(|event| event["type"] == "turn_started") {}
+    assert_eq!(desk.json(&["list"])[0]["driven"], true);
+    live.kill().unwrap();
+    live.wait().unwrap();
+    assert_eq!(desk.json(&["list"])[0]["driven"], false);
+    assert!(desk.get(&["list"]).contains("running (nobody drives it)"));
+    let said = desk.say(&["events", &id, "--follow"]);
+    assert!(said.code == 0 && said.err.contains("nobody drives it"), "{}", said.err);
+}
+
+/// What a model or a task says cannot move the cursor or set the title of somebody's terminal.
+#[test]
+fn control_characters_are_not_shown() {
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: \"\\e[2J\\e]0;pwn\\a hi\" } ] } ]");
+    let id = desk.get(&["create", "--task", "\u{1b}[31mred", "--model", "scripted/s.yaml"]).trim().to_owned();
+    let said = desk.say(&["start", &id]);
+    assert!(said.err.contains("hi"), "{}", said.err);
+    for text in [
+        said.err,
+        desk.get(&["list"]),
+        desk.get(&["show", &id]),
+        desk.get(&["logs", &id]),
+        desk.get(&["events", &id]),
+    ] {
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+    }
+}

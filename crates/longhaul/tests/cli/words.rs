@@ -121,6 +121,8 @@ fn nonsense_is_refused() {
         vec!["store"],
         vec!["completions", "tcsh9"],
         vec!["run", "x", "--max-steps", "99999999999999"],
+        vec!["run", "x", "--model", "scripted/s.yaml", "--tool-timeout-ms", "0"],
+        vec!["reject", "run_x.g1", "--reason", " "],
     ] {
         let said = desk.say(&args);
         assert!(said.code == 2 && !said.err.contains("panicked"), "{args:?}: {} {}", said.code, said.err);
