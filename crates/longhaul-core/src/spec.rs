@@ -54,6 +54,10 @@ pub struct RunSpec {
     /// The repository that worktree belongs to.
     #[n(17)]
     pub repository: Option<String>,
+    /// Whether the run may be kept in the engine; without a word it may.
+    #[n(18)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_enabled: Option<bool>,
 }
 
 /// How much a person is asked: 1 and 2 before every step, 3 before critical ones, 4 and 5 not at all.
@@ -149,6 +153,10 @@ pub enum BadSpec {
 }
 
 impl RunSpec {
+    pub fn may_use_engine(&self) -> bool {
+        self.engine_enabled.unwrap_or(true)
+    }
+
     /// Everything a run must satisfy before it may exist.
     pub fn check(&self) -> Result<(), BadSpec> {
         for (field, text) in [("agent", &self.agent), ("task", &self.task), ("model", &self.model)] {

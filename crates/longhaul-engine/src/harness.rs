@@ -157,7 +157,6 @@ impl Harness {
             }
             Some(_) | None => {}
         }
-        let (store, _) = self.store_for_new()?;
         let entries: Vec<Entry> = entries.iter().map(|(at, event)| entry(*at, event)).collect();
         let mut fold = Fold::default();
         for (index, entry) in entries.iter().enumerate() {
@@ -171,6 +170,7 @@ impl Harness {
             fold.take(record).map_err(|source| Error::Journal { run: id.clone(), source })?;
         }
         let run = fold.into_run(id)?;
+        let (store, _) = self.store_for_new(&run.spec)?;
         store.create(id, &self.writer(), &entries)?.close()?;
         for blob in blobs {
             store.put_blob(id, &blob)?;
@@ -183,7 +183,7 @@ impl Harness {
         let at = self.clock.now();
         let mut run = Run::first(1, at, &first)
             .map_err(|misfit| Error::Journal { run: id.clone(), source: misfit.into() })?;
-        let (store, fallback) = self.store_for_new()?;
+        let (store, fallback) = self.store_for_new(&run.spec)?;
         let mut events = vec![first];
         if let Some(reason) = fallback {
             events.push(Event::PersistenceFellBack { reason });
@@ -317,8 +317,9 @@ impl Harness {
         Writer { pid: std::process::id(), host: longhaul_store::host(), at: self.clock.now() }
     }
 
-    fn store_for_new(&self) -> Result<(Arc<dyn Store>, Option<String>), Error> {
+    fn store_for_new(&self, spec: &RunSpec) -> Result<(Arc<dyn Store>, Option<String>), Error> {
         match &self.keeping {
+            Keeping::Durable(home) if !spec.may_use_engine() => Ok((home.fallback_store()?, None)),
             Keeping::Durable(home) => {
                 let (store, reason) = home.store_for_new()?;
                 Ok((store, reason.map(|reason| reason.0)))
@@ -331,6 +332,9 @@ impl Harness {
     fn store_to_drive(&self, id: &RunId) -> Result<(Arc<dyn Store>, Option<String>), Error> {
         use longhaul_store::home::Brought;
         let Keeping::Durable(home) = &self.keeping else { return Ok((self.store_of(id)?, None)) };
+        if !home.engine().contains(id) && !self.look(id)?.spec.may_use_engine() {
+            return Ok((home.store_of(id)?, None));
+        }
         match home.bring_home(id, &self.writer())? {
             Brought::Moved | Brought::AlreadyHome => Ok((home.store_of(id)?, None)),
             Brought::NotYet(reason) => Ok((home.store_of(id)?, Some(reason.0))),

@@ -202,6 +202,11 @@ impl Home {
         if kept.next().is_some() { Err(diverged(shown + 1)) } else { Ok(()) }
     }
 
+    /// The fallback itself, made if it is not there: for runs that are not to be kept in the engine.
+    pub fn fallback_store(&self) -> Result<Arc<dyn Store>, Error> {
+        Ok(self.fallback()?)
+    }
+
     fn fallback(&self) -> Result<Arc<Sqlite>, Error> {
         let mut fallback = self.fallback.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = &*fallback {

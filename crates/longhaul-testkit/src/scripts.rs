@@ -45,6 +45,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         checkpoint_interval_ms: 300_000,
         branch: None,
         repository: None,
+        engine_enabled: None,
     }
 }
 

@@ -78,6 +78,7 @@ pub fn spec() -> RunSpec {
         checkpoint_interval_ms: 300_000,
         branch: None,
         repository: None,
+        engine_enabled: None,
     }
 }
 

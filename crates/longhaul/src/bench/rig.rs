@@ -149,5 +149,6 @@ pub fn spec(id: RunId) -> RunSpec {
         checkpoint_interval_ms: 0,
         branch: None,
         repository: None,
+        engine_enabled: None,
     }
 }

@@ -52,6 +52,9 @@ pub struct Options {
     /// Work in the current directory instead of a workspace of the run's own
     #[arg(long)]
     pub in_place: bool,
+    /// Keep the run in the engine, or `off` in the SQLite fallback
+    #[arg(long, default_value = "on", value_name = "on|off")]
+    pub engine: Switch,
     /// The caller's own name for the task
     #[arg(long, value_name = "ID")]
     pub task_id: Option<String>,
@@ -63,6 +66,12 @@ pub struct Options {
     pub checkpoint_interval_ms: Option<u64>,
     #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
 }
 
 /// Limits that can be given when a run is created and when it is resumed.
@@ -197,6 +206,7 @@ fn spec(
         workspace: place.path.display().to_string(),
         branch: place.branch,
         repository: place.repository.map(|path| path.display().to_string()),
+        engine_enabled: (options.engine == Switch::Off).then_some(false),
         parent: None,
         depth: 0,
         session: None,

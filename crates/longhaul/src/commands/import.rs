@@ -90,6 +90,7 @@ fn defaults(
         checkpoint_interval_ms: settings.checkpoint_interval_ms,
         branch: None,
         repository: None,
+        engine_enabled: None,
         id,
     })
 }

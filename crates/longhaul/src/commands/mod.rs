@@ -24,3 +24,4 @@ pub mod start;
 pub mod steps;
 pub mod store;
 pub mod tools;
+pub mod tree;

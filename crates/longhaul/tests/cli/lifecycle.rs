@@ -32,6 +32,8 @@ fn create_makes_a_run() {
         "1000",
         "--task-id",
         "t-1",
+        "--engine",
+        "off",
     ];
     let first = desk.json(&args);
     let second = desk.json(&args);
@@ -43,6 +45,7 @@ fn create_makes_a_run() {
         (&json!("MARS"), &json!("created"), &json!("t-1"))
     );
     assert_eq!((&shown["autonomy"], &shown["checkpointIntervalMs"]), (&json!(5), &json!(1000)));
+    assert_eq!(shown["engineEnabled"], false);
     let limits =
         json!({ "maxToolCalls": 7, "maxSteps": 8, "maxTokens": 9, "maxCost": 1.5, "maxSubAgentDepth": 2 });
     assert_eq!(shown["limits"], limits);

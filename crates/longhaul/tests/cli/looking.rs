@@ -103,6 +103,18 @@ fn steps_are_shown() {
     }
 }
 
+/// AI4: the tree of a run that started no others is itself.
+#[test]
+fn a_tree_has_a_root() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let tree = desk.json(&["tree", &id]);
+    assert_eq!(
+        (&tree["id"], &tree["status"], &tree["children"]),
+        (&json!(id), &json!("completed"), &json!([]))
+    );
+}
+
 /// AD4: replay rebuilds the run from the journal alone; without the derived files too.
 #[test]
 fn replay_equals_show() {

@@ -146,3 +146,16 @@ fn inspect_names_the_versions() {
         (&json!(1), &json!(1), &json!(true))
     );
 }
+
+/// AI2, AI11: a run that is not to be kept in the engine is kept in SQLite for good, without a warning, and completes there.
+#[test]
+fn a_run_can_be_kept_out_of_the_engine() {
+    let desk = Desk::new();
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--engine", "off"]);
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!((&shown["status"], &shown["engineEnabled"]), (&json!("completed"), &json!(false)));
+    assert_eq!(desk.json(&["store", "list", id])[0]["backend"], "sqlite");
+    assert!(!desk.events(id).iter().any(|event| event["type"] == "persistence_fallback"));
+    desk.get(&["store", "delete", id]);
+    assert!(desk.say(&["show", id]).err.contains("not in the store"));
+}
