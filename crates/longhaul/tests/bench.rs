@@ -53,6 +53,8 @@ fn names(rows: &[Value]) -> Vec<&str> {
     rows.iter().map(|row| row["name"].as_str().unwrap()).collect()
 }
 
+/// A10.2, A10.3: one sync for each step, stored bytes near the payload, no thread for a suspended run, no file without the
+/// harness.
 #[test]
 fn every_row_is_there_and_what_is_counted_holds() {
     let directory = tempfile::tempdir().unwrap();
@@ -70,6 +72,7 @@ fn every_row_is_there_and_what_is_counted_holds() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// A10.1: what a step costs without a disk is measured by itself, and nothing is written for it.
 #[test]
 fn overhead_needs_no_place() {
     let directory = tempfile::tempdir().unwrap();

@@ -232,3 +232,32 @@ fn control_characters_are_not_shown() {
         assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
     }
 }
+
+/// AT3: the row of a run is kept current while it works: steps and calls rise, and the end has its time.
+#[test]
+fn rows_are_kept_current() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'sleep 0.4' } } ] }, { text: ok } ] } ]",
+    );
+    desk.write(
+        "plan.yaml",
+        "steps:\n- { id: a, description: x }\n- { id: b, description: y, dependencies: [a] }\n- { id: c, description: z, dependencies: [b] }\n",
+    );
+    let id = desk
+        .get(&["create", "--task", "x", "--plan", "plan.yaml", "--model", "scripted/s.yaml"])
+        .trim()
+        .to_owned();
+    let mut live = desk.command(&["start", &id]).spawn().unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    while live.try_wait().unwrap().is_none() {
+        let row = &desk.json(&["list"])[0];
+        seen.insert((row["stepsCompleted"].as_u64().unwrap(), row["toolCallCount"].as_u64().unwrap()));
+    }
+    assert!(seen.len() >= 3, "{seen:?}");
+    let row = &desk.json(&["list"])[0];
+    assert_eq!(
+        (&row["stepsCompleted"], &row["toolCallCount"], &row["status"]),
+        (&json!(3), &json!(3), &json!("completed"))
+    );
+    assert!(row["completedAt"].is_string());
+}

@@ -159,3 +159,17 @@ fn a_run_can_be_kept_out_of_the_engine() {
     desk.get(&["store", "delete", id]);
     assert!(desk.say(&["show", id]).err.contains("not in the store"));
 }
+
+/// AE9: what is derived (catalogue, event log) may fail to be written: the run goes on and completes, and nothing is lost.
+#[test]
+fn derived_files_may_fail() {
+    let desk = Desk::new();
+    let id = desk.create();
+    std::fs::remove_file(desk.path(".longhaul/catalog.db")).unwrap();
+    for name in ["catalog.db", "catalog.db/x", &format!("runs/{id}/events.jsonl")] {
+        std::fs::create_dir(desk.path(".longhaul").join(name)).unwrap();
+    }
+    assert_eq!(desk.get(&["start", &id]), "All done.\n");
+    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+    assert_eq!(desk.json(&["list"])[0]["status"], "completed", "the list is made from the journals");
+}
