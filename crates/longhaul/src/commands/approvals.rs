@@ -1,10 +1,11 @@
 //! `approvals`, `approve`, `reject`: waits for a person, and their answers.
 
-use longhaul_core::command::Wish;
+use longhaul_core::command::{Command, Wish};
 use longhaul_core::ids::RunId;
 use longhaul_core::run::{Gate, Run};
 use longhaul_core::status::Status;
 use longhaul_core::view::gate_id;
+use longhaul_engine::Harness;
 use longhaul_store::catalog::Filter;
 use serde_json::{Value, json};
 
@@ -75,6 +76,10 @@ fn answer(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();
+    if let Some(earlier) = gate_of(&wish).and_then(|gate| answer_on_record(&harness, id, gate)) {
+        return Err(Failure::from(anyhow::anyhow!("it has an answer on record: {}", earlier.verb()))
+            .hint(format!("it counts as soon as the run goes on: `longhaul resume {id}`")));
+    }
     let driven = harness.store_of(id)?.holder(id)?.is_some();
     let starts_work = matches!(wish, Wish::Approve { .. });
     let command = harness.command(wish)?;
@@ -91,6 +96,20 @@ fn answer(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+fn gate_of(wish: &Wish) -> Option<u32> {
+    match wish {
+        Wish::Approve { gate } | Wish::Reject { gate, .. } => Some(*gate),
+        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => None,
+    }
+}
+
+/// The answer to a gate that lies in the run's inbox, for whoever drives it next.
+fn answer_on_record(harness: &Harness, id: &RunId, gate: u32) -> Option<Wish> {
+    let posted = harness.store_of(id).ok()?.pending(id).ok()?;
+    let wishes = posted.iter().filter_map(|posted| serde_json::from_slice::<Command>(&posted.body).ok());
+    wishes.map(|command| command.wish).find(|wish| gate_of(wish) == Some(gate))
+}
+
 fn list(app: &App) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let filter = Filter { status: Some(Status::Running), ..Filter::default() };
@@ -99,7 +118,9 @@ fn list(app: &App) -> Result<Exit, Failure> {
         if row.wait == longhaul_core::status::Wait::Human {
             match harness.look(&row.id) {
                 Ok(run) => {
-                    let open = run.gates.iter().filter(|gate| gate.answer.is_none());
+                    let open = run.gates.iter().filter(|gate| {
+                        gate.answer.is_none() && answer_on_record(&harness, &row.id, gate.number).is_none()
+                    });
                     waiting.extend(open.map(|gate| as_json(&run, gate)));
                 }
                 Err(error) => render::warn(&format!("{} cannot be read: {error}", row.id)),

@@ -254,7 +254,8 @@ fn the_first_answer_counts() {
     let gate = format!("{id}.g1");
     desk.get(&["approve", &gate]);
     let rejected = desk.say(&["reject", &gate, "--reason", "no"]);
-    assert!(rejected.code == 1 && rejected.err.contains("already approved"), "{}", rejected.err);
+    assert!(rejected.code == 1 && rejected.err.contains("answer on record: approve"), "{}", rejected.err);
+    assert_eq!(desk.json(&["approvals"]), json!([]), "what is answered waits for nobody");
     assert_eq!(desk.get(&["resume", id]), "All done.\n");
 }
 
