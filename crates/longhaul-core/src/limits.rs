@@ -49,3 +49,9 @@ pub const DOCUMENT_BYTES_MAX: usize = 12 * 1024 * 1024;
 
 /// A tool call may take a day at most; what takes longer is a process of its own, not a call.
 pub const TOOL_TIMEOUT_MS_MAX: u64 = 86_400_000;
+
+/// Bytes of free text that an event line carries: enough to recognise it by; the whole is in the journal.
+pub const EVENT_TEXT_BYTES_MAX: usize = 2048;
+
+/// Bytes of each dependency's output that a step is shown: a page, since a step may build on many.
+pub const DEPENDENCY_BYTES_MAX: usize = 4096;

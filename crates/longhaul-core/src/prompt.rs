@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use crate::conversation::{ModelRequest, Scene};
 use crate::ids::Attempt;
+use crate::limits::DEPENDENCY_BYTES_MAX;
 use crate::plan::Plan;
 use crate::run::Run;
-
-/// Bytes of each dependency's output that a step is shown.
-const DEPENDENCY_BYTES_MAX: usize = 4096;
 
 /// The request for a turn of the step in hand. Shares the history; costs the same after ten thousand turns.
 pub fn request(run: &Run, turn: u32, attempt: Attempt) -> ModelRequest {

@@ -278,6 +278,11 @@ impl Run {
         self.plan.steps.iter().rev().find_map(|step| step.output.as_deref())
     }
 
+    /// May the run have left something in its workspace? Then an empty one in its place would be a lie.
+    pub fn has_worked(&self) -> bool {
+        self.turns > 0
+    }
+
     /// The large outputs that are kept beside the journal, by hash.
     pub fn blobs(&self) -> impl Iterator<Item = &str> {
         self.calls.iter().filter_map(|call| match call.outcome()? {

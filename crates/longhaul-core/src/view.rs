@@ -6,15 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::conversation::Usage;
 use crate::event::Event;
 use crate::ids::{CallId, RunId};
+use crate::limits::EVENT_TEXT_BYTES_MAX;
 use crate::prompt::head;
 use crate::run::Run;
 use crate::spec::Limits;
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 use crate::tool::RetryPolicy;
-
-/// Bytes of free text that an event line carries.
-const TEXT_BYTES_MAX: usize = 2048;
 
 /// `show --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,7 +135,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
     let step = |index: &u32| run.plan.steps.get(*index as usize).map_or("", |step| step.id.as_str());
     match event {
         Event::RunCreated(spec) => {
-            let task = head(&spec.task, TEXT_BYTES_MAX);
+            let task = head(&spec.task, EVENT_TEXT_BYTES_MAX);
             entries!(line, "type": "run_created", "agentName": spec.agent, "task": task);
         }
         Event::StatusChanged { from, to, cause, reason } => {
@@ -164,14 +162,14 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         }
         Event::ModelReplied { turn, attempt, text, calls, usage, duration_us } => {
             let tools: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
-            entries!(line, "type": "model_reply", "turn": turn, "attempt": attempt, "text": head(text, TEXT_BYTES_MAX));
+            entries!(line, "type": "model_reply", "turn": turn, "attempt": attempt, "text": head(text, EVENT_TEXT_BYTES_MAX));
             entries!(line, "toolNames": tools, "usage": usage, "durationMs": millis(*duration_us));
         }
         Event::TurnFailed { turn, attempt, message, retry } => {
             entries!(line, "type": "turn_failed", "turn": turn, "attempt": attempt, "error": message, "retry": retry);
         }
         Event::StepCompleted { step: index, output } => {
-            let output = head(output, TEXT_BYTES_MAX);
+            let output = head(output, EVENT_TEXT_BYTES_MAX);
             entries!(line, "type": "step_completed", "stepId": step(index), "output": output);
         }
         Event::StepFailed { step: index, error } => {

@@ -393,7 +393,7 @@ impl Harness {
     fn workspace(&self, run: &Run) -> Result<Workspace, Error> {
         let path = PathBuf::from(&run.spec.workspace);
         // An agent that finds an empty directory where its work was would do it all again, or worse.
-        if run.turns > 0 && !path.exists() {
+        if run.has_worked() && !path.exists() {
             return Err(Error::WorkspaceGone { path });
         }
         let failed = |source| Error::Workspace { path: path.clone(), source };

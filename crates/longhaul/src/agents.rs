@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::failure::Failure;
+use crate::limits::FILE_BYTES_MAX;
 
 /// An agent as a run is created with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +27,6 @@ struct FrontMatter {
     model: Option<String>,
     tools: Option<Vec<String>>,
 }
-
-/// An agent file is read whole; a prompt of a megabyte is a mistake.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 const DEFAULT_PROMPT: &str = include_str!("default_prompt.md");
 

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod limits;
 mod render;
 mod settings;
 

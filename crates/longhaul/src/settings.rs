@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
+use crate::limits::FILE_BYTES_MAX;
 
 /// Where a value came from. The order is the precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -113,9 +114,6 @@ struct RetriesSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
 }
-
-/// The largest configuration that is read; a real one is a page.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 impl Settings {
     /// Reads every source that is there. `project` is the directory whose `longhaul.yaml` counts.

@@ -14,6 +14,7 @@ use longhaul_engine::{Error, Harness};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::{OBEY_LOOK_MS, OBEY_MS_MAX};
 use crate::render;
 
 /// Pause a run: what is under way is cut short, and the agent is told so when the run goes on
@@ -35,12 +36,6 @@ pub struct StopArgs {
     #[arg(long, default_value = "stopped", value_name = "TEXT")]
     pub reason: String,
 }
-
-/// How long a live driver may take to obey before we say that it has not. It looks five times a second.
-const OBEY_MS_MAX: u64 = 5000;
-
-/// The pause between two looks at the run.
-const LOOK_MS: u64 = 50;
 
 pub fn pause(app: &App, args: PauseArgs) -> Result<Exit, Failure> {
     let wish = Wish::Pause { reason: args.reason };
@@ -95,7 +90,7 @@ fn obeyed(harness: &Harness, id: &RunId, command: &Command, expected: Status) ->
         if asked.elapsed() > Duration::from_millis(OBEY_MS_MAX) {
             return Ok(run);
         }
-        std::thread::sleep(Duration::from_millis(LOOK_MS));
+        std::thread::sleep(Duration::from_millis(OBEY_LOOK_MS));
     }
 }
 

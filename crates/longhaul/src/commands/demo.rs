@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::DEMO_MOMENT_MS_MAX;
 use crate::render::{self, table};
 
 /// Watch longhaul mend a small repository and survive being killed; needs no key and no network
@@ -62,9 +63,6 @@ const KILLS: [Moment; 3] = [
         came: |run, event| matches!(event, Event::CallStarted { call, .. } if run.call(*call).is_some_and(|call| call.args.as_str().contains("sleep"))),
     },
 ];
-
-/// How long any one moment may take to come. Far more than it needs on a slow machine.
-const MOMENT_MS_MAX: u64 = 60_000;
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let dir = make_repository(args.dir)?;
@@ -164,7 +162,7 @@ impl Demo {
                 return Ok(id);
             }
             give_up_if(
-                child.has_ended()? || started.elapsed() > Duration::from_millis(MOMENT_MS_MAX),
+                child.has_ended()? || started.elapsed() > Duration::from_millis(DEMO_MOMENT_MS_MAX),
                 "the run did not begin",
             )?;
             thread::sleep(Duration::from_millis(5));
@@ -187,7 +185,7 @@ impl Demo {
                 return Ok(seq);
             }
             give_up_if(
-                child.has_ended()? || started.elapsed() > Duration::from_millis(MOMENT_MS_MAX),
+                child.has_ended()? || started.elapsed() > Duration::from_millis(DEMO_MOMENT_MS_MAX),
                 moment.what,
             )?;
             thread::sleep(Duration::from_millis(1));

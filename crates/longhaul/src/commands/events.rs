@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::{FOLLOW_LOOK_MS, UNDRIVEN_MS_MAX};
 use crate::render;
 
 /// Show what happened in a run, event by event
@@ -24,12 +25,6 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "SEQ")]
     pub after: u64,
 }
-
-/// How often a follower looks for more; a journal has no bell to ring.
-const LOOK_MS: u64 = 100;
-
-/// How long nobody may drive a run before its follower gives up: a background process needs a moment to take it up.
-const UNDRIVEN_MS_MAX: u64 = 3000;
 
 /// What a follower does once it has shown everything there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +76,7 @@ pub fn follow(app: &App, id: &RunId, at_the_end: AtTheEnd, show: Look<'_>) -> Re
             ));
             break;
         }
-        std::thread::sleep(Duration::from_millis(LOOK_MS));
+        std::thread::sleep(Duration::from_millis(FOLLOW_LOOK_MS));
     }
     if onlooker.not_understood > 0 {
         let count = onlooker.not_understood;

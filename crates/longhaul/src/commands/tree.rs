@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::TREE_DEPTH_MAX;
 use crate::render::{self, table};
 
 /// Show a run and the runs it started, down to the last
@@ -16,9 +17,6 @@ pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
 }
-
-/// Deeper than any limit on sub-agents; a catalogue that claims more is wrong.
-const DEPTH_MAX: usize = 32;
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
@@ -35,7 +33,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 }
 
 fn branch(harness: &Harness, row: &RunRow, depth: usize) -> Result<Value, Failure> {
-    let children = if depth < DEPTH_MAX { children(harness, &row.id)? } else { Vec::new() };
+    let children = if depth < TREE_DEPTH_MAX { children(harness, &row.id)? } else { Vec::new() };
     let children: Result<Vec<Value>, Failure> =
         children.iter().rev().map(|child| branch(harness, child, depth + 1)).collect();
     Ok(json!({

@@ -1,0 +1,22 @@
+//! Every bound the terminal enforces, each with its reason.
+
+/// Settings, and agent files, are read whole; a real one is a page, and a megabyte of either is a mistake.
+pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How often a follower looks for more; a journal has no bell to ring.
+pub const FOLLOW_LOOK_MS: u64 = 100;
+
+/// How long nobody may drive a run before its follower gives up: a background process needs a moment to take it up.
+pub const UNDRIVEN_MS_MAX: u64 = 3000;
+
+/// How long a live driver may take to obey before we say that it has not. It looks five times a second.
+pub const OBEY_MS_MAX: u64 = 5000;
+
+/// The pause between two looks whether a command was obeyed.
+pub const OBEY_LOOK_MS: u64 = 50;
+
+/// How deep a tree of runs is shown: deeper than any limit on sub-agents. A catalogue that claims more is wrong.
+pub const TREE_DEPTH_MAX: usize = 32;
+
+/// How long any one moment of the demo may take to come. Far more than it needs on a slow machine.
+pub const DEMO_MOMENT_MS_MAX: u64 = 60_000;
