@@ -14,9 +14,20 @@ use crate::text::Text;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    User { text: String },
-    Assistant { text: String, calls: Vec<CallRequest> },
-    Tool { call: CallId, failed: bool, text: Text },
+    User {
+        text: String,
+    },
+    Assistant {
+        text: String,
+        calls: Vec<CallRequest>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        raw: Option<Raw>,
+    },
+    Tool {
+        call: CallId,
+        failed: bool,
+        text: Text,
+    },
 }
 
 /// A tool call as the model asked for it, with the number the run gave it.
@@ -25,6 +36,9 @@ pub struct CallRequest {
     pub id: CallId,
     pub tool: String,
     pub args: Json,
+    /// The provider's own name for the call, by which it expects the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
 }
 
 /// A tool call in a model's reply, before the run has numbered it.
@@ -34,6 +48,33 @@ pub struct ProposedCall {
     pub tool: String,
     #[n(1)]
     pub args: Json,
+    #[n(2)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// Why what the model wrote as arguments cannot be read; `args` then only shows it back to the model.
+    #[n(3)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub malformed: Option<String>,
+}
+
+impl ProposedCall {
+    pub fn new(tool: impl Into<String>, args: Json) -> ProposedCall {
+        ProposedCall { tool: tool.into(), args, provider_id: None, malformed: None }
+    }
+}
+
+/// A reply in its protocol's own words, where text and calls do not say all of it: signed thoughts, encrypted
+/// reasoning. It goes back as it came, and only to the model that said it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Raw {
+    /// The model that said it, as configured, `anthropic/claude`.
+    #[n(0)]
+    pub model: String,
+    /// The protocol it is written in.
+    #[n(1)]
+    pub api: String,
+    #[n(2)]
+    pub content: Json,
 }
 
 /// Everything a model needs for one turn. Cheap to clone: the history is shared, not copied.
@@ -45,6 +86,8 @@ pub struct ModelRequest {
     pub messages: Arc<Vec<Message>>,
     /// Names of the tools the agent may call.
     pub tools: Arc<[String]>,
+    /// The answer must be JSON of this schema.
+    pub answer_schema: Option<Json>,
     pub scene: Scene,
 }
 
@@ -61,11 +104,33 @@ pub struct Scene {
     pub attempt: Attempt,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelReply {
     pub text: String,
     pub calls: Vec<ProposedCall>,
     pub usage: Usage,
+    pub raw: Option<Raw>,
+    pub stop: Stop,
+}
+
+/// Why a reply ended where it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// It is whole.
+    #[default]
+    #[n(0)]
+    End,
+    /// It ran into the limit of output tokens; what there is of it is only a part.
+    #[n(1)]
+    Length,
+    /// The model will not answer this.
+    #[n(2)]
+    Refused,
+    /// The context window was full before the reply was.
+    #[n(3)]
+    Overflow,
 }
 
 /// Tokens and money, of one turn or summed over many.
@@ -83,6 +148,11 @@ pub struct Usage {
     #[n(4)]
     #[serde(rename = "costUsd")]
     pub cost: Usd,
+    /// Tokens of models whose price is not known. Their cost is on top of `cost`, and nobody here knows how much.
+    #[n(5)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub unpriced_tokens: u64,
 }
 
 impl Usage {
@@ -92,6 +162,7 @@ impl Usage {
         self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.cost += other.cost;
+        self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
     }
 
     pub fn tokens(&self) -> u64 {
@@ -105,13 +176,65 @@ impl Usage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFailure {
     pub kind: ModelFailureKind,
+    /// How long the provider wishes to be left alone, if it said so.
+    pub after_ms: Option<u64>,
     pub message: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What kind of silence it is. The kind decides what follows; the message is for readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelFailureKind {
-    /// Worth asking again: overloaded, disconnected, stalled. `after_ms` is the provider's own wish, if it named one.
-    Retryable { after_ms: Option<u64> },
-    /// Asking again would fail the same way.
+    /// Overloaded or out of order: it answered that it cannot answer now.
+    #[default]
+    #[n(0)]
+    Unavailable,
+    /// No connection came about.
+    #[n(1)]
+    Unreachable,
+    /// Too many requests or tokens, or a plan used up for some hours.
+    #[n(2)]
+    RateLimited,
+    /// A reply began and broke off, stood still, or was not readable.
+    #[n(3)]
+    Broken,
+    /// The key is missing, wrong, or not allowed to do this.
+    #[n(4)]
+    Credentials,
+    /// The account has nothing left to spend.
+    #[n(5)]
+    Quota,
+    #[n(6)]
+    ModelUnknown,
+    /// The conversation is longer than the model's window.
+    #[n(7)]
+    Overflow,
+    /// The provider will not process this conversation.
+    #[n(8)]
+    Refused,
+    /// The provider does not accept the request as it is.
+    #[n(9)]
+    Rejected,
+    /// Asking again can never help.
+    #[n(10)]
     Fatal,
+}
+
+impl ModelFailureKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ModelFailureKind::Unavailable => "unavailable",
+            ModelFailureKind::Unreachable => "unreachable",
+            ModelFailureKind::RateLimited => "rate_limited",
+            ModelFailureKind::Broken => "broken",
+            ModelFailureKind::Credentials => "credentials",
+            ModelFailureKind::Quota => "quota",
+            ModelFailureKind::ModelUnknown => "model_unknown",
+            ModelFailureKind::Overflow => "overflow",
+            ModelFailureKind::Refused => "refused",
+            ModelFailureKind::Rejected => "rejected",
+            ModelFailureKind::Fatal => "fatal",
+        }
+    }
 }

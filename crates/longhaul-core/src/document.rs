@@ -231,6 +231,7 @@ impl ToolCallRecord {
             tool: self.call_name.clone(),
             args: Json::of(&self.arguments),
             asked_at: self.timestamp,
+            malformed: None,
             failures: self.retry_count,
             state: CallState::Ended {
                 attempt: Attempt(self.retry_count.saturating_add(1)),

@@ -5,7 +5,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::command::Wish;
-use crate::conversation::{ProposedCall, Usage};
+use crate::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
 use crate::spec::{Limits, RunSpec};
@@ -86,6 +86,10 @@ pub enum Event {
         usage: Usage,
         #[n(5)]
         duration_us: u64,
+        #[n(6)]
+        raw: Option<Raw>,
+        #[n(7)]
+        stop: Option<Stop>,
     },
     #[n(9)]
     TurnFailed {
@@ -97,6 +101,8 @@ pub enum Event {
         message: String,
         #[n(3)]
         retry: Option<Rest>,
+        #[n(4)]
+        kind: Option<ModelFailureKind>,
     },
     #[n(10)]
     CallRefused {
@@ -115,8 +121,9 @@ pub enum Event {
         attempt: Attempt,
         #[n(2)]
         class: EffectClass,
+        /// The destinations of a checkable call, before and after; of any other none.
         #[n(3)]
-        trace: Option<Trace>,
+        traces: Vec<Trace>,
     },
     #[n(12)]
     CallFinished {
@@ -207,6 +214,9 @@ pub enum Event {
     ModelChanged {
         #[n(0)]
         model: String,
+        /// Why longhaul changed it by itself; nothing if a person did.
+        #[n(1)]
+        why: Option<String>,
     },
     /// A command that could not be read or that the run's status did not allow when its turn came.
     #[n(25)]
@@ -215,6 +225,14 @@ pub enum Event {
         command: CommandId,
         #[n(1)]
         why: String,
+    },
+    /// A longhaul with a newer schema took the run over. What is in the journal stays as it is.
+    #[n(26)]
+    SchemaUpgraded {
+        #[n(0)]
+        from: u16,
+        #[n(1)]
+        to: u16,
     },
 }
 
@@ -237,6 +255,9 @@ pub enum Cause {
     Provider,
     #[n(6)]
     Error,
+    /// Only a person can help: a key, an account, a model's name, a conversation that no longer fits.
+    #[n(7)]
+    Parked,
 }
 
 /// A wait before the next try. Both ends are kept: the moment for restarts, the length because clocks jump.
@@ -290,6 +311,7 @@ impl Event {
             Event::Imported { .. } => 23,
             Event::ModelChanged { .. } => 24,
             Event::CommandDropped { .. } => 25,
+            Event::SchemaUpgraded { .. } => 26,
         }
     }
 }

@@ -36,7 +36,7 @@ pub enum Input {
     ToolPrepared {
         call: CallId,
         attempt: Attempt,
-        trace: Result<Trace, Outcome>,
+        traces: Result<Vec<Trace>, Outcome>,
     },
     ToolEnded {
         call: CallId,
@@ -54,6 +54,10 @@ pub enum Input {
     CheckpointDue,
     /// The last append used the space kept in reserve.
     DiskLow,
+    /// The journal begins in an older schema.
+    OlderSchema {
+        version: u16,
+    },
     /// The journal is kept in the fallback store, and why.
     FellBack {
         reason: String,

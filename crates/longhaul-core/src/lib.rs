@@ -24,4 +24,5 @@ pub mod status;
 pub mod text;
 pub mod time;
 pub mod tool;
+mod upgrade;
 pub mod view;

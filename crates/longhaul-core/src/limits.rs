@@ -38,8 +38,36 @@ pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Retries of one call or turn. With doubling delays more would wait for years.
 pub const RETRIES_MAX: u32 = 16;
 
-/// How often a silent model is asked again before the run pauses for a person: about four minutes of waiting.
-pub const MODEL_RETRIES_MAX: u32 = 8;
+/// How often a provider that was never reached is tried before a person is asked: about four minutes. Before the first
+/// contact a wrong address is likelier than an outage; after it, an outage is waited out.
+pub const FIRST_CONTACT_TRIES_MAX: u32 = 8;
+
+/// Replies in a row that may break off before a person is asked. Each may have been paid for.
+pub const BROKEN_REPLIES_MAX: u32 = 16;
+
+/// Failures in a row after which another model of the agent's list is tried. One or two are a hiccup, and a switch costs
+/// the whole conversation's place in the first one's cache.
+pub const FAILURES_BEFORE_SWITCH: u32 = 3;
+
+/// A rate limit that lasts longer than this is a reason to try another model at once.
+pub const SHORT_LIMIT_MS: u64 = 60_000;
+
+/// Replies in a row that may run into the limit of output tokens without asking for anything.
+pub const CUT_OFF_REPLIES_MAX: u32 = 4;
+
+/// The longest wait between two questions to a silent model, unless it asked for a longer one: an outage that ends is
+/// noticed within five minutes.
+pub const MODEL_WAIT_MS_MAX: u64 = 300_000;
+
+/// The longest wait a provider can ask for. A false header costs a day at most; a plan that is empty for longer is asked
+/// again after it.
+pub const WISHED_WAIT_MS_MAX: u64 = 86_400_000;
+
+/// Bytes of a reply in its protocol's own words. Above that it is rebuilt from its text and calls.
+pub const REPLY_RAW_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Bytes of the name a provider gives a call; theirs have some thirty.
+pub const PROVIDER_ID_BYTES_MAX: usize = 512;
 
 /// The first retry delay may not be longer than an hour, so that doubling it never overflows.
 pub const BACKOFF_BASE_MS_MAX: u64 = 3_600_000;

@@ -8,6 +8,10 @@ use crate::limits::DEPENDENCY_BYTES_MAX;
 use crate::plan::Plan;
 use crate::run::Run;
 
+/// What a model is told whose reply ran into the limit of output tokens.
+pub const GO_ON: &str =
+    "Your reply was cut off at the limit of output tokens. Go on from where it ends, in smaller pieces.";
+
 /// The request for a turn of the step in hand. Shares the history; costs the same after ten thousand turns.
 pub fn request(run: &Run, turn: u32, attempt: Attempt) -> ModelRequest {
     ModelRequest {
@@ -15,6 +19,7 @@ pub fn request(run: &Run, turn: u32, attempt: Attempt) -> ModelRequest {
         system: run.spec.prompt.as_str().into(),
         messages: Arc::clone(&run.messages),
         tools: run.spec.tools.iter().map(|grant| grant.name.clone()).collect(),
+        answer_schema: run.spec.answer_schema.clone(),
         scene: Scene {
             run: run.spec.id.clone(),
             agent: run.spec.agent.as_str().into(),

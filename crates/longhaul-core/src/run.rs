@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::{CallRequest, Message, ProposedCall, Usage};
+use crate::conversation::{CallRequest, Message, ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::document;
 use crate::event::{Cause, Event, Rest};
 use crate::ids::{Attempt, CallId, CommandId};
@@ -46,7 +46,15 @@ pub struct Run {
     /// How often the model failed since it last answered or the run was last started; what waits and limits go by.
     #[serde(default)]
     pub model_failures: u32,
+    #[serde(default)]
+    pub patience: Patience,
+    /// The last time the model did not answer, until the turn after it did.
+    #[serde(default)]
+    pub silence: Option<Silence>,
     pub usage: Usage,
+    /// What was used, by step, iteration and model.
+    #[serde(default)]
+    pub spending: Vec<Spending>,
     pub gates: Vec<Gate>,
     pub checkpoints: u32,
     pub last_checkpoint_at: Option<Timestamp>,
@@ -54,12 +62,60 @@ pub struct Run {
     pub fallback: Option<String>,
     pub commands: VecDeque<CommandId>,
     pub sub_agents: Vec<String>,
+    /// The schema the journal was last taken over in, if it began in an older one.
+    #[serde(skip)]
+    pub schema: Option<u16>,
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
     /// Number of the event that imported it; later events make the run differ from the document.
     #[serde(skip)]
     pub imported_seq: u64,
+}
+
+/// How the model in use has been behaving; what decides between waiting, another model, and a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Patience {
+    /// Failures of the model in use since it answered or was switched to.
+    pub failures: u32,
+    /// Replies since the last whole one that began and broke off: each may have cost money.
+    pub broken: u32,
+    /// Models switched to since the last answer or rest.
+    pub switches: u32,
+    /// Replies in a row that ran into the limit of output tokens and asked for nothing.
+    pub cut_off: u32,
+    /// Has any provider ever answered this run, even if only to refuse?
+    pub reached: bool,
+}
+
+/// A time without an answer. Its beginning, every change of its kind, and its end are news; the failures in between are not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Silence {
+    pub since: Timestamp,
+    pub kind: ModelFailureKind,
+    /// Failures of this kind in a row.
+    pub in_a_row: u32,
+    pub ended: Option<Timestamp>,
+}
+
+impl Silence {
+    pub fn is_news(&self) -> bool {
+        self.in_a_row == 1
+    }
+}
+
+/// What one model was given and gave in one iteration of one step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spending {
+    pub step: u32,
+    pub iteration: u32,
+    pub model: String,
+    /// Replies that were paid for.
+    pub replies: u32,
+    pub usage: Usage,
 }
 
 /// Where in its current step a running run stands. Survives pausing unchanged.
@@ -85,6 +141,8 @@ pub enum Phase {
         turn: u32,
         attempt: Attempt,
         rest: Rest,
+        #[serde(default)]
+        kind: ModelFailureKind,
     },
     /// Working through the calls of a turn, in order.
     Calling {
@@ -92,6 +150,10 @@ pub enum Phase {
     },
     /// The model gave its final answer for the step.
     Answered {
+        turn: u32,
+    },
+    /// The model's words ran into the limit of output tokens; it is asked to go on.
+    CutOff {
         turn: u32,
     },
 }
@@ -105,6 +167,9 @@ pub struct Call {
     pub tool: String,
     pub args: Json,
     pub asked_at: Timestamp,
+    /// Why its arguments cannot be read, if they cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub malformed: Option<String>,
     /// How often it failed and was to be tried again. Attempts also count what crashes cut short.
     #[serde(default)]
     pub failures: u32,
@@ -120,7 +185,8 @@ pub enum CallState {
     Started {
         attempt: Attempt,
         class: EffectClass,
-        trace: Option<Trace>,
+        #[serde(default)]
+        traces: Vec<Trace>,
     },
     Resting {
         attempt: Attempt,
@@ -193,7 +259,10 @@ impl Run {
             calls_started: 0,
             turns: 0,
             model_failures: 0,
+            patience: Patience::default(),
+            silence: None,
             usage: Usage::default(),
+            spending: Vec::new(),
             gates: Vec::new(),
             checkpoints: 0,
             last_checkpoint_at: None,
@@ -201,6 +270,7 @@ impl Run {
             fallback: None,
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
+            schema: None,
             imported: None,
             imported_seq: 0,
         }
@@ -218,6 +288,7 @@ impl Run {
     pub fn wait(&self) -> Wait {
         match (self.status, &self.phase) {
             (Status::Running, Phase::Gated { .. }) => Wait::Human,
+            (Status::Running, Phase::Resting { kind: ModelFailureKind::RateLimited, .. }) => Wait::RateLimit,
             (Status::Running, Phase::Resting { .. }) => Wait::Timer,
             (Status::Running, Phase::Calling { .. }) => match self.open_call().map(|call| &call.state) {
                 Some(CallState::Resting { .. }) => Wait::Timer,
@@ -247,7 +318,8 @@ impl Run {
             | Phase::Opened
             | Phase::Thinking { .. }
             | Phase::Resting { .. }
-            | Phase::Answered { .. } => None,
+            | Phase::Answered { .. }
+            | Phase::CutOff { .. } => None,
         }
     }
 
@@ -269,7 +341,8 @@ impl Run {
             Phase::Thinking { turn, .. }
             | Phase::Resting { turn, .. }
             | Phase::Calling { turn }
-            | Phase::Answered { turn } => turn,
+            | Phase::Answered { turn }
+            | Phase::CutOff { turn } => turn,
         }
     }
 
@@ -346,6 +419,7 @@ impl Run {
             | Event::LimitReached { .. }
             | Event::LimitsChanged { .. }
             | Event::ModelChanged { .. }
+            | Event::SchemaUpgraded { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }
@@ -372,23 +446,32 @@ impl Run {
             }
             Event::StepStarted { step } => self.open_step(*step),
             Event::TurnStarted { turn, attempt } => {
+                self.silence.take_if(|silence| silence.ended.is_some());
                 self.turns = self.turns.saturating_add(u32::from(*attempt == Attempt::FIRST));
                 self.phase = Phase::Thinking { turn: *turn, attempt: *attempt };
             }
-            Event::ModelReplied { turn, text, calls, usage, .. } => self.hear(at, *turn, text, calls, usage),
-            Event::TurnFailed { turn, attempt, retry: Some(rest), .. } => {
-                self.model_failures = self.model_failures.saturating_add(1);
-                self.phase = Phase::Resting { turn: *turn, attempt: *attempt, rest: *rest };
+            Event::ModelReplied { turn, text, calls, usage, raw, stop, .. } => {
+                self.spend(usage);
+                self.silence.iter_mut().for_each(|silence| silence.ended = Some(at));
+                self.hear(at, *turn, Heard { text, calls, raw, stop: stop.unwrap_or_default() });
             }
-            Event::TurnFailed { retry: None, .. } => {}
+            Event::TurnFailed { turn, attempt, retry, kind, .. } => {
+                let kind = kind.unwrap_or_default();
+                self.lose_patience(kind);
+                self.fall_silent(at, kind);
+                if let Some(rest) = retry {
+                    self.patience.switches = 0;
+                    self.phase = Phase::Resting { turn: *turn, attempt: *attempt, rest: *rest, kind };
+                }
+            }
             Event::CallRefused { call, failure, message } => {
                 self.end_call(*call, Attempt::FIRST, Outcome::failed(*failure, message.clone()), 1);
             }
-            Event::CallStarted { call, attempt, class, trace } => {
+            Event::CallStarted { call, attempt, class, traces } => {
                 self.calls_started = self.calls_started.saturating_add(u32::from(*attempt == Attempt::FIRST));
                 self.set_call(
                     *call,
-                    CallState::Started { attempt: *attempt, class: *class, trace: trace.clone() },
+                    CallState::Started { attempt: *attempt, class: *class, traces: traces.clone() },
                 );
             }
             Event::CallFinished { call, attempt, outcome, duration_us } => {
@@ -415,7 +498,12 @@ impl Run {
             }
             Event::Recovered { generation } => self.generation = *generation,
             Event::LimitsChanged { limits } => self.spec.limits = *limits,
-            Event::ModelChanged { model } => self.spec.model.clone_from(model),
+            Event::ModelChanged { model, why } => {
+                self.spec.model.clone_from(model);
+                self.patience.failures = 0;
+                self.patience.switches = self.patience.switches.saturating_add(u32::from(why.is_some()));
+            }
+            Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
     }
@@ -423,6 +511,7 @@ impl Run {
     fn change_status(&mut self, at: Timestamp, to: Status, cause: Cause, reason: Option<String>) {
         self.status = to;
         self.model_failures = 0;
+        self.patience = Patience { reached: self.patience.reached, ..Patience::default() };
         self.cause = Some(cause);
         self.reason = reason;
         match to {
@@ -458,26 +547,84 @@ impl Run {
         self.messages = Arc::new(vec![Message::User { text: prompt::step_text(&self.plan, step as usize) }]);
     }
 
-    fn hear(&mut self, at: Timestamp, turn: u32, text: &str, proposed: &[ProposedCall], usage: &Usage) {
+    fn spend(&mut self, usage: &Usage) {
         self.usage.add(usage);
-        self.model_failures = 0;
-        let mut requests = Vec::with_capacity(proposed.len());
-        for call in proposed {
-            let id = CallId(self.calls.len() as u32 + 1);
-            requests.push(CallRequest { id, tool: call.tool.clone(), args: call.args.clone() });
-            self.calls.push(Call {
-                id,
-                step: self.current_step,
-                turn,
-                tool: call.tool.clone(),
-                args: call.args.clone(),
-                asked_at: at,
-                failures: 0,
-                state: CallState::Proposed,
-            });
+        let (step, iteration, model) = (self.current_step, 1, &self.spec.model);
+        let same =
+            |spent: &&mut Spending| (spent.step, spent.iteration, &spent.model) == (step, iteration, model);
+        match self.spending.iter_mut().rev().find(same) {
+            Some(spent) => {
+                spent.replies = spent.replies.saturating_add(1);
+                spent.usage.add(usage);
+            }
+            None => {
+                let model = model.clone();
+                self.spending.push(Spending { step, iteration, model, replies: 1, usage: *usage });
+            }
         }
-        self.phase = if proposed.is_empty() { Phase::Answered { turn } } else { Phase::Calling { turn } };
-        self.say(Message::Assistant { text: text.to_owned(), calls: requests });
+    }
+
+    fn lose_patience(&mut self, kind: ModelFailureKind) {
+        self.model_failures = self.model_failures.saturating_add(1);
+        self.patience.failures = self.patience.failures.saturating_add(1);
+        self.patience.broken =
+            self.patience.broken.saturating_add(u32::from(kind == ModelFailureKind::Broken));
+        self.patience.reached |= kind != ModelFailureKind::Unreachable;
+    }
+
+    fn fall_silent(&mut self, at: Timestamp, kind: ModelFailureKind) {
+        match &mut self.silence {
+            Some(silence) if silence.kind == kind => silence.in_a_row = silence.in_a_row.saturating_add(1),
+            Some(silence) => (silence.kind, silence.in_a_row) = (kind, 1),
+            None => self.silence = Some(Silence { since: at, kind, in_a_row: 1, ended: None }),
+        }
+    }
+
+    fn hear(&mut self, at: Timestamp, turn: u32, heard: Heard<'_>) {
+        // What was refused or had no room says nothing that the conversation could go on from: the turn is asked again.
+        if matches!(heard.stop, Stop::Refused | Stop::Overflow) {
+            return;
+        }
+        let cut_off = heard.stop == Stop::Length && heard.calls.is_empty();
+        self.model_failures = 0;
+        let cut_off_before = self.patience.cut_off;
+        self.patience = Patience { reached: true, ..Patience::default() };
+        let mut requests = Vec::with_capacity(heard.calls.len());
+        for call in heard.calls {
+            requests.push(self.propose(at, turn, call));
+        }
+        self.phase = match (heard.calls.is_empty(), cut_off) {
+            (false, _) => Phase::Calling { turn },
+            (true, false) => Phase::Answered { turn },
+            (true, true) => Phase::CutOff { turn },
+        };
+        let (text, raw) = (heard.text.to_owned(), heard.raw.clone());
+        self.say(Message::Assistant { text, calls: requests, raw });
+        if cut_off {
+            self.patience.cut_off = cut_off_before.saturating_add(1);
+            self.say(Message::User { text: prompt::GO_ON.to_owned() });
+        }
+    }
+
+    fn propose(&mut self, at: Timestamp, turn: u32, call: &ProposedCall) -> CallRequest {
+        let id = CallId(self.calls.len() as u32 + 1);
+        self.calls.push(Call {
+            id,
+            step: self.current_step,
+            turn,
+            tool: call.tool.clone(),
+            args: call.args.clone(),
+            asked_at: at,
+            malformed: call.malformed.clone(),
+            failures: 0,
+            state: CallState::Proposed,
+        });
+        CallRequest {
+            id,
+            tool: call.tool.clone(),
+            args: call.args.clone(),
+            provider_id: call.provider_id.clone(),
+        }
     }
 
     fn end_call(&mut self, id: CallId, attempt: Attempt, outcome: Outcome, duration_us: u64) {
@@ -505,6 +652,14 @@ impl Run {
     fn say(&mut self, message: Message) {
         Arc::make_mut(&mut self.messages).push(message);
     }
+}
+
+/// A reply as the conversation takes it in.
+struct Heard<'a> {
+    text: &'a str,
+    calls: &'a [ProposedCall],
+    raw: &'a Option<Raw>,
+    stop: Stop,
 }
 
 impl Call {
@@ -537,10 +692,10 @@ impl Call {
         }
     }
 
-    pub fn trace(&self) -> Option<&Trace> {
+    pub fn traces(&self) -> &[Trace] {
         match &self.state {
-            CallState::Started { trace, .. } => trace.as_ref(),
-            CallState::Proposed | CallState::Resting { .. } | CallState::Ended { .. } => None,
+            CallState::Started { traces, .. } => traces,
+            CallState::Proposed | CallState::Resting { .. } | CallState::Ended { .. } => &[],
         }
     }
 }

@@ -4,10 +4,11 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::RunId;
+use crate::json::Json;
 use crate::limits;
 use crate::money::Usd;
 use crate::plan::{BadPlan, Plan};
-use crate::tool::{RetryPolicy, ToolGrant};
+use crate::tool::{EffectClass, RetryPolicy, ToolGrant};
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -58,6 +59,53 @@ pub struct RunSpec {
     #[n(18)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_enabled: Option<bool>,
+    /// The models the agent may use, in order of preference; `model` is the one in use.
+    #[n(19)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<Vec<String>>,
+    /// What kind of work the run is; without a word it may do everything.
+    #[n(20)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The answer must be JSON of this schema.
+    #[n(21)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<Json>,
+}
+
+/// What a run is for. The mode is fixed at creation and shows in what the agent may call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Works: all tools.
+    #[default]
+    #[n(0)]
+    Exec,
+    /// Looks and judges: only tools that change nothing.
+    #[n(1)]
+    Review,
+    /// Answers once: no tools unless they are named.
+    #[n(2)]
+    Complete,
+}
+
+impl Mode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Exec => "exec",
+            Mode::Review => "review",
+            Mode::Complete => "complete",
+        }
+    }
+
+    /// May an agent in this mode have a tool of that class?
+    pub fn allows(self, class: EffectClass) -> bool {
+        match self {
+            Mode::Exec => true,
+            Mode::Review | Mode::Complete => class == EffectClass::Repeatable,
+        }
+    }
 }
 
 /// How much a person is asked: 1 and 2 before every step, 3 before critical ones, 4 and 5 not at all.
@@ -155,6 +203,19 @@ pub enum BadSpec {
 impl RunSpec {
     pub fn may_use_engine(&self) -> bool {
         self.engine_enabled.unwrap_or(true)
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_default()
+    }
+
+    /// The model to try after the one in use, going round; `None` if there is no other.
+    pub fn next_model(&self) -> Option<&str> {
+        let models = self.models.as_deref().unwrap_or(&[]);
+        let current = models.iter().position(|model| *model == self.model);
+        let after = current.map_or(0, |index| index + 1);
+        let round = models.iter().skip(after).chain(models);
+        round.map(String::as_str).find(|model| *model != self.model)
     }
 
     /// Everything a run must satisfy before it may exist.

@@ -7,9 +7,10 @@ use crate::conversation::Usage;
 use crate::event::Event;
 use crate::ids::{CallId, RunId};
 use crate::limits::EVENT_TEXT_BYTES_MAX;
+use crate::money::Usd;
 use crate::prompt::head;
 use crate::run::Run;
-use crate::spec::Limits;
+use crate::spec::{Limits, Mode};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 use crate::tool::RetryPolicy;
@@ -24,6 +25,8 @@ pub struct RunView {
     pub task: String,
     pub task_id: String,
     pub model: String,
+    pub models: Vec<String>,
+    pub mode: Mode,
     pub status: Status,
     pub wait: Wait,
     pub reason: Option<String>,
@@ -51,6 +54,8 @@ pub struct RunView {
     pub workspace: String,
     pub branch: Option<String>,
     pub usage: Usage,
+    pub total_cost: Usd,
+    pub cost_by_iteration: Vec<IterationCost>,
     pub limits: Limits,
     pub retry: RetryPolicy,
     pub last_seq: u64,
@@ -66,6 +71,8 @@ impl RunView {
             task: run.spec.task.clone(),
             task_id: run.spec.task_id.clone(),
             model: run.spec.model.clone(),
+            models: run.spec.models.clone().unwrap_or_else(|| vec![run.spec.model.clone()]),
+            mode: run.spec.mode(),
             status: run.status,
             wait: run.wait(),
             reason: run.reason.clone(),
@@ -93,12 +100,34 @@ impl RunView {
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
             usage: run.usage,
+            total_cost: run.usage.cost,
+            cost_by_iteration: cost_by_iteration(run),
             limits: run.spec.limits,
             retry: run.spec.retry,
             last_seq: run.seq,
             error: run.error.clone(),
         }
     }
+}
+
+/// What one iteration cost, over all its steps and models.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IterationCost {
+    pub iteration: u32,
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+fn cost_by_iteration(run: &Run) -> Vec<IterationCost> {
+    let mut costs: Vec<IterationCost> = Vec::new();
+    for spent in &run.spending {
+        match costs.iter_mut().find(|cost| cost.iteration == spent.iteration) {
+            Some(cost) => cost.usage.add(&spent.usage),
+            None => costs.push(IterationCost { iteration: spent.iteration, usage: spent.usage }),
+        }
+    }
+    costs
 }
 
 /// One line of `events --json`, written without a detour: a run that is driven writes two of them for each step.
@@ -160,13 +189,17 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::TurnStarted { turn, attempt } => {
             entries!(line, "type": "turn_started", "turn": turn, "attempt": attempt);
         }
-        Event::ModelReplied { turn, attempt, text, calls, usage, duration_us } => {
+        Event::ModelReplied { turn, attempt, text, calls, usage, duration_us, stop, .. } => {
             let tools: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
             entries!(line, "type": "model_reply", "turn": turn, "attempt": attempt, "text": head(text, EVENT_TEXT_BYTES_MAX));
-            entries!(line, "toolNames": tools, "usage": usage, "durationMs": millis(*duration_us));
+            let stop = stop.unwrap_or_default();
+            entries!(line, "toolNames": tools, "usage": usage, "durationMs": millis(*duration_us), "stop": stop);
+            entries!(line, "model": run.spec.model);
         }
-        Event::TurnFailed { turn, attempt, message, retry } => {
-            entries!(line, "type": "turn_failed", "turn": turn, "attempt": attempt, "error": message, "retry": retry);
+        Event::TurnFailed { turn, attempt, message, retry, kind } => {
+            let kind = kind.unwrap_or_default();
+            entries!(line, "type": "turn_failed", "turn": turn, "attempt": attempt, "kind": kind, "error": message);
+            entries!(line, "retry": retry);
         }
         Event::StepCompleted { step: index, output } => {
             let output = head(output, EVENT_TEXT_BYTES_MAX);
@@ -187,7 +220,12 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::CommandDropped { command, why } => {
             entries!(line, "type": "command_dropped", "level": "warn", "command": command, "reason": why);
         }
-        Event::ModelChanged { model } => entries!(line, "type": "model_changed", "model": model),
+        Event::ModelChanged { model, why } => {
+            entries!(line, "type": "model_changed", "model": model, "reason": why);
+        }
+        Event::SchemaUpgraded { from, to } => {
+            entries!(line, "type": "schema_upgraded", "from": from, "to": to);
+        }
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);
         }
@@ -196,9 +234,9 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             name_call(run, *call, "tool_call", line)?;
             entries!(line, "durationMs": millis(1), "success": false, "failure": failure, "error": message);
         }
-        Event::CallStarted { call, attempt, class, trace } => {
+        Event::CallStarted { call, attempt, class, traces } => {
             name_call(run, *call, "tool_started", line)?;
-            entries!(line, "attempt": attempt, "class": class, "trace": trace);
+            entries!(line, "attempt": attempt, "class": class, "traces": traces);
         }
         Event::CallFinished { call, attempt, outcome, duration_us } => {
             name_call(run, *call, "tool_call", line)?;

@@ -135,7 +135,7 @@ impl Driver {
             attempt,
             tool: known.tool.clone(),
             args: known.args.clone(),
-            trace: known.trace().cloned(),
+            traces: known.traces().to_vec(),
             timeout: Duration::from_millis(self.run().spec.retry.timeout_ms),
         })
     }

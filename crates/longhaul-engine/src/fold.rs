@@ -13,6 +13,7 @@ use crate::error::{Error, Unreadable};
 #[derive(Debug, Default)]
 pub struct Fold {
     run: Option<Run>,
+    oldest: Option<u16>,
 }
 
 impl Fold {
@@ -23,7 +24,13 @@ impl Fold {
             Some(run) => run.apply(record.seq, record.at, &event)?,
             None => self.run = Some(Run::first(record.seq, record.at, &event)?),
         }
+        self.oldest = Some(self.oldest.map_or(record.version, |oldest| oldest.min(record.version)));
         Ok(event)
+    }
+
+    /// The oldest schema version among the records.
+    pub fn oldest(&self) -> u16 {
+        self.oldest.unwrap_or(codec::VERSION)
     }
 
     pub fn run(&self) -> Option<&Run> {

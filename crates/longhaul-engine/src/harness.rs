@@ -375,8 +375,11 @@ impl Harness {
             let clerk = self.clerk.get_or_init(|| Arc::new(Clerk::start(Arc::clone(home))));
             watchers.push(Box::new(RowKeeper::new(Arc::clone(clerk), store.backend())));
         }
+        let version = fold.oldest();
         let run = fold.into_run(id)?;
-        Ok((Ledger::new(run, journal, store, Arc::clone(&self.clock), watchers), generation))
+        let mut ledger = Ledger::new(run, journal, store, Arc::clone(&self.clock), watchers);
+        ledger.commit(Input::OlderSchema { version })?;
+        Ok((ledger, generation))
     }
 
     /// What a process that takes the run up says first: that it starts, or that its predecessor died.

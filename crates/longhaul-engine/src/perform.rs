@@ -32,7 +32,7 @@ pub struct ToolWork {
     pub attempt: Attempt,
     pub tool: String,
     pub args: Json,
-    pub trace: Option<Trace>,
+    pub traces: Vec<Trace>,
     pub timeout: Duration,
 }
 
@@ -136,21 +136,21 @@ async fn call_model(
         Ok(Err(failure)) => failed(failure),
         Err(panic) => {
             let message = format!("the model's client panicked: {}", panic_text(panic.as_ref()));
-            failed(ModelFailure { kind: ModelFailureKind::Fatal, message })
+            failed(ModelFailure { kind: ModelFailureKind::Fatal, after_ms: None, message })
         }
     }
 }
 
 async fn prepare(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
     let (call, attempt) = (work.call, work.attempt);
-    let trace = match tool {
+    let traces = match tool {
         None => Err(missing(&work.tool)),
         Some(tool) => AssertUnwindSafe(tool.prepare(&context, &work.args))
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(panicked(panic.as_ref()))),
     };
-    Input::ToolPrepared { call, attempt, trace }
+    Input::ToolPrepared { call, attempt, traces }
 }
 
 async fn run(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
@@ -158,7 +158,7 @@ async fn run(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> I
     let (call, attempt) = (work.call, work.attempt);
     let outcome = match tool {
         None => missing(&work.tool),
-        Some(tool) => AssertUnwindSafe(tool.run(&context, &work.args, work.trace.as_ref()))
+        Some(tool) => AssertUnwindSafe(tool.run(&context, &work.args, &work.traces))
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| panicked(panic.as_ref())),
@@ -168,12 +168,12 @@ async fn run(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> I
 
 async fn check(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
     let (call, attempt) = (work.call, work.attempt);
-    let found = match (tool, &work.trace) {
-        (Some(tool), Some(trace)) => AssertUnwindSafe(tool.check(&context, &work.args, trace))
+    let found = match tool {
+        Some(tool) => AssertUnwindSafe(tool.check(&context, &work.args, &work.traces))
             .catch_unwind()
             .await
             .unwrap_or(Found::Unknown),
-        (None, _) | (_, None) => Found::Unknown,
+        None => Found::Unknown,
     };
     Input::ToolChecked { call, attempt, found }
 }

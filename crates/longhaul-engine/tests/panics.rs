@@ -155,11 +155,11 @@ impl Tool for Panics {
         &self.0
     }
 
-    fn prepare<'a>(&'a self, _: &'a Context, _: &'a Json) -> BoxFuture<'a, Result<Trace, Outcome>> {
+    fn prepare<'a>(&'a self, _: &'a Context, _: &'a Json) -> BoxFuture<'a, Result<Vec<Trace>, Outcome>> {
         Box::pin(async { panic!("in prepare") })
     }
 
-    fn run<'a>(&'a self, _: &'a Context, _: &'a Json, _: Option<&'a Trace>) -> BoxFuture<'a, Outcome> {
+    fn run<'a>(&'a self, _: &'a Context, _: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {
         Box::pin(async { panic!("in run") })
     }
 }

@@ -42,7 +42,10 @@ fn play(script: &str, request: &ModelRequest) -> String {
     });
     let answer = match answer {
         Ok(reply) => show(&reply),
-        Err(failure) => format!("{:?}: {}\n", failure.kind, failure.message),
+        Err(failure) => {
+            let wish = failure.after_ms.map(|ms| format!(" for {ms} ms")).unwrap_or_default();
+            format!("{:?}{wish}: {}\n", failure.kind, failure.message)
+        }
     };
     format!("heard {:?} in {} ms\n{answer}", heard.0.lock().unwrap(), took.as_millis())
 }
@@ -85,6 +88,7 @@ fn request() -> ModelRequest {
         system: "You are careful.".into(),
         messages: Arc::new(vec![Message::User { text: "Fix the parser.".to_owned() }]),
         tools: Arc::from(["read".to_owned()]),
+        answer_schema: None,
         scene: Scene {
             run: RunId::from_bits(1),
             agent: "coder".into(),
@@ -125,8 +129,9 @@ fn result(text: &str) -> Message {
 }
 
 fn assistant() -> Message {
-    let call = CallRequest { id: CallId(1), tool: "bash".to_owned(), args: Json::empty_object() };
-    Message::Assistant { text: "Trying.".to_owned(), calls: vec![call] }
+    let call =
+        CallRequest { id: CallId(1), tool: "bash".to_owned(), args: Json::empty_object(), provider_id: None };
+    Message::Assistant { text: "Trying.".to_owned(), calls: vec![call], raw: None }
 }
 
 const DEMO: &str = r#"
@@ -179,18 +184,18 @@ fn attempts_fail_in_their_order_and_then_succeed() {
         DEMO,
         &[at_attempt(2, 1), at_attempt(2, 2), at_attempt(2, 3), at_attempt(2, 4)],
         expect![[r#"
-        heard [] in 0 ms
-        Retryable { after_ms: Some(1500) }: the model answered with status 529
-        heard ["Test"] in 0 ms
-        Retryable { after_ms: None }: connection lost after 4 bytes
-        heard [] in 60000 ms
-        Retryable { after_ms: None }: stalled for 60000 ms
-        heard ["Testing."] in 0 ms
-        says "Testing."
-        calls bash {"command":"cargo test"}
-        calls read {}
-        used 0 in, 0 out, 0 read, 0 written, $0.0000
-    "#]],
+            heard [] in 0 ms
+            Unavailable for 1500 ms: the model answered with status 529
+            heard ["Test"] in 0 ms
+            Broken: connection lost after 4 bytes
+            heard [] in 60000 ms
+            Broken: stalled for 60000 ms
+            heard ["Testing."] in 0 ms
+            says "Testing."
+            calls bash {"command":"cargo test"}
+            calls read {}
+            used 0 in, 0 out, 0 read, 0 written, $0.0000
+        "#]],
     );
 }
 
@@ -221,19 +226,19 @@ fn a_status_decides_whether_asking_again_could_help() {
         .collect();
     expect![[r#"
         Fatal: the model answered with status 400
-        Fatal: the model answered with status 401
-        Fatal: the model answered with status 403
-        Fatal: the model answered with status 404
-        Retryable { after_ms: None }: the model answered with status 408
-        Retryable { after_ms: None }: the model answered with status 409
+        Credentials: the model answered with status 401
+        Credentials: the model answered with status 403
+        ModelUnknown: the model answered with status 404
+        Unavailable: the model answered with status 408
+        Unavailable: the model answered with status 409
         Fatal: the model answered with status 413
         Fatal: the model answered with status 422
-        Retryable { after_ms: None }: the model answered with status 429
+        RateLimited: the model answered with status 429
         Fatal: the model answered with status 499
-        Retryable { after_ms: None }: the model answered with status 500
-        Retryable { after_ms: None }: the model answered with status 503
-        Retryable { after_ms: None }: the model answered with status 529
-        Retryable { after_ms: None }: the model answered with status 599"#]]
+        Unavailable: the model answered with status 500
+        Unavailable: the model answered with status 503
+        Unavailable: the model answered with status 529
+        Unavailable: the model answered with status 599"#]]
     .assert_eq(&kinds.join("\n"));
 }
 
@@ -261,25 +266,25 @@ fn a_lost_connection_never_cuts_a_letter_and_never_invents_bytes() {
         &lost_after(0),
         &[request()],
         expect![[r#"
-        heard [] in 0 ms
-        Retryable { after_ms: None }: connection lost after 0 bytes
-    "#]],
+            heard [] in 0 ms
+            Broken: connection lost after 0 bytes
+        "#]],
     );
     check(
         &lost_after(2),
         &[request()],
         expect![[r#"
-        heard ["a"] in 0 ms
-        Retryable { after_ms: None }: connection lost after 2 bytes
-    "#]],
+            heard ["a"] in 0 ms
+            Broken: connection lost after 2 bytes
+        "#]],
     );
     check(
         &lost_after(40),
         &[request()],
         expect![[r#"
-        heard ["aüb"] in 0 ms
-        Retryable { after_ms: None }: connection lost after 40 bytes
-    "#]],
+            heard ["aüb"] in 0 ms
+            Broken: connection lost after 40 bytes
+        "#]],
     );
 }
 

@@ -46,6 +46,9 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         branch: None,
         repository: None,
         engine_enabled: None,
+        models: None,
+        mode: None,
+        answer_schema: None,
     }
 }
 

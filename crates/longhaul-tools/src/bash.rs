@@ -178,7 +178,7 @@ impl Tool for Bash {
         &'a self,
         context: &'a Context,
         args: &'a Json,
-        _trace: Option<&'a Trace>,
+        _traces: &'a [Trace],
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move { self.execute(context, args).await.unwrap_or_else(|outcome| outcome) })
     }

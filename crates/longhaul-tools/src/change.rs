@@ -61,7 +61,8 @@ pub(crate) fn changed_meanwhile(path: &str) -> Outcome {
 }
 
 /// Looks at the file after a crash. A leftover temporary file can only be this call's own, so it is removed.
-pub(crate) async fn check(context: &Context, path: String, trace: &Trace) -> Found {
+pub(crate) async fn check(context: &Context, path: String, traces: &[Trace]) -> Found {
+    let [trace] = traces else { return Found::Unknown };
     let (context, trace) = (context.clone(), trace.clone());
     let looked = blocking(move || match context.workspace.digest(&path) {
         Ok(digest) if digest == trace.after => found(sweep_and_settle(&context, &path), Found::Done),

@@ -96,23 +96,34 @@ impl Tool for Edit {
         &self.0
     }
 
-    fn prepare<'a>(&'a self, context: &'a Context, args: &'a Json) -> BoxFuture<'a, Result<Trace, Outcome>> {
-        Box::pin(self.trace(context, args))
+    fn prepare<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+    ) -> BoxFuture<'a, Result<Vec<Trace>, Outcome>> {
+        Box::pin(async move { Ok(vec![self.trace(context, args).await?]) })
     }
 
     fn run<'a>(
         &'a self,
         context: &'a Context,
         args: &'a Json,
-        trace: Option<&'a Trace>,
+        traces: &'a [Trace],
     ) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move { self.make(context, args, trace).await.unwrap_or_else(|outcome| outcome) })
+        Box::pin(
+            async move { self.make(context, args, traces.first()).await.unwrap_or_else(|outcome| outcome) },
+        )
     }
 
-    fn check<'a>(&'a self, context: &'a Context, args: &'a Json, trace: &'a Trace) -> BoxFuture<'a, Found> {
+    fn check<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+        traces: &'a [Trace],
+    ) -> BoxFuture<'a, Found> {
         Box::pin(async move {
             match self.arguments(args) {
-                Ok(args) => change::check(context, args.path, trace).await,
+                Ok(args) => change::check(context, args.path, traces).await,
                 Err(_) => Found::Unknown,
             }
         })

@@ -71,7 +71,7 @@ impl Tool for Read {
         &'a self,
         context: &'a Context,
         args: &'a Json,
-        _trace: Option<&'a Trace>,
+        _traces: &'a [Trace],
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move { self.show(context, args).await.unwrap_or_else(|outcome| outcome) })
     }

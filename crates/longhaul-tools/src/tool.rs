@@ -52,23 +52,28 @@ pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
     /// Looks at what a checkable call would change, without changing it. The error is the call's outcome.
-    fn prepare<'a>(&'a self, context: &'a Context, args: &'a Json) -> BoxFuture<'a, Result<Trace, Outcome>> {
+    fn prepare<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+    ) -> BoxFuture<'a, Result<Vec<Trace>, Outcome>> {
         let _ = (context, args);
         let message = format!("the tool `{}` leaves no trace to prepare", self.spec().name);
         Box::pin(async move { Err(Outcome::failed(Failure::Tool, message)) })
     }
 
-    /// Does it. With a trace, a destination that is no longer as it was at [`Tool::prepare`] is not overwritten.
-    fn run<'a>(
+    /// Does it. With traces, a destination that is no longer as it was at [`Tool::prepare`] is not overwritten.
+    fn run<'a>(&'a self, context: &'a Context, args: &'a Json, traces: &'a [Trace])
+    -> BoxFuture<'a, Outcome>;
+
+    /// Asks the destination, after a crash, whether a checkable call had its effect; clears up what it left half done.
+    fn check<'a>(
         &'a self,
         context: &'a Context,
         args: &'a Json,
-        trace: Option<&'a Trace>,
-    ) -> BoxFuture<'a, Outcome>;
-
-    /// Asks the destination, after a crash, whether a checkable call had its effect; clears up what it left half done.
-    fn check<'a>(&'a self, context: &'a Context, args: &'a Json, trace: &'a Trace) -> BoxFuture<'a, Found> {
-        let _ = (context, args, trace);
+        traces: &'a [Trace],
+    ) -> BoxFuture<'a, Found> {
+        let _ = (context, args, traces);
         Box::pin(async { Found::Unknown })
     }
 }

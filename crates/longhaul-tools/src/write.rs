@@ -64,23 +64,34 @@ impl Tool for Write {
         &self.0
     }
 
-    fn prepare<'a>(&'a self, context: &'a Context, args: &'a Json) -> BoxFuture<'a, Result<Trace, Outcome>> {
-        Box::pin(async move { Ok(self.change(context, args).await?.trace()) })
+    fn prepare<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+    ) -> BoxFuture<'a, Result<Vec<Trace>, Outcome>> {
+        Box::pin(async move { Ok(vec![self.change(context, args).await?.trace()]) })
     }
 
     fn run<'a>(
         &'a self,
         context: &'a Context,
         args: &'a Json,
-        trace: Option<&'a Trace>,
+        traces: &'a [Trace],
     ) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move { self.make(context, args, trace).await.unwrap_or_else(|outcome| outcome) })
+        Box::pin(
+            async move { self.make(context, args, traces.first()).await.unwrap_or_else(|outcome| outcome) },
+        )
     }
 
-    fn check<'a>(&'a self, context: &'a Context, args: &'a Json, trace: &'a Trace) -> BoxFuture<'a, Found> {
+    fn check<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+        traces: &'a [Trace],
+    ) -> BoxFuture<'a, Found> {
         Box::pin(async move {
             match parse::<Args>(args, &self.0.schema) {
-                Ok(args) => change::check(context, args.path, trace).await,
+                Ok(args) => change::check(context, args.path, traces).await,
                 Err(_) => Found::Unknown,
             }
         })

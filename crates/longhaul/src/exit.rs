@@ -63,9 +63,12 @@ impl Exit {
         match cause {
             Cause::Limit => Exit::Limit,
             Cause::Provider => Exit::RateLimited,
-            Cause::Asked | Cause::Finished | Cause::DiskFull | Cause::Rejected | Cause::Error => {
-                Exit::Waiting
-            }
+            Cause::Asked
+            | Cause::Finished
+            | Cause::DiskFull
+            | Cause::Rejected
+            | Cause::Error
+            | Cause::Parked => Exit::Waiting,
         }
     }
 }

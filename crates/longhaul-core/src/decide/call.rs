@@ -30,6 +30,7 @@ pub(super) fn begin_first(run: &Run, turn: u32, proposed: &[ProposedCall], decis
         place: index,
         tool: &call.tool,
         args: &call.args,
+        malformed: call.malformed.as_deref(),
     });
     work_through(run, turn, asked, run.spec.limits, decision);
 }
@@ -46,15 +47,20 @@ fn begin_next(run: &Run, done: &Call, limits: Limits, decision: &mut Decision) {
     work_through(run, done.turn, asked.map(Asked::recorded), limits, decision);
 }
 
-pub(super) fn prepared(run: &Run, id: CallId, attempt: Attempt, trace: Result<Trace, Outcome>) -> Decision {
+pub(super) fn prepared(
+    run: &Run,
+    id: CallId,
+    attempt: Attempt,
+    traces: Result<Vec<Trace>, Outcome>,
+) -> Decision {
     let Some(call) = expected(run, id, attempt) else { return Decision::nothing() };
     if run.status != Status::Running || matches!(call.state, CallState::Started { .. }) {
         return Decision::nothing();
     }
-    match trace {
-        Ok(trace) => {
+    match traces {
+        Ok(traces) => {
             let mut decision = Decision::nothing();
-            start(id, attempt, EffectClass::Checkable, Some(trace), &mut decision);
+            start(id, attempt, EffectClass::Checkable, traces, &mut decision);
             decision
         }
         Err(outcome) => finish(run, call, attempt, outcome, 1),
@@ -101,7 +107,7 @@ pub(super) fn retry(run: &Run, call: &Call, attempt: Attempt, decision: &mut Dec
     match class_of(run, &call.tool).unwrap_or(EffectClass::Once) {
         EffectClass::Checkable => decision.then(Effect::PrepareTool { call: call.id, attempt }),
         class @ (EffectClass::Repeatable | EffectClass::Once) => {
-            start(call.id, attempt, class, None, decision)
+            start(call.id, attempt, class, Vec::new(), decision)
         }
     }
 }
@@ -111,10 +117,10 @@ pub(super) fn start(
     call: CallId,
     attempt: Attempt,
     class: EffectClass,
-    trace: Option<Trace>,
+    traces: Vec<Trace>,
     decision: &mut Decision,
 ) {
-    decision.and(Event::CallStarted { call, attempt, class, trace });
+    decision.and(Event::CallStarted { call, attempt, class, traces });
     decision.then(Effect::RunTool { call, attempt });
 }
 
@@ -177,11 +183,12 @@ struct Asked<'a> {
     place: usize,
     tool: &'a str,
     args: &'a Json,
+    malformed: Option<&'a str>,
 }
 
 impl<'a> Asked<'a> {
     fn recorded((place, call): (usize, &'a Call)) -> Asked<'a> {
-        Asked { id: call.id, place, tool: &call.tool, args: &call.args }
+        Asked { id: call.id, place, tool: &call.tool, args: &call.args, malformed: call.malformed.as_deref() }
     }
 }
 
@@ -199,7 +206,7 @@ fn work_through<'a>(
                 return decision.then(Effect::PrepareTool { call: call.id, attempt: Attempt::FIRST });
             }
             Ok(class @ (EffectClass::Repeatable | EffectClass::Once)) => {
-                return start(call.id, Attempt::FIRST, class, None, decision);
+                return start(call.id, Attempt::FIRST, class, Vec::new(), decision);
             }
             Err((failure, message)) => {
                 decision.and(Event::CallRefused { call: call.id, failure, message: message.clone() });
@@ -230,6 +237,11 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<EffectClass, (F
         let message =
             format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
         return Err((Failure::BudgetExceeded, message));
+    }
+    if let Some(reason) = call.malformed {
+        let message =
+            format!("the arguments cannot be read: {reason}; give a JSON object that fits the tool");
+        return Err((Failure::InvalidArguments, message));
     }
     if call.args.as_str().contains(OVERSIZED) && call.args.value().get(OVERSIZED).is_some() {
         let message = format!("the arguments are too large: one call may have {ARGUMENT_BYTES_MAX} bytes");

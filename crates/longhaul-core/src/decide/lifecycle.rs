@@ -1,6 +1,8 @@
 //! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
 
+use super::recovery::Changed;
 use super::{Decision, Refusal, call, recovery, step};
+use crate::codec;
 use crate::command::{Command, Wish};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
@@ -47,6 +49,15 @@ pub(super) fn fell_back(run: &Run, reason: String) -> Decision {
     Decision::remember(Event::PersistenceFellBack { reason })
 }
 
+/// What an older longhaul wrote is read as today's; that this began is on record once for each schema.
+pub(super) fn older_schema(run: &Run, from: u16) -> Decision {
+    let to = codec::VERSION;
+    if from >= to || run.schema >= Some(to) || run.status.is_terminal() {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::SchemaUpgraded { from: run.schema.unwrap_or(from), to })
+}
+
 /// A command that came too late, makes no sense or cannot be read is on record, and is not tried again.
 pub(super) fn unfit(run: &Run, id: CommandId, why: String) -> Decision {
     if run.commands.contains(&id) {
@@ -74,7 +85,7 @@ pub(super) fn change_settings(
         decision.and(Event::LimitsChanged { limits });
     }
     if let Some(model) = model.filter(|model| *model != run.spec.model) {
-        decision.and(Event::ModelChanged { model: model.to_owned() });
+        decision.and(Event::ModelChanged { model: model.to_owned(), why: None });
     }
 }
 
@@ -94,7 +105,7 @@ fn start(run: &Run, limits: Option<Limits>, model: Option<&str>) -> Result<Decis
         cause: Cause::Asked,
         reason: None,
     });
-    recovery::pick_up(run, limits.unwrap_or(run.spec.limits), &mut decision);
+    recovery::pick_up(run, Changed { limits, model }, &mut decision);
     Ok(decision)
 }
 

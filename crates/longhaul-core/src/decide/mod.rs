@@ -1,11 +1,12 @@
 //! The agent loop as a pure machine: what arrived in, what to remember and what to do out.
 //!
-//! One room for each kind of thing that can arrive: `lifecycle` (commands), `step`, `turn` (the model), `call` (tools),
-//! `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
+//! One room for each kind of thing that can arrive: `lifecycle` (commands), `step`, `turn` (the model), `patience` (a model
+//! that does not answer), `call` (tools), `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
 //! follows from it are remembered together.
 
 mod call;
 mod lifecycle;
+mod patience;
 mod recovery;
 mod step;
 mod turn;
@@ -47,8 +48,10 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::ModelReplied { turn, attempt, reply, duration_us } => {
             Ok(turn::replied(run, turn, attempt, reply, duration_us))
         }
-        Input::ModelFailed { turn, attempt, failure } => Ok(turn::failed(run, at, turn, attempt, failure)),
-        Input::ToolPrepared { call, attempt, trace } => Ok(call::prepared(run, call, attempt, trace)),
+        Input::ModelFailed { turn, attempt, failure } => {
+            Ok(patience::failed(run, at, turn, attempt, failure))
+        }
+        Input::ToolPrepared { call, attempt, traces } => Ok(call::prepared(run, call, attempt, traces)),
         Input::ToolEnded { call, attempt, outcome, duration_us } => {
             Ok(call::ended(run, at, call, attempt, outcome, duration_us))
         }
@@ -56,6 +59,7 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::Woke(Wake::Turn { turn, attempt }) => Ok(turn::woke(run, turn, attempt)),
         Input::Woke(Wake::Call { call, attempt }) => Ok(call::woke(run, call, attempt)),
         Input::DiskLow => Ok(lifecycle::disk_low(run)),
+        Input::OlderSchema { version } => Ok(lifecycle::older_schema(run, version)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

@@ -8,7 +8,7 @@ use crate::ids::{Attempt, CallId};
 use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
-use crate::tool::{EffectClass, Found, Outcome};
+use crate::tool::{EffectClass, Found, Outcome, Trace};
 
 /// A new process drives the run; nothing that was under way in the old one will ever report.
 pub(super) fn restarted(run: &Run, generation: u64, limits: Option<Limits>, model: Option<&str>) -> Decision {
@@ -17,19 +17,32 @@ pub(super) fn restarted(run: &Run, generation: u64, limits: Option<Limits>, mode
     }
     let mut decision = Decision::remember(Event::Recovered { generation });
     lifecycle::change_settings(run, limits, model, &mut decision);
-    pick_up(run, limits.unwrap_or(run.spec.limits), &mut decision);
+    pick_up(run, Changed { limits, model }, &mut decision);
     decision
 }
 
+/// What a person changes when a run is taken up.
+#[derive(Clone, Copy)]
+pub(super) struct Changed<'a> {
+    pub(super) limits: Option<Limits>,
+    pub(super) model: Option<&'a str>,
+}
+
 /// Goes on from wherever the run stands, on the understanding that nothing is under way.
-pub(super) fn pick_up(run: &Run, limits: Limits, decision: &mut Decision) {
+pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) {
+    let limits = changed.limits.unwrap_or(run.spec.limits);
+    // A wait was for the old model; a new one is asked at once.
+    let other_model = changed.model.is_some_and(|model| model != run.spec.model);
     match &run.phase {
         Phase::Idle => step::go_on(run, limits, decision),
         Phase::Gated { .. } => {}
         Phase::Cleared => step::open(run, run.current_step, limits, decision),
         Phase::Opened => turn::begin(run, 1, limits, decision),
         Phase::Thinking { turn, attempt } => turn::attempt(*turn, attempt.next(), decision),
-        Phase::Resting { turn, attempt, rest } => {
+        Phase::Resting { turn, attempt, .. } if other_model => {
+            turn::attempt(*turn, attempt.next(), decision);
+        }
+        Phase::Resting { turn, attempt, rest, .. } => {
             let wake = Wake::Turn { turn: *turn, attempt: *attempt };
             decision.then(Effect::Sleep { wake, rest: *rest });
         }
@@ -38,19 +51,20 @@ pub(super) fn pick_up(run: &Run, limits: Limits, decision: &mut Decision) {
             None => turn::begin(run, turn + 1, limits, decision),
         },
         Phase::Answered { .. } => step::completed(run, last_answer(run), decision),
+        Phase::CutOff { turn } => turn::begin(run, turn + 1, limits, decision),
     }
 }
 
 /// What the destination of a checkable call showed after a crash.
 pub(super) fn checked(run: &Run, id: CallId, attempt: Attempt, found: Found) -> Decision {
     let Some(open) = run.call(id) else { return Decision::nothing() };
-    let CallState::Started { attempt: current, class, trace } = &open.state else {
+    let CallState::Started { attempt: current, class, traces } = &open.state else {
         return Decision::nothing();
     };
     if *current != attempt || run.status != Status::Running {
         return Decision::nothing();
     }
-    let target = trace.as_ref().map_or("its target", |trace| trace.target.as_str());
+    let target = targets(traces);
     match found {
         Found::Done => {
             let text = format!("done: {target} (interrupted after it took effect; found in place)");
@@ -58,7 +72,7 @@ pub(super) fn checked(run: &Run, id: CallId, attempt: Attempt, found: Found) -> 
         }
         Found::NotDone => {
             let mut decision = Decision::nothing();
-            call::start(id, attempt.next(), *class, trace.clone(), &mut decision);
+            call::start(id, attempt.next(), *class, traces.clone(), &mut decision);
             decision
         }
         Found::Unknown => {
@@ -74,7 +88,7 @@ fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision)
     match &open.state {
         CallState::Proposed => call::begin_from(run, open, limits, decision),
         CallState::Started { attempt, class: EffectClass::Repeatable, .. } => {
-            call::start(open.id, attempt.next(), EffectClass::Repeatable, None, decision);
+            call::start(open.id, attempt.next(), EffectClass::Repeatable, Vec::new(), decision);
         }
         CallState::Started { attempt, class: EffectClass::Checkable, .. } => {
             decision.then(Effect::CheckTool { call: open.id, attempt: *attempt });
@@ -92,6 +106,12 @@ fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision)
         }
         CallState::Ended { .. } => {}
     }
+}
+
+/// What a call changes, for people and models to find.
+fn targets(traces: &[Trace]) -> String {
+    let names: Vec<&str> = traces.iter().map(|trace| trace.target.as_str()).collect();
+    if names.is_empty() { "its target".to_owned() } else { names.join(", ") }
 }
 
 fn last_answer(run: &Run) -> String {

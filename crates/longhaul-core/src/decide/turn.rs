@@ -1,20 +1,19 @@
-//! Turns: asking the model, hearing it, and waiting when it does not answer.
+//! Turns: asking the model and hearing it.
 
 use super::{Decision, call, step};
-use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall};
-use crate::effect::{Effect, Wake};
-use crate::event::{Cause, Event, Rest};
+use crate::conversation::{ModelReply, ProposedCall, Stop};
+use crate::effect::Effect;
+use crate::event::{Cause, Event};
 use crate::ids::Attempt;
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, BACKOFF_BASE_MS_MAX, MODEL_RETRIES_MAX, REPLY_ARGUMENT_BYTES_MAX, REPLY_CALLS_MAX,
-    TEXT_BYTES_MAX, TOOL_NAME_BYTES_MAX,
+    ARGUMENT_BYTES_MAX, CUT_OFF_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, PROVIDER_ID_BYTES_MAX,
+    REPLY_ARGUMENT_BYTES_MAX, REPLY_CALLS_MAX, REPLY_RAW_BYTES_MAX, TEXT_BYTES_MAX, TOOL_NAME_BYTES_MAX,
 };
 use crate::prompt::head;
 use crate::run::{Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
-use crate::time::Timestamp;
-use crate::tool::{Failure, Outcome, RetryPolicy};
+use crate::tool::{Failure, Outcome};
 
 /// Starts turn number `turn` of the step in hand, or pauses if a limit is reached.
 pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
@@ -51,50 +50,44 @@ pub(super) fn replied(
         calls: proposed.clone(),
         usage: reply.usage,
         duration_us: duration_us.max(1),
+        raw: reply.raw.filter(|raw| raw.content.as_str().len() <= REPLY_RAW_BYTES_MAX),
+        stop: (reply.stop != Stop::End).then_some(reply.stop),
     });
-    match run.status {
-        Status::Running if proposed.is_empty() => step::completed(run, text, &mut decision),
-        Status::Running => call::begin_first(run, turn, &proposed, &mut decision),
-        // The reply came while the run was being paused: kept, and taken up on resume.
-        Status::Created | Status::Paused | Status::Completed | Status::Failed => {}
+    // A reply that came while the run was being paused is kept, and taken up on resume.
+    if run.status == Status::Running {
+        follow(run, turn, reply.stop, text, &proposed, &mut decision);
     }
     decision
 }
 
-pub(super) fn failed(
+/// What a reply leads to: its calls, the end of the step, another turn, or a person.
+fn follow(
     run: &Run,
-    at: Timestamp,
     turn: u32,
-    attempt: Attempt,
-    failure: ModelFailure,
-) -> Decision {
-    if run.phase != (Phase::Thinking { turn, attempt }) || run.status != Status::Running {
-        return Decision::nothing();
-    }
-    let message = failure.message;
-    match failure.kind {
-        ModelFailureKind::Retryable { after_ms } if run.model_failures < MODEL_RETRIES_MAX => {
-            let policy = RetryPolicy { max_retries: MODEL_RETRIES_MAX, ..run.spec.retry };
-            let wished_ms = after_ms.unwrap_or(0).min(BACKOFF_BASE_MS_MAX);
-            let rest = Rest::from(at, policy.delay_ms(run.model_failures + 1).max(wished_ms));
-            let mut decision =
-                Decision::remember(Event::TurnFailed { turn, attempt, message, retry: Some(rest) });
-            decision.then(Effect::Sleep { wake: Wake::Turn { turn, attempt }, rest });
-            decision
+    stop: Stop,
+    text: String,
+    proposed: &[ProposedCall],
+    decision: &mut Decision,
+) {
+    match stop {
+        Stop::Refused => {
+            let said = if text.is_empty() { "without a word" } else { &text };
+            let reason = format!("the model refused to answer: {}", head(said, EVENT_TEXT_BYTES_MAX));
+            decision.pause(run, Cause::Parked, reason);
         }
-        ModelFailureKind::Retryable { .. } => {
-            let asked = run.model_failures + 1;
-            let reason = format!("the model did not answer, asked {asked} times: {message}");
-            let mut decision = Decision::remember(Event::TurnFailed { turn, attempt, message, retry: None });
-            decision.pause(run, Cause::Provider, reason);
-            decision
+        Stop::Overflow => {
+            let reason = "context_overflow: the model's window was full before its reply was";
+            decision.pause(run, Cause::Parked, reason.to_owned());
         }
-        ModelFailureKind::Fatal => {
-            let error = message.clone();
-            let mut decision = Decision::remember(Event::TurnFailed { turn, attempt, message, retry: None });
-            step::failed(run, &error, &mut decision);
-            decision
+        Stop::End | Stop::Length if !proposed.is_empty() => call::begin_first(run, turn, proposed, decision),
+        Stop::End => step::completed(run, text, decision),
+        Stop::Length if run.patience.cut_off + 1 >= CUT_OFF_REPLIES_MAX => {
+            let reason = format!(
+                "{CUT_OFF_REPLIES_MAX} replies in a row ran into the limit of output tokens; raise `max_output_tokens`"
+            );
+            decision.pause(run, Cause::Parked, reason);
         }
+        Stop::Length => begin(run, turn + 1, run.spec.limits, decision),
     }
 }
 
@@ -158,11 +151,16 @@ fn bounded_calls(calls: Vec<ProposedCall>) -> Vec<ProposedCall> {
     let bounded = |call: ProposedCall| {
         let bytes = call.args.as_str().len();
         let tool = head(&call.tool, TOOL_NAME_BYTES_MAX).to_owned();
+        let provider_id = call.provider_id.filter(|id| id.len() <= PROVIDER_ID_BYTES_MAX);
         if bytes > ARGUMENT_BYTES_MAX.min(room) {
-            return ProposedCall { tool, args: call::oversized_marker(bytes) };
+            return ProposedCall {
+                tool,
+                provider_id,
+                ..ProposedCall::new("", call::oversized_marker(bytes))
+            };
         }
         room -= bytes;
-        ProposedCall { tool, ..call }
+        ProposedCall { tool, provider_id, args: call.args, malformed: call.malformed }
     };
     calls.into_iter().take(REPLY_CALLS_MAX).map(bounded).collect()
 }

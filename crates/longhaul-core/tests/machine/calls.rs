@@ -120,14 +120,14 @@ fn an_old_result_is_dropped() {
 /// A reply of any size is kept within what one batch may hold, and says what was cut.
 #[test]
 fn a_huge_reply_fits_a_batch() {
-    use longhaul_core::conversation::{ModelReply, ProposedCall, Usage};
+    use longhaul_core::conversation::{ModelReply, ProposedCall};
     use longhaul_core::ids::Attempt;
     use longhaul_core::input::Input;
     use longhaul_core::json::Json;
     let huge = || Json::parse(format!("{{\"x\":\"{}\"}}", "y".repeat(3_000_000))).unwrap();
     for count in [0, 40] {
-        let calls = (0..count).map(|_| ProposedCall { tool: "z".repeat(5000), args: huge() }).collect();
-        let reply = ModelReply { text: "é".repeat(9_000_000), calls, usage: Usage::default() };
+        let calls = (0..count).map(|_| ProposedCall::new("z".repeat(5000), huge())).collect();
+        let reply = ModelReply { text: "é".repeat(9_000_000), calls, ..ModelReply::default() };
         let mut sim = Sim::create(spec());
         sim.start().unwrap();
         let before = sim.journal.len();
@@ -142,19 +142,19 @@ fn a_huge_reply_fits_a_batch() {
 /// F34: absurd replies: 500 calls at once, an unknown tool, huge arguments; each call gets exactly one answer.
 #[test]
 fn absurd_replies_are_bounded() {
-    use longhaul_core::conversation::{Message, ModelReply, ProposedCall, Usage};
+    use longhaul_core::conversation::{Message, ModelReply, ProposedCall};
     use longhaul_core::ids::Attempt;
     use longhaul_core::input::Input;
     use longhaul_core::json::Json;
     use longhaul_core::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX};
     let huge = format!("{{\"x\":\"{}\"}}", "y".repeat(ARGUMENT_BYTES_MAX));
-    let mut calls = vec![ProposedCall { tool: "nonsense".to_owned(), args: Json::empty_object() }];
-    calls.push(ProposedCall { tool: "read".to_owned(), args: Json::parse(huge).unwrap() });
-    calls.resize_with(500, || ProposedCall { tool: "read".to_owned(), args: Json::empty_object() });
+    let mut calls = vec![ProposedCall::new("nonsense", Json::empty_object())];
+    calls.push(ProposedCall::new("read", Json::parse(huge).unwrap()));
+    calls.resize_with(500, || ProposedCall::new("read", Json::empty_object()));
     let mut sim = Sim::create(spec());
     sim.start().unwrap();
     sim.effects.clear();
-    let reply = ModelReply { text: String::new(), calls, usage: Usage::default() };
+    let reply = ModelReply { calls, ..ModelReply::default() };
     sim.give(Input::ModelReplied { turn: 1, attempt: Attempt::FIRST, reply, duration_us: 1 }).unwrap();
     let mut world = World::with_turns(&[&[]]);
     sim.settle(&mut world);

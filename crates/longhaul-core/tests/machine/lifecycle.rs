@@ -127,24 +127,10 @@ fn a_fatal_model_error_fails_the_run() {
     use longhaul_core::input::Input;
     let mut sim = Sim::create(spec());
     sim.start().unwrap();
-    let failure = ModelFailure { kind: ModelFailureKind::Fatal, message: "no such model".to_owned() };
+    let failure =
+        ModelFailure { kind: ModelFailureKind::Fatal, after_ms: None, message: "no such model".to_owned() };
     sim.give(Input::ModelFailed { turn: 1, attempt: Attempt::FIRST, failure }).unwrap();
     assert_eq!((sim.run.status, sim.run.error.as_deref()), (Status::Failed, Some("no such model")));
-}
-
-/// A model that stays silent is asked again with doubling waits, then the run pauses with its work kept.
-#[test]
-fn a_silent_model_pauses_the_run() {
-    let mut world = World { model_failures: 100, ..World::with_turns(&[]) };
-    let mut sim = Sim::create(spec());
-    sim.start().unwrap();
-    sim.settle(&mut world);
-    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Provider)));
-    assert_eq!(sim.slept_ms, [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000]);
-    world.model_failures = 0;
-    sim.start().unwrap();
-    sim.settle(&mut world);
-    assert_eq!(sim.run.status, Status::Completed);
 }
 
 /// A limit on turns pauses the run, names itself, and a raised limit lets it go on.

@@ -7,6 +7,7 @@ mod documents;
 mod gates;
 mod golden;
 mod lifecycle;
+mod patience;
 mod properties;
 mod recovery;
 mod sim;

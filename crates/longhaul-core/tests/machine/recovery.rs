@@ -153,20 +153,6 @@ fn crashes_do_not_use_up_retries() {
     assert!(sim.run.calls[0].outcome().unwrap().is_done());
 }
 
-/// A run that was paused because the model was silent gets every retry again when it is resumed.
-#[test]
-fn a_resumed_run_is_patient_again() {
-    let mut world = World { model_failures: 100, ..World::with_turns(&[]) };
-    let mut sim = Sim::create(spec());
-    sim.start().unwrap();
-    sim.settle(&mut world);
-    let waits = sim.slept_ms.len();
-    sim.start().unwrap();
-    sim.settle(&mut world);
-    assert_eq!(sim.run.status, Status::Paused);
-    assert_eq!(sim.slept_ms[waits..], sim.slept_ms[..waits]);
-}
-
 /// A stopped run has no open call: what was under way is on record as unknown.
 #[test]
 fn a_stopped_run_leaves_no_call_open() {

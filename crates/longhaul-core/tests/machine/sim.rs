@@ -79,6 +79,9 @@ pub fn spec() -> RunSpec {
         branch: None,
         repository: None,
         engine_enabled: None,
+        models: None,
+        mode: None,
+        answer_schema: None,
     }
 }
 
@@ -191,24 +194,28 @@ impl Sim {
                     turn,
                     attempt,
                     failure: ModelFailure {
-                        kind: ModelFailureKind::Retryable { after_ms: None },
+                        kind: ModelFailureKind::Unavailable,
+                        after_ms: None,
                         message: "overloaded".to_owned(),
                     },
                 }
             }
             Effect::CallModel { turn, attempt } => {
                 let names = world.turns.get(turn as usize - 1).cloned().unwrap_or_default();
-                let calls = names
-                    .iter()
-                    .map(|tool| ProposedCall { tool: (*tool).to_owned(), args: Json::empty_object() });
+                let calls = names.iter().map(|tool| ProposedCall::new(*tool, Json::empty_object()));
                 let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
-                let reply = ModelReply { text: format!("turn {turn}"), calls: calls.collect(), usage };
+                let reply = ModelReply {
+                    text: format!("turn {turn}"),
+                    calls: calls.collect(),
+                    usage,
+                    ..ModelReply::default()
+                };
                 Input::ModelReplied { turn, attempt, reply, duration_us: 5 }
             }
             Effect::PrepareTool { call, attempt } => {
                 let trace =
                     Trace { target: "f".to_owned(), before: "absent".to_owned(), after: "abc".to_owned() };
-                Input::ToolPrepared { call, attempt, trace: Ok(trace) }
+                Input::ToolPrepared { call, attempt, traces: Ok(vec![trace]) }
             }
             Effect::RunTool { call, attempt } => {
                 let outcome = self.run_tool(world, call, attempt);

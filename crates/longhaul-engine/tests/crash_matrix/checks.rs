@@ -72,6 +72,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::PersistenceFellBack { .. }
             | Event::Imported { .. }
             | Event::ModelChanged { .. }
+            | Event::SchemaUpgraded { .. }
             | Event::CommandDropped { .. } => {}
         }
     }
@@ -163,7 +164,7 @@ pub fn essence(run: &Run, unknown: &BTreeSet<CallId>) -> Vec<String> {
         lines.push(match message {
             Message::User { text } => format!("user {text:?}"),
             Message::Assistant { calls, .. } if !unknown.is_empty() => format!("assistant {calls:?}"),
-            Message::Assistant { text, calls } => format!("assistant {text:?} {calls:?}"),
+            Message::Assistant { text, calls, .. } => format!("assistant {text:?} {calls:?}"),
             Message::Tool { call, .. } if unknown.contains(call) => format!("tool {call} cut short"),
             Message::Tool { call, failed: false, .. }
                 if run.call(*call).is_some_and(|call| is_checkable(&call.tool)) =>

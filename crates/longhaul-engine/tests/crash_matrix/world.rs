@@ -293,7 +293,11 @@ impl Tool for Counted {
         self.inner.spec()
     }
 
-    fn prepare<'a>(&'a self, context: &'a Context, args: &'a Json) -> BoxFuture<'a, Result<Trace, Outcome>> {
+    fn prepare<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+    ) -> BoxFuture<'a, Result<Vec<Trace>, Outcome>> {
         self.inner.prepare(context, args)
     }
 
@@ -301,13 +305,13 @@ impl Tool for Counted {
         &'a self,
         context: &'a Context,
         args: &'a Json,
-        trace: Option<&'a Trace>,
+        traces: &'a [Trace],
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let path = context.workspace.root().join(args.value()["path"].as_str().unwrap());
             let inode = || fs::metadata(&path).map_or(0, |found| found.ino());
             let before = inode();
-            let outcome = self.inner.run(context, args, trace).await;
+            let outcome = self.inner.run(context, args, traces).await;
             if inode() != before {
                 *self.replaced.lock().unwrap().entry(context.key.clone()).or_default() += 1;
             }
@@ -315,8 +319,13 @@ impl Tool for Counted {
         })
     }
 
-    fn check<'a>(&'a self, context: &'a Context, args: &'a Json, trace: &'a Trace) -> BoxFuture<'a, Found> {
-        self.inner.check(context, args, trace)
+    fn check<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+        traces: &'a [Trace],
+    ) -> BoxFuture<'a, Found> {
+        self.inner.check(context, args, traces)
     }
 }
 
@@ -343,7 +352,7 @@ impl Tool for Flaky {
         &self.spec
     }
 
-    fn run<'a>(&'a self, _: &'a Context, _: &'a Json, _: Option<&'a Trace>) -> BoxFuture<'a, Outcome> {
+    fn run<'a>(&'a self, _: &'a Context, _: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {
         let asked_before = std::mem::replace(&mut *self.asked.lock().unwrap(), true);
         Box::pin(async move {
             if asked_before {

@@ -90,6 +90,7 @@ fn reply(script: &Script, body: &Body) -> ModelReply {
         text: body.text.clone(),
         calls: body.calls.clone(),
         usage: usage(&script.prices, body.tokens),
+        ..ModelReply::default()
     }
 }
 
@@ -106,38 +107,47 @@ fn usage(prices: &Prices, tokens: Tokens) -> Usage {
         cache_read_tokens: tokens.cache_read,
         cache_write_tokens: tokens.cache_write,
         cost: costs.into_iter().sum(),
+        unpriced_tokens: 0,
     }
 }
 
 fn failing<'a>(fail: &Fail, body: &'a Body) -> Line<'a> {
     match *fail {
         Fail::Status { status, retry_after_ms } => Line::Refuse(ModelFailure {
-            kind: status_kind(status, retry_after_ms),
+            kind: status_kind(status),
+            after_ms: retry_after_ms,
             message: format!("the model answered with status {status}"),
         }),
         Fail::Disconnect { after_bytes } => Line::Disconnect {
             heard: split_near(&body.text, after_bytes).0,
-            failure: retryable(format!("connection lost after {after_bytes} bytes")),
+            failure: broken(format!("connection lost after {after_bytes} bytes")),
         },
         Fail::Stall { stall_ms } => {
-            Line::Stall { stall_ms, failure: retryable(format!("stalled for {stall_ms} ms")) }
+            Line::Stall { stall_ms, failure: broken(format!("stalled for {stall_ms} ms")) }
         }
-        Fail::Fatal { ref message } => {
-            Line::Refuse(ModelFailure { kind: ModelFailureKind::Fatal, message: message.clone() })
-        }
+        Fail::Fatal { ref message } => Line::Refuse(failure(ModelFailureKind::Fatal, message.clone())),
     }
 }
 
-fn status_kind(status: u16, after_ms: Option<u64>) -> ModelFailureKind {
+/// What a provider's status means when nothing else is known.
+fn status_kind(status: u16) -> ModelFailureKind {
     match status {
-        // Timed out, in conflict, too many requests, or the provider's own trouble: all pass with time.
-        408 | 409 | 429 | 500..=599 => ModelFailureKind::Retryable { after_ms },
+        401 | 403 => ModelFailureKind::Credentials,
+        402 => ModelFailureKind::Quota,
+        404 => ModelFailureKind::ModelUnknown,
+        429 => ModelFailureKind::RateLimited,
+        // Timed out, in conflict, or the provider's own trouble: all pass with time.
+        408 | 409 | 500..=599 => ModelFailureKind::Unavailable,
         _ => ModelFailureKind::Fatal,
     }
 }
 
-fn retryable(message: String) -> ModelFailure {
-    ModelFailure { kind: ModelFailureKind::Retryable { after_ms: None }, message }
+fn broken(message: String) -> ModelFailure {
+    failure(ModelFailureKind::Broken, message)
+}
+
+fn failure(kind: ModelFailureKind, message: String) -> ModelFailure {
+    ModelFailure { kind, after_ms: None, message }
 }
 
 fn nothing_fits(script: &Script, scene: &Scene) -> ModelFailure {
@@ -146,7 +156,7 @@ fn nothing_fits(script: &Script, scene: &Scene) -> ModelFailure {
         "no conversation of script `{}` fits agent `{agent}`, step `{step}`, iteration {iteration}, depth {depth}",
         script.name
     );
-    ModelFailure { kind: ModelFailureKind::Fatal, message }
+    failure(ModelFailureKind::Fatal, message)
 }
 
 /// A text cut into a few pieces with the pause before each; the pauses sum up to the whole delay.

@@ -149,7 +149,7 @@ impl Check<'_> {
                 return Err(self.place(&other).error_with_hint("`args` is not a mapping", hint));
             }
         };
-        Ok(ProposedCall { tool: raw.tool.value, args })
+        Ok(ProposedCall::new(raw.tool.value, args))
     }
 
     fn fail(&self, raw: Spanned<RawFail>) -> Result<Fail, ScriptError> {

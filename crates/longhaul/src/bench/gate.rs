@@ -96,7 +96,7 @@ impl Tool for Noop {
         &'a self,
         context: &'a Context,
         _args: &'a Json,
-        _trace: Option<&'a Trace>,
+        _traces: &'a [Trace],
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             if self.gate.pass(context).await {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use longhaul_core::command::{Command, Wish};
-use longhaul_core::conversation::{ModelReply, ProposedCall, Usage};
+use longhaul_core::conversation::{ModelReply, ProposedCall};
 use longhaul_core::decide::decide;
 use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
@@ -71,8 +71,8 @@ impl Machine {
         let text = self.text.clone();
         match *effect {
             Effect::CallModel { turn, attempt } => {
-                let calls = vec![ProposedCall { tool: TOOL.to_owned(), args: Json::empty_object() }];
-                let reply = ModelReply { text, calls, usage: Usage::default() };
+                let calls = vec![ProposedCall::new(TOOL, Json::empty_object())];
+                let reply = ModelReply { text, calls, ..ModelReply::default() };
                 Input::ModelReplied { turn, attempt, reply, duration_us: 1 }
             }
             Effect::RunTool { call, attempt } => {

@@ -150,5 +150,8 @@ pub fn spec(id: RunId) -> RunSpec {
         branch: None,
         repository: None,
         engine_enabled: None,
+        models: None,
+        mode: None,
+        answer_schema: None,
     }
 }

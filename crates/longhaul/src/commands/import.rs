@@ -91,6 +91,9 @@ fn defaults(
         branch: None,
         repository: None,
         engine_enabled: None,
+        models: None,
+        mode: None,
+        answer_schema: None,
         id,
     })
 }

@@ -2,7 +2,7 @@
 
 use longhaul_core::conversation::Message;
 use longhaul_core::event::Event;
-use longhaul_core::run::Run;
+use longhaul_core::run::{Run, Silence};
 
 use super::events::follow;
 use crate::app::App;
@@ -46,6 +46,9 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         }
         Event::ModelReplied { text, calls, .. } => {
             let mut lines = Vec::new();
+            if run.silence.as_ref().is_some_and(|silence| silence.ended.is_some()) {
+                lines.push("(the model answers again)".to_owned());
+            }
             if !text.trim().is_empty() {
                 lines.push(format!("\n{}", text.trim_end()));
             }
@@ -54,7 +57,16 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         }
         Event::CallFinished { outcome, .. } => vec![outcome.for_model().to_string()],
         Event::CallRefused { message, .. } => vec![format!("refused: {message}")],
-        Event::TurnFailed { message, .. } => vec![format!("(the model did not answer: {message})")],
+        Event::TurnFailed { message, .. } if run.silence.as_ref().is_none_or(Silence::is_news) => {
+            vec![format!("(the model did not answer: {message})")]
+        }
+        Event::ModelChanged { model, why } => {
+            let why = why.as_ref().map(|why| format!(", because {why}")).unwrap_or_default();
+            vec![format!("(now with {model}{why})")]
+        }
+        Event::SchemaUpgraded { from, to } => {
+            vec![format!("(the journal began in schema version {from}; it goes on in version {to})")]
+        }
         Event::CallRetryScheduled { message, .. } => {
             vec![format!("(failed, will be tried again: {message})")]
         }
@@ -64,6 +76,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             vec![format!("({to}{})", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
         }
         Event::RunCreated(_)
+        | Event::TurnFailed { .. }
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }
         | Event::WaitingForHuman { .. }
@@ -77,7 +90,6 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::Checkpointed { .. }
         | Event::LimitReached { .. }
         | Event::LimitsChanged { .. }
-        | Event::ModelChanged { .. }
         | Event::PersistenceFellBack { .. }
         | Event::Imported { .. } => Vec::new(),
     }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::event::Event;
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
-use longhaul_core::run::Run;
+use longhaul_core::run::{Run, Silence};
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::Outcome;
 use longhaul_engine::watch::Watcher;
@@ -96,7 +96,9 @@ fn doing(run: &Run) -> String {
             None => "between calls".to_owned(),
         },
         Phase::Gated { .. } => "waiting for a person".to_owned(),
-        Phase::Idle | Phase::Cleared | Phase::Opened | Phase::Answered { .. } => "between turns".to_owned(),
+        Phase::Idle | Phase::Cleared | Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => {
+            "between turns".to_owned()
+        }
     }
 }
 
@@ -116,16 +118,25 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
                 run.plan.steps.get(*index as usize).map_or("", |step| step.description.as_str());
             format!("{} started: {}", step(index), short(description, 80))
         }
-        Event::ModelReplied { turn, text, .. } if !text.trim().is_empty() => {
-            format!("turn {turn}: {}", short(text, 100))
+        Event::ModelReplied { turn, text, .. } => return replied(run, *turn, text),
+        Event::TurnFailed { turn, message, retry: Some(rest), .. } => {
+            if !run.silence.as_ref().is_none_or(Silence::is_news) {
+                return None;
+            }
+            format!(
+                "{} turn {turn}: {message}; asking again in {}, and until it answers",
+                theme::warning("warning:"),
+                duration(rest.delay_ms)
+            )
         }
-        Event::TurnFailed { turn, message, retry: Some(rest), .. } => format!(
-            "{} turn {turn}: {message}; asking again in {}",
-            theme::warning("warning:"),
-            duration(rest.delay_ms)
-        ),
         Event::TurnFailed { turn, message, retry: None, .. } => {
             format!("{} turn {turn}: {message}", theme::failure("failed:"))
+        }
+        Event::ModelChanged { model, why: Some(why) } => {
+            format!("{} now with {model}, because {why}", theme::warning("warning:"))
+        }
+        Event::SchemaUpgraded { from, to } => {
+            format!("the journal began in schema version {from}; it goes on in version {to}")
         }
         Event::CallRefused { call, message, .. } => {
             format!("  {} {}: {message}", theme::failure("refused"), tool(call))
@@ -158,8 +169,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
         }
-        Event::ModelReplied { .. }
-        | Event::RunCreated(_)
+        Event::RunCreated(_)
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }
         | Event::GateAnswered { .. }
@@ -169,9 +179,20 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::PlanCompleted
         | Event::Checkpointed { .. }
         | Event::LimitsChanged { .. }
-        | Event::ModelChanged { .. }
+        | Event::ModelChanged { why: None, .. }
         | Event::Imported { .. } => return None,
     })
+}
+
+/// What the model said, and that it speaks again if it had been silent.
+fn replied(run: &Run, turn: u32, text: &str) -> Option<String> {
+    let again = run.silence.as_ref().and_then(|silence| {
+        let silent_ms = silence.ended?.millis_since(silence.since);
+        Some(format!("the model answers again after {}", duration(silent_ms)))
+    });
+    let said = (!text.trim().is_empty()).then(|| format!("turn {turn}: {}", short(text, 100)));
+    let lines: Vec<String> = again.into_iter().chain(said).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 fn outcome_word(outcome: &Outcome) -> String {

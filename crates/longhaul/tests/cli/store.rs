@@ -143,7 +143,7 @@ fn inspect_names_the_versions() {
     let inspected = desk.json(&["store", "inspect", &id]);
     assert_eq!(
         (&inspected["schemaVersion"], &inspected["eventVersion"], &inspected["readable"]),
-        (&json!(1), &json!(1), &json!(true))
+        (&json!(1), &json!(2), &json!(true))
     );
 }
 
