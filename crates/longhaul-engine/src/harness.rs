@@ -13,10 +13,11 @@ use longhaul_core::json::Json;
 use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
+use longhaul_model::wire::ToolOffer;
 use longhaul_model::{Deltas, Models};
 use longhaul_store::engine::Repaired;
 use longhaul_store::{Entry, Home, Memory, Store, Writer};
-use longhaul_tools::Toolbox;
+use longhaul_tools::{ToolSpec, Toolbox};
 use longhaul_workspace::Workspace;
 use longhaul_workspace::place::{self, Place};
 use tokio::sync::mpsc;
@@ -32,7 +33,8 @@ use crate::ledger::Ledger;
 use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
-use crate::perform::{Hands, RunBlobs};
+use crate::perform::{Hands, RunBlobs, Shelf};
+use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
 /// Cheap to clone; holds no run open.
@@ -101,6 +103,7 @@ impl Harness {
 
     fn new(keeping: Keeping, toolbox: Toolbox, models: Models, clock: Arc<dyn Clock>) -> Harness {
         let clerk = Arc::default();
+        let models = Models { offers: offers(&toolbox), ..models };
         Harness { keeping, clerk, toolbox: Arc::new(toolbox), models: Arc::new(models), clock }
     }
 
@@ -220,12 +223,16 @@ impl Harness {
         decide(ledger.run(), self.clock.now(), first.clone())?;
         // What our dead predecessor left running would work against us.
         longhaul_tools::reap_leftovers(id);
+        let models = Shelf::new(Arc::clone(&self.models));
+        models.get(&model).map_err(|source| Error::Model { name: model, source })?;
+        let secrets = Secrets::new(self.models.secrets());
         let hands = Hands {
-            model: self.models.resolve(&model).map_err(|source| Error::Model { name: model, source })?,
+            models,
+            secrets: secrets.clone(),
             deltas,
             toolbox: Arc::clone(&self.toolbox),
             workspace: Arc::new(self.workspace(ledger.run())?),
-            blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone() }),
+            blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets }),
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
         let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
@@ -429,6 +436,16 @@ impl Harness {
             drop(catalog.upsert(&catalogue::row(run, store.backend(), mtime_ns)));
         }
     }
+}
+
+/// The tools as a model is told of them.
+fn offers(toolbox: &Toolbox) -> Arc<[ToolOffer]> {
+    let offer = |spec: &ToolSpec| ToolOffer {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        schema: spec.schema.clone(),
+    };
+    toolbox.specs().map(offer).collect()
 }
 
 /// A state document under another id, in both places where it says its own.

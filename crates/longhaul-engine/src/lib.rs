@@ -15,9 +15,11 @@ pub mod limits;
 mod listing;
 pub mod log;
 pub mod perform;
+mod secrets;
 pub mod watch;
 
 pub use driver::Ending;
 pub use error::{Error, Unreadable};
 pub use fold::Onlooker;
 pub use harness::{Driven, Handle, Harness, Opening};
+pub use secrets::Secrets;

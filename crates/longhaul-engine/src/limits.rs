@@ -23,3 +23,7 @@ pub const LOG_TAIL_BYTES: u64 = 64 * 1024;
 
 /// Commands a handle may have waiting. More would be the same wish again.
 pub const HANDLE_COMMANDS_MAX: usize = 16;
+
+/// The shortest secret that is struck out of what tools print. Shorter ones are placeholders (`none`, `dummy`), and striking
+/// them out would garble the text without protecting anything.
+pub const SECRET_BYTES_MIN: usize = 8;

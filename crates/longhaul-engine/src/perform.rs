@@ -1,7 +1,8 @@
 //! Effects performed: the model is asked, tools run, destinations are looked at. Each answers with an input.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -11,10 +12,12 @@ use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
-use longhaul_model::{Deltas, Model};
+use longhaul_model::{Deltas, Model, Models, ResolveError};
 use longhaul_store::Store;
 use longhaul_tools::{Blobs, Cancel, Context, Tool, Toolbox};
 use longhaul_workspace::Workspace;
+
+use crate::secrets::Secrets;
 
 /// One effect with everything needed to perform it, cut loose from the run.
 #[derive(Clone, Debug)]
@@ -42,9 +45,39 @@ pub trait Performer: Send + Sync {
     fn perform(&self, work: Work, cancel: Cancel) -> BoxFuture<'static, Option<Input>>;
 }
 
-/// The real performer: a model, a toolbox and a workspace.
+/// The models one run uses, by name, each made once.
+pub struct Shelf {
+    models: Arc<Models>,
+    made: Mutex<HashMap<String, Arc<dyn Model>>>,
+}
+
+impl Shelf {
+    pub fn new(models: Arc<Models>) -> Shelf {
+        Shelf { models, made: Mutex::default() }
+    }
+
+    /// One that is there already, for doubles.
+    #[must_use]
+    pub fn with(self, name: &str, model: Arc<dyn Model>) -> Shelf {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), model);
+        self
+    }
+
+    pub fn get(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = made.get(name) {
+            return Ok(Arc::clone(model));
+        }
+        let model = self.models.resolve(name)?;
+        made.insert(name.to_owned(), Arc::clone(&model));
+        Ok(model)
+    }
+}
+
+/// The real performer: models, a toolbox and a workspace.
 pub struct Hands {
-    pub model: Arc<dyn Model>,
+    pub models: Shelf,
+    pub secrets: Secrets,
     pub deltas: Arc<dyn Deltas>,
     pub toolbox: Arc<Toolbox>,
     pub workspace: Arc<Workspace>,
@@ -55,18 +88,26 @@ impl Performer for Hands {
     fn perform(&self, work: Work, cancel: Cancel) -> BoxFuture<'static, Option<Input>> {
         match work {
             Work::CallModel { turn, attempt, request } => {
-                let (model, deltas) = (Arc::clone(&self.model), Arc::clone(&self.deltas));
-                Box::pin(call_model(model, deltas, turn, attempt, request, cancel))
+                let deltas = Arc::clone(&self.deltas);
+                match self.models.get(&request.model) {
+                    Ok(model) => Box::pin(call_model(model, deltas, turn, attempt, request, cancel)),
+                    Err(error) => {
+                        let failure = no_model(&error);
+                        Box::pin(std::future::ready(Some(Input::ModelFailed { turn, attempt, failure })))
+                    }
+                }
             }
             Work::PrepareTool(work) => {
                 let tool = self.tool(&work);
                 let context = self.context(&work, cancel);
-                Box::pin(prepare(tool, context, work).map(Some))
+                let secrets = self.secrets.clone();
+                Box::pin(prepare(tool, context, work).map(move |input| Some(struck_out(input, &secrets))))
             }
             Work::RunTool(work) => {
                 let tool = self.tool(&work);
                 let context = self.context(&work, cancel);
-                Box::pin(run(tool, context, work).map(Some))
+                let secrets = self.secrets.clone();
+                Box::pin(run(tool, context, work).map(move |input| Some(struck_out(input, &secrets))))
             }
             Work::CheckTool(work) => {
                 let tool = self.tool(&work);
@@ -94,6 +135,46 @@ impl Hands {
     }
 }
 
+/// A model that was there when the run began and cannot be had any more: its key, its script or its settings are gone.
+fn no_model(error: &ResolveError) -> ModelFailure {
+    let kind = match error {
+        ResolveError::Key(_) => ModelFailureKind::Credentials,
+        ResolveError::BadName { .. }
+        | ResolveError::UnknownProvider { .. }
+        | ResolveError::NoApi { .. }
+        | ResolveError::NoBaseUrl { .. }
+        | ResolveError::Price { .. }
+        | ResolveError::NoNetwork { .. }
+        | ResolveError::Wire { .. }
+        | ResolveError::Script(_) => ModelFailureKind::ModelUnknown,
+    };
+    ModelFailure { kind, after_ms: None, message: error.to_string() }
+}
+
+/// What a tool reports, without the providers' keys.
+fn struck_out(input: Input, secrets: &Secrets) -> Input {
+    match input {
+        Input::ToolEnded { call, attempt, outcome, duration_us } => {
+            Input::ToolEnded { call, attempt, outcome: secrets.strike_outcome(outcome), duration_us }
+        }
+        Input::ToolPrepared { call, attempt, traces } => {
+            let traces = traces.map_err(|outcome| secrets.strike_outcome(outcome));
+            Input::ToolPrepared { call, attempt, traces }
+        }
+        other @ (Input::Command(_)
+        | Input::CommandUnfit { .. }
+        | Input::Restarted { .. }
+        | Input::ModelReplied { .. }
+        | Input::ModelFailed { .. }
+        | Input::ToolChecked { .. }
+        | Input::Woke(_)
+        | Input::CheckpointDue
+        | Input::DiskLow
+        | Input::OlderSchema { .. }
+        | Input::FellBack { .. }) => other,
+    }
+}
+
 /// The key that marks everything a call does outside: the same for every attempt, so that recovery finds the traces.
 pub fn effect_key(run: &RunId, call: CallId) -> String {
     format!("{run}.{call}")
@@ -103,11 +184,12 @@ pub fn effect_key(run: &RunId, call: CallId) -> String {
 pub struct RunBlobs {
     pub store: Arc<dyn Store>,
     pub run: RunId,
+    pub secrets: Secrets,
 }
 
 impl Blobs for RunBlobs {
     fn keep(&self, bytes: &[u8]) -> Result<String, String> {
-        self.store.put_blob(&self.run, bytes).map_err(|error| error.to_string())
+        self.store.put_blob(&self.run, &self.secrets.strike_bytes(bytes)).map_err(|error| error.to_string())
     }
 
     fn fetch(&self, hash: &str) -> Result<Vec<u8>, String> {

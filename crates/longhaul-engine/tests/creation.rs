@@ -31,7 +31,7 @@ proptest! {
     fn prop_03_creation_invariants(agents in prop::collection::vec("[A-Z]{1,12}", 10)) {
         let place = place();
         let home = Arc::new(Home::open(place.path()).unwrap());
-        let models = Models { base_dir: place.path().to_owned(), known_tools: Vec::new() };
+        let models = Models { base_dir: place.path().to_owned(), ..Models::default() };
         let harness = Harness::durable(home, Toolbox::builtin(), models, Arc::new(SystemClock));
         let mut created = HashSet::new();
         for agent in &agents {

@@ -17,9 +17,9 @@ use longhaul_core::tool::{EffectClass, Outcome, Trace};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::driver::Driver;
 use longhaul_engine::ledger::Ledger;
-use longhaul_engine::perform::{Hands, RunBlobs};
+use longhaul_engine::perform::{Hands, RunBlobs, Shelf};
 use longhaul_engine::watch::Watcher;
-use longhaul_engine::{Driven, Ending, Error, Harness, Opening};
+use longhaul_engine::{Driven, Ending, Error, Harness, Opening, Secrets};
 use longhaul_model::{Deltas, Model, Models, Quiet};
 use longhaul_store::Home;
 use longhaul_testkit::scripts;
@@ -84,12 +84,14 @@ async fn a_model_that_panics() {
     let place = Place::new();
     let id = place.create("write");
     let store = place.harness.store_of(&id).unwrap();
+    let model = place.harness.look(&id).unwrap().spec.model;
     let hands = Hands {
-        model: Arc::new(Broken),
+        models: Shelf::new(Arc::clone(&place.harness.models)).with(&model, Arc::new(Broken)),
+        secrets: Secrets::default(),
         deltas: Arc::new(Quiet),
         toolbox: Arc::clone(&place.harness.toolbox),
         workspace: Arc::new(Workspace::open(place.directory.path()).unwrap()),
-        blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone() }),
+        blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets: Secrets::default() }),
     };
     let journal = store.open(&id, &place.harness.writer(), &mut |_| Ok(())).unwrap();
     let (_sender, commands) = mpsc::channel(1);
@@ -115,9 +117,8 @@ impl Place {
         let toolbox = Toolbox::builtin()
             .with(Arc::new(Panics::new("panics", EffectClass::Once)))
             .with(Arc::new(Panics::new("panics_early", EffectClass::Checkable)));
-        let known_tools: Vec<String> = toolbox.names().into_iter().map(str::to_owned).collect();
         let home = Home::open(&directory.path().join("state")).unwrap();
-        let models = Models { base_dir: directory.path().to_owned(), known_tools };
+        let models = Models { base_dir: directory.path().to_owned(), ..Models::default() };
         let harness = Harness::durable(Arc::new(home), toolbox, models, Arc::new(SystemClock));
         Place { directory, harness }
     }

@@ -4,12 +4,15 @@
 //! It refuses to decide anything about a run. It does not retry, count money against a budget, keep history or run
 //! tools; it says what happened and whether asking again could help. Each provider is a folder of its own.
 
+pub mod known;
 pub mod limits;
 mod model;
+pub mod provider;
 mod registry;
 pub mod scripted;
 pub mod wire;
 
 pub use model::{BoxFuture, Deltas, Model, Quiet};
-pub use registry::{Models, Provider, ResolveError};
-pub use scripted::{ScriptError, Scripted};
+pub use provider::{Limiter, Provider, ProviderConfig};
+pub use registry::{Models, ResolveError};
+pub use scripted::{Recording, ScriptError, Scripted};

@@ -1,5 +1,7 @@
 //! Every bound this crate enforces, each with its reason.
 
+use std::time::Duration;
+
 /// Bytes of one script. A night of recorded turns with whole files in the arguments fits; a wrong path does not
 /// fill the memory.
 pub const SCRIPT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -19,3 +21,12 @@ pub const STREAM_PIECES_MAX: usize = 8;
 
 /// Context window of a script that names none, in tokens: what the large models of today offer.
 pub const CONTEXT_WINDOW_DEFAULT: u64 = 200_000;
+
+/// Context window of a model of which nothing is known, in tokens: what small local servers are started with at least.
+pub const CONTEXT_WINDOW_UNKNOWN: u64 = 32_000;
+
+/// How long the command that prints a key may take. A person may have to unlock something first.
+pub const KEY_COMMAND_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes of a key. Tokens of identity services have a few thousand.
+pub const KEY_BYTES_MAX: usize = 16 * 1024;

@@ -18,6 +18,11 @@ pub trait Model: Send + Sync {
 
     /// How many tokens a request and its reply may have together.
     fn context_window(&self) -> u64;
+
+    /// Is it known what it charges? Without that no budget of money can be kept.
+    fn is_priced(&self) -> bool {
+        true
+    }
 }
 
 /// Hears the reply's text while it is still arriving.

@@ -1,51 +1,133 @@
-//! How a model's name becomes a model. It owns the list of providers and refuses names it does not know; it keeps no
-//! model alive and reads nothing until a name is resolved.
+//! How a model's name becomes a model. It owns the joining of what is built in, what is configured and what the environment
+//! says, and refuses names it does not know; it keeps no model alive and opens no connection.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use secrecy::SecretString;
+
+use crate::known;
 use crate::model::Model;
+use crate::provider::{
+    BUILTINS, BadPrice, Builtin, Facts, Found, KeyError, Limiter, Parts, Provider, ProviderConfig, Speaks,
+};
 use crate::scripted::{ScriptError, Scripted};
+use crate::wire::{ToolOffer, WireError};
 
 /// Everything a model's name is resolved against.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default)]
 pub struct Models {
     /// Relative script paths start here.
     pub base_dir: PathBuf,
-    /// Names of the tools a script may call.
-    pub known_tools: Vec<String>,
+    /// The tools there are, as a model is told of them.
+    pub offers: Arc<[ToolOffer]>,
+    /// What is configured, by the provider's name.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// Where keys and addresses are looked for.
+    pub environment: BTreeMap<String, String>,
+    pub limiter: Arc<Limiter>,
 }
 
 impl Models {
-    /// Finds `provider/rest`, for example `scripted/demo.yaml`. Each call reads afresh; keep the result for a run.
+    /// Finds `provider/model`, for example `scripted/demo.yaml`. Each call reads afresh; keep the result for a run.
     pub fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
         let (provider, rest) = split(name)?;
-        match provider {
-            Provider::Scripted => Ok(Arc::new(self.scripted(rest)?)),
+        let config = self.config(provider)?;
+        match self.speaks(provider, &config)? {
+            Speaks::Scripted => Ok(Arc::new(self.scripted(rest)?)),
+            Speaks::Anthropic | Speaks::Responses | Speaks::Chat => Ok(Arc::new(self.provider(name)?)),
         }
     }
 
+    /// Finds a model behind a network, as itself.
+    pub fn provider(&self, name: &str) -> Result<Provider, ResolveError> {
+        let (provider, model) = split(name)?;
+        let config = self.config(provider)?;
+        let api = self.speaks(provider, &config)?.api();
+        let api = api.ok_or_else(|| ResolveError::NoNetwork { provider: provider.to_owned() })?;
+        let missing = || ResolveError::NoBaseUrl { provider: provider.to_owned() };
+        let facts = Facts::of(official(provider), model, &config)
+            .map_err(|source| ResolveError::Price { provider: provider.to_owned(), source })?;
+        let parts = Parts {
+            provider,
+            model,
+            api,
+            config: &config,
+            base_url: config.base_url.clone().ok_or_else(missing)?,
+            found: Found::look(provider, &config, &self.environment)?,
+            facts,
+            offers: Arc::clone(&self.offers),
+            limiter: Arc::clone(&self.limiter),
+        };
+        Provider::new(parts)
+            .map_err(|source| ResolveError::Wire { provider: provider.to_owned(), source: Box::new(source) })
+    }
+
+    /// A provider's whole configuration: what is built in, under the environment's address, under what is configured.
+    pub fn config(&self, provider: &str) -> Result<ProviderConfig, ResolveError> {
+        let builtin = Builtin::find(provider);
+        let configured = self.providers.get(provider);
+        if builtin.is_none() && configured.is_none() {
+            return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), known: self.names() });
+        }
+        let base = builtin.map(Builtin::config).unwrap_or_default();
+        let from_environment = ProviderConfig {
+            base_url: builtin
+                .and_then(|known| self.environment.get(known.base_url_env?))
+                .filter(|url| !url.trim().is_empty())
+                .map(|url| url.trim().to_owned()),
+            ..ProviderConfig::default()
+        };
+        Ok(base.under(from_environment).under(configured.cloned().unwrap_or_default()))
+    }
+
+    /// The names a model may begin with.
+    pub fn names(&self) -> Vec<String> {
+        let builtin = BUILTINS.iter().map(|known| known.name.to_owned());
+        let mut names: Vec<String> = builtin.chain(self.providers.keys().cloned()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The model to use when only its provider is named.
+    pub fn default_model(&self, provider: &str) -> Result<Option<String>, ResolveError> {
+        let known = || known::default_model(official(provider)).map(str::to_owned);
+        let model = self.config(provider)?.default_model.or_else(known);
+        Ok(model.map(|model| format!("{provider}/{model}")))
+    }
+
+    /// Every key there is, of all providers: what must not be written anywhere.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        let of = |name: &String| {
+            let config = self.config(name).ok()?;
+            // A command is only asked when its provider is used; then its key is in no tool's reach.
+            if config.api_key_command.is_some() {
+                return None;
+            }
+            Found::look(name, &config, &self.environment).ok()
+        };
+        let found: Vec<Found> = self.names().iter().filter_map(of).collect();
+        found
+            .into_iter()
+            .flat_map(|found| found.key.into_iter().chain(found.headers.into_iter().map(|(_, value)| value)))
+            .collect()
+    }
+
+    fn speaks(&self, provider: &str, config: &ProviderConfig) -> Result<Speaks, ResolveError> {
+        config.api.ok_or_else(|| ResolveError::NoApi { provider: provider.to_owned() })
+    }
+
     fn scripted(&self, path: &str) -> Result<Scripted, ScriptError> {
-        let known_tools: Vec<&str> = self.known_tools.iter().map(String::as_str).collect();
+        let known_tools: Vec<&str> = self.offers.iter().map(|offer| offer.name.as_str()).collect();
         Scripted::load(&self.base_dir.join(path), &known_tools)
     }
 }
 
-/// Who answers. A new provider is a variant here, a folder beside `scripted`, and an arm in `Models::resolve`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
-    /// Plays a file; the rest of the name is its path.
-    Scripted,
-}
-
-impl Provider {
-    pub const ALL: [Provider; 1] = [Provider::Scripted];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Provider::Scripted => "scripted",
-        }
-    }
+/// The name under which the table of models knows a provider.
+fn official(provider: &str) -> &str {
+    Builtin::find(provider).map_or(provider, |known| known.name)
 }
 
 /// Why a name is no model.
@@ -54,7 +136,19 @@ pub enum ResolveError {
     #[error("model name `{name}` is not of the form `provider/model`")]
     BadName { name: String },
     #[error("unknown provider `{provider}`")]
-    UnknownProvider { provider: String },
+    UnknownProvider { provider: String, known: Vec<String> },
+    #[error("providers.{provider}.api is missing")]
+    NoApi { provider: String },
+    #[error("providers.{provider}.base_url is missing")]
+    NoBaseUrl { provider: String },
+    #[error("providers.{provider}.prices: {source}")]
+    Price { provider: String, source: BadPrice },
+    #[error("provider `{provider}` plays files and has no network")]
+    NoNetwork { provider: String },
+    #[error("provider `{provider}`: {source}")]
+    Wire { provider: String, source: Box<WireError> },
+    #[error(transparent)]
+    Key(#[from] KeyError),
     #[error(transparent)]
     Script(#[from] ScriptError),
 }
@@ -63,22 +157,31 @@ impl ResolveError {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            ResolveError::BadName { .. } | ResolveError::UnknownProvider { .. } => {
-                let known = Provider::ALL.map(|provider| format!("`{}`", provider.as_str()));
-                Some(format!("known providers: {}; for example `scripted/demo.yaml`", known.join(", ")))
-            }
+            ResolveError::BadName { .. } => Some(
+                "for example `anthropic/claude-…` or `scripted/demo.yaml`; see `longhaul models list`"
+                    .to_owned(),
+            ),
+            ResolveError::UnknownProvider { known, .. } => Some(format!(
+                "known providers: {}; others are configured under `providers` in longhaul.yaml",
+                known.join(", ")
+            )),
+            ResolveError::NoApi { .. } => Some("one of anthropic, responses, chat, scripted".to_owned()),
+            ResolveError::NoBaseUrl { .. } => Some("for example `http://127.0.0.1:8080/v1`".to_owned()),
+            ResolveError::Key(KeyError::Missing { variable, .. }) => Some(format!(
+                "export {variable}=…, or name another variable (`api_key_env`) or a command (`api_key_command`) in longhaul.yaml"
+            )),
+            ResolveError::Wire { source, .. } => source.hint().map(str::to_owned),
             ResolveError::Script(error) => error.hint().map(str::to_owned),
+            ResolveError::Price { .. }
+            | ResolveError::NoNetwork { .. }
+            | ResolveError::Key(KeyError::Header { .. } | KeyError::Command { .. }) => None,
         }
     }
 }
 
-fn split(name: &str) -> Result<(Provider, &str), ResolveError> {
-    let bad_name = || ResolveError::BadName { name: name.to_owned() };
-    let (provider, rest) = name.split_once('/').ok_or_else(bad_name)?;
-    if provider.is_empty() || rest.is_empty() {
-        return Err(bad_name());
+fn split(name: &str) -> Result<(&str, &str), ResolveError> {
+    match name.split_once('/') {
+        Some((provider, rest)) if !provider.is_empty() && !rest.is_empty() => Ok((provider, rest)),
+        Some(_) | None => Err(ResolveError::BadName { name: name.to_owned() }),
     }
-    let known = Provider::ALL.into_iter().find(|known| known.as_str() == provider);
-    let unknown = || ResolveError::UnknownProvider { provider: provider.to_owned() };
-    Ok((known.ok_or_else(unknown)?, rest))
 }

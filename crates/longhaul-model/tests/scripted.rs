@@ -9,6 +9,7 @@ use expect_test::{Expect, expect};
 use longhaul_core::conversation::{CallRequest, Message, ModelReply, ModelRequest, Scene};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::json::Json;
+use longhaul_model::wire::ToolOffer;
 use longhaul_model::{Deltas, Model, Models, ScriptError, Scripted, limits};
 use tokio::runtime::{self, Runtime};
 
@@ -670,24 +671,39 @@ fn names_resolve_to_models() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("demo.yaml");
     std::fs::write(&path, DEMO).unwrap();
-    let known_tools = TOOLS.iter().map(|&tool| tool.to_owned()).collect();
-    let models = Models { base_dir: dir.path().to_owned(), known_tools };
+    let offer = |tool: &&str| ToolOffer {
+        name: (*tool).to_owned(),
+        description: String::new(),
+        schema: serde_json::json!({}),
+    };
+    let offers = TOOLS.iter().map(offer).collect();
+    let models = Models { base_dir: dir.path().to_owned(), offers, ..Models::default() };
     let absolute = format!("scripted/{}", path.display());
     for name in ["scripted/demo.yaml", &absolute] {
         assert_eq!(models.resolve(name).map(|model| model.context_window()).unwrap(), 100_000, "{name}");
     }
     let mut complaints = String::new();
-    for name in ["openai/gpt", "demo", "scripted/", "/demo", "", "Scripted/demo.yaml", "scripted/none.yaml"] {
+    for name in [
+        "nobody/gpt",
+        "openai/gpt",
+        "demo",
+        "scripted/",
+        "/demo",
+        "",
+        "Scripted/demo.yaml",
+        "scripted/none.yaml",
+    ] {
         let error = models.resolve(name).err().unwrap();
         complaints += &format!("{name}: {error}; {:?}\n", error.hint());
     }
     expect![[r#"
-        openai/gpt: unknown provider `openai`; Some("known providers: `scripted`; for example `scripted/demo.yaml`")
-        demo: model name `demo` is not of the form `provider/model`; Some("known providers: `scripted`; for example `scripted/demo.yaml`")
-        scripted/: model name `scripted/` is not of the form `provider/model`; Some("known providers: `scripted`; for example `scripted/demo.yaml`")
-        /demo: model name `/demo` is not of the form `provider/model`; Some("known providers: `scripted`; for example `scripted/demo.yaml`")
-        : model name `` is not of the form `provider/model`; Some("known providers: `scripted`; for example `scripted/demo.yaml`")
-        Scripted/demo.yaml: unknown provider `Scripted`; Some("known providers: `scripted`; for example `scripted/demo.yaml`")
+        nobody/gpt: unknown provider `nobody`; Some("known providers: anthropic, llamacpp, lmstudio, ollama, openai, scripted, vllm; others are configured under `providers` in longhaul.yaml")
+        openai/gpt: provider `openai` needs a key, and $OPENAI_API_KEY is not set; Some("export OPENAI_API_KEY=…, or name another variable (`api_key_env`) or a command (`api_key_command`) in longhaul.yaml")
+        demo: model name `demo` is not of the form `provider/model`; Some("for example `anthropic/claude-…` or `scripted/demo.yaml`; see `longhaul models list`")
+        scripted/: model name `scripted/` is not of the form `provider/model`; Some("for example `anthropic/claude-…` or `scripted/demo.yaml`; see `longhaul models list`")
+        /demo: model name `/demo` is not of the form `provider/model`; Some("for example `anthropic/claude-…` or `scripted/demo.yaml`; see `longhaul models list`")
+        : model name `` is not of the form `provider/model`; Some("for example `anthropic/claude-…` or `scripted/demo.yaml`; see `longhaul models list`")
+        Scripted/demo.yaml: unknown provider `Scripted`; Some("known providers: anthropic, llamacpp, lmstudio, ollama, openai, scripted, vllm; others are configured under `providers` in longhaul.yaml")
         scripted/none.yaml: cannot read script `DIR/none.yaml`; None
     "#]].assert_eq(&complaints.replace(&dir.path().display().to_string(), "DIR"));
 }

@@ -10,7 +10,7 @@ use longhaul_core::tool::ToolGrant;
 use crate::bash::Bash;
 use crate::edit::Edit;
 use crate::read::Read;
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolSpec};
 use crate::write::Write;
 
 /// All tools of one harness. Cheap to clone.
@@ -48,6 +48,11 @@ impl Toolbox {
     /// All names, sorted.
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
+    }
+
+    /// What a model is told about each, in the order of their names.
+    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.0.values().map(|tool| tool.spec())
     }
 
     /// What a run is granted when it is created with these tools, in the order given.

@@ -11,7 +11,8 @@ use crate::limits::FILE_BYTES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
     pub name: String,
-    pub model: Option<String>,
+    /// The models to work with, in order of preference; empty if the file names none.
+    pub models: Vec<String>,
     /// `None`: all built-in tools.
     pub tools: Option<Vec<String>>,
     pub prompt: String,
@@ -25,6 +26,7 @@ struct FrontMatter {
     name: Option<String>,
     description: Option<String>,
     model: Option<String>,
+    models: Option<Vec<String>>,
     tools: Option<Vec<String>>,
 }
 
@@ -48,7 +50,7 @@ pub fn find(dirs: &[PathBuf], name: &str) -> Result<Agent, Failure> {
     }
     Ok(Agent {
         name: name.to_owned(),
-        model: None,
+        models: Vec::new(),
         tools: None,
         prompt: DEFAULT_PROMPT.to_owned(),
         file: None,
@@ -71,10 +73,15 @@ fn read(name: &str, path: &Path) -> Result<Agent, Failure> {
         let options = serde_saphyr::options! { strict_booleans: true };
         serde_saphyr::from_str_with_options(matter, options).map_err(|error| wrong(error.to_string()))?
     };
+    let models = match (matter.model, matter.models) {
+        (Some(_), Some(_)) => return Err(wrong("give `model` or `models`, not both".to_owned())),
+        (Some(model), None) => vec![model],
+        (None, models) => models.unwrap_or_default(),
+    };
     let prompt = if body.trim().is_empty() { DEFAULT_PROMPT } else { body.trim() };
     Ok(Agent {
         name: name.to_owned(),
-        model: matter.model,
+        models,
         tools: matter.tools,
         prompt: prompt.to_owned(),
         file: Some(path.to_owned()),

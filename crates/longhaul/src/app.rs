@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_core::ids::RunId;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::SystemClock;
-use longhaul_model::Models;
+use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
 use longhaul_tools::Toolbox;
 use longhaul_workspace::place;
@@ -42,32 +42,45 @@ impl App {
     }
 
     pub fn settings(&self) -> Result<Settings, Failure> {
-        let environment: BTreeMap<String, String> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        Settings::load(&self.project, &environment)
+        Settings::load(&self.project, &environment())
+    }
+
+    /// The state directory, made if it is not there.
+    pub fn make_home(&self) -> Result<Home, Failure> {
+        Home::open(&self.state_dir).map_err(unusable)
     }
 
     /// A harness that may write: the state directory is made if it is not there.
     pub fn harness(&self) -> Result<Harness, Failure> {
-        let home = Home::open(&self.state_dir).map_err(unusable)?;
-        Ok(Harness::durable(Arc::new(home), Toolbox::builtin(), self.models(), Arc::new(SystemClock)))
+        let home = self.make_home()?;
+        Ok(self.over(home, self.models(&self.settings()?)))
+    }
+
+    /// A harness over runs that exist, to drive one of them.
+    pub fn driving(&self) -> Result<Harness, Failure> {
+        let models = self.models(&self.settings()?);
+        match self.home()? {
+            Some(home) => Ok(self.over(home, models)),
+            None => Err(self.no_runs()),
+        }
+    }
+
+    fn over(&self, home: Home, models: Models) -> Harness {
+        Harness::durable(Arc::new(home), Toolbox::builtin(), models, Arc::new(SystemClock))
     }
 
     /// A harness over runs that exist. Nothing is made for those who only look.
     pub fn reading(&self) -> Result<Harness, Failure> {
         match self.home()? {
-            Some(home) => {
-                Ok(Harness::durable(Arc::new(home), Toolbox::builtin(), self.models(), Arc::new(SystemClock)))
-            }
-            None => Err(Failure::usage(format!(
-                "there are no runs: {} does not exist",
-                self.state_dir.display()
-            ))
-            .hint(
-                "start one with `longhaul run \"TASK\"`, or point to another place with `--state-dir DIR`",
-            )),
+            // Who only looks asks no model, and is not kept from looking by settings that are wrong.
+            Some(home) => Ok(self.over(home, Models::default())),
+            None => Err(self.no_runs()),
         }
+    }
+
+    fn no_runs(&self) -> Failure {
+        Failure::usage(format!("there are no runs: {} does not exist", self.state_dir.display()))
+            .hint("start one with `longhaul run \"TASK\"`, or point to another place with `--state-dir DIR`")
     }
 
     /// A run that exists, by its id or by the beginning of it if only one run begins so.
@@ -93,14 +106,27 @@ impl App {
     }
 
     /// A harness that leaves no trace.
-    pub fn forgetful(&self) -> Harness {
-        Harness::forgetful(Toolbox::builtin(), self.models(), Arc::new(SystemClock))
+    pub fn forgetful(&self, settings: &Settings) -> Harness {
+        let models = Models { limiter: Arc::default(), ..self.models(settings) };
+        Harness::forgetful(Toolbox::builtin(), models, Arc::new(SystemClock))
     }
 
-    pub fn models(&self) -> Models {
-        let known_tools = Toolbox::builtin().names().into_iter().map(str::to_owned).collect();
-        Models { base_dir: self.project.clone(), known_tools }
+    /// What a model's name is resolved against here.
+    pub fn models(&self, settings: &Settings) -> Models {
+        Models {
+            base_dir: self.project.clone(),
+            providers: settings.providers.clone(),
+            environment: environment(),
+            limiter: Arc::new(Limiter::new(Some(self.state_dir.join("limits")))),
+            ..Models::default()
+        }
     }
+}
+
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// A state directory that cannot be used is a matter of where it was put.

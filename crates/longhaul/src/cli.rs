@@ -51,6 +51,8 @@ pub enum Command {
     Events(commands::events::Args),
     Logs(commands::logs::Args),
     Result(commands::result::Args),
+    Cost(commands::cost::Args),
+    Models(commands::models::Args),
     Approvals(commands::approvals::Args),
     Approve(commands::approvals::ApproveArgs),
     Reject(commands::approvals::RejectArgs),

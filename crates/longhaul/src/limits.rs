@@ -20,3 +20,9 @@ pub const TREE_DEPTH_MAX: usize = 32;
 
 /// How long any one moment of the demo may take to come. Far more than it needs on a slow machine.
 pub const DEMO_MOMENT_MS_MAX: u64 = 60_000;
+
+/// How long a server of this machine may take to say which models it has. One that is there answers in a few milliseconds.
+pub const LOCAL_PROBE_MS: u64 = 500;
+
+/// How long a service elsewhere may take to say which models it has, before the table of known ones is shown instead.
+pub const SERVICE_PROBE_MS: u64 = 5_000;

@@ -3,6 +3,7 @@
 mod agents;
 mod app;
 mod bench;
+mod choice;
 mod cli;
 mod commands;
 mod exit;
@@ -54,6 +55,8 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Events(args) => commands::events::run(&app, args),
         Command::Logs(args) => commands::logs::run(&app, args),
         Command::Result(args) => commands::result::run(&app, args),
+        Command::Cost(args) => commands::cost::run(&app, args),
+        Command::Models(args) => commands::models::run(&app, args),
         Command::Approvals(args) => commands::approvals::run(&app, args),
         Command::Approve(args) => commands::approvals::approve(&app, args),
         Command::Reject(args) => commands::approvals::reject(&app, args),

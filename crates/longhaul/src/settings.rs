@@ -7,6 +7,7 @@ use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
+use longhaul_model::ProviderConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -43,6 +44,9 @@ pub struct Settings {
     pub retry: RetryPolicy,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
+    /// Whose default model is used when no model is named.
+    pub provider: Option<String>,
+    pub providers: BTreeMap<String, ProviderConfig>,
     pub agent_dirs: Vec<PathBuf>,
     /// Every key with its value and where it came from, for `config show`.
     pub origins: BTreeMap<String, (Value, Source)>,
@@ -55,6 +59,8 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Models>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    providers: Option<BTreeMap<String, ProviderConfig>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessSection>,
@@ -65,6 +71,8 @@ struct File {
 struct Models {
     #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -136,7 +144,7 @@ pub fn template() -> &'static str {
 fn defaults() -> Value {
     let (limits, retry) = (Limits::default(), RetryPolicy::default());
     json!({
-        "models": { "default": null },
+        "models": { "default": null, "provider": null },
         "agents": { "dirs": ["agents"] },
         "harness": {
             "enabled": true,
@@ -215,16 +223,22 @@ fn from_environment(environment: &BTreeMap<String, String>) -> Value {
     harness.insert("limits".to_owned(), Value::Object(limits));
     let mut root = Map::new();
     root.insert("harness".to_owned(), Value::Object(harness));
-    if let Some(model) = environment.get("LONGHAUL_MODEL").filter(|model| !model.is_empty()) {
-        root.insert("models".to_owned(), json!({ "default": model }));
-    }
+    let text = |name: &str| environment.get(name).filter(|text| !text.is_empty());
+    let models = [("default", "LONGHAUL_MODEL"), ("provider", "LONGHAUL_AGENT_PROVIDER")]
+        .into_iter()
+        .filter_map(|(key, variable)| Some((key.to_owned(), json!(text(variable)?))));
+    root.insert("models".to_owned(), Value::Object(models.collect()));
     Value::Object(root)
 }
 
 fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut origins: BTreeMap<String, (Value, Source)> = BTreeMap::new();
     let mut places: BTreeMap<String, String> = BTreeMap::new();
-    for (source, place, layer) in layers {
+    let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
+    for (source, place, mut layer) in layers {
+        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
+            add_providers(&configured, source, &place, &mut providers, &mut origins)?;
+        }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
         for (key, value) in leaves {
@@ -252,9 +266,45 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         },
         checkpoint_interval_ms: read.value("harness.checkpoint_interval_ms")?,
         model: read.value("models.default")?,
+        provider: read.value("models.provider")?,
+        providers,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
         origins,
     })
+}
+
+/// Lays a source's providers over those of the sources before it, field by field.
+fn add_providers(
+    configured: &Value,
+    source: Source,
+    place: &str,
+    providers: &mut BTreeMap<String, ProviderConfig>,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let configured: BTreeMap<String, ProviderConfig> = serde_json::from_value(configured.clone())
+        .map_err(|error| Failure::usage(format!("providers in {place}: {error}")))?;
+    for (name, config) in configured {
+        let plain = !name.is_empty()
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'));
+        if !plain {
+            return Err(Failure::usage(format!(
+                "providers.{name} in {place}: a name has letters, digits, `-`, `_` and `.` only"
+            )));
+        }
+        let merged = providers.remove(&name).unwrap_or_default().under(config);
+        origins.insert(format!("providers.{name}"), (shown(&merged), source));
+        providers.insert(name, merged);
+    }
+    Ok(())
+}
+
+/// A provider as it may be shown: the values of headers may be keys.
+fn shown(config: &ProviderConfig) -> Value {
+    let mut shown = json!(config);
+    if let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
+        headers.values_mut().for_each(|value| *value = json!("…"));
+    }
+    shown
 }
 
 struct Reading<'a> {

@@ -17,13 +17,13 @@ use longhaul_core::spec::{Autonomy, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
-use longhaul_engine::Ending;
 use longhaul_engine::clock::Clock;
 use longhaul_engine::driver::Driver;
 use longhaul_engine::fold::{Fold, entry};
 use longhaul_engine::ledger::Ledger;
 use longhaul_engine::log::EventLog;
-use longhaul_engine::perform::{Hands, RunBlobs};
+use longhaul_engine::perform::{Hands, RunBlobs, Shelf};
+use longhaul_engine::{Ending, Secrets};
 use longhaul_model::Quiet;
 use longhaul_store::{Engine, Error, Record, Store, Writer};
 use longhaul_testkit::crash::{Mortal, MortalPerformer, MortalStore, half_way, lives};
@@ -178,11 +178,17 @@ impl World {
         longhaul_tools::reap_leftovers(&self.id);
         let script = SCRIPT.replace("HALF_WAY", &half_way());
         let hands = Hands {
-            model: scripts::model(&script, &self.toolbox),
+            models: Shelf::new(Arc::default())
+                .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),
+            secrets: Secrets::default(),
             deltas: Arc::new(Quiet),
             toolbox: Arc::new(self.toolbox.clone()),
             workspace: Arc::new(Workspace::open(&self.workspace()).unwrap()),
-            blobs: Arc::new(RunBlobs { store: Arc::clone(store), run: self.id.clone() }),
+            blobs: Arc::new(RunBlobs {
+                store: Arc::clone(store),
+                run: self.id.clone(),
+                secrets: Secrets::default(),
+            }),
         };
         let performer =
             MortalPerformer { inner: Arc::new(hands), mortal: mortal.clone(), workspace: self.workspace() };

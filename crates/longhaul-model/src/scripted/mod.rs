@@ -6,6 +6,7 @@
 mod error;
 mod format;
 mod play;
+mod record;
 mod script;
 mod suggest;
 
@@ -22,6 +23,7 @@ use crate::model::{BoxFuture, Deltas, Model};
 
 pub use error::ScriptError;
 use play::{Line, Pieces};
+pub use record::Recording;
 use script::Script;
 
 /// A checked script, ready to be played by any number of runs at once.
@@ -49,6 +51,14 @@ impl Scripted {
         let raw = format::read(name, text)?;
         let script = script::check(name, raw, known_tools)?;
         Ok(Scripted { script })
+    }
+
+    /// What the first conversation says, turn by turn.
+    #[cfg(test)]
+    fn turns(&self) -> Vec<(&str, &[longhaul_core::conversation::ProposedCall])> {
+        let Some(conversation) = self.script.conversations.first() else { return Vec::new() };
+        let turns = std::iter::once(&conversation.first).chain(&conversation.later);
+        turns.map(|turn| (turn.body.text.as_str(), turn.body.calls.as_slice())).collect()
     }
 
     /// The script's own name, or its file's.

@@ -27,6 +27,8 @@ pub struct WireError {
 pub enum Kind {
     /// Unreachable, overloaded, stalled or broken for the moment. `after` is the provider's wish, within bounds.
     Retryable { after: Option<Duration> },
+    /// No connection came about.
+    Unreachable,
     /// Too many requests or tokens, or a plan used up for some hours. `after` is as above.
     RateLimited { after: Option<Duration> },
     /// The key is missing, wrong or not allowed to do this.
@@ -49,39 +51,9 @@ pub enum Kind {
     Malformed,
 }
 
-/// Whether asking again can help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// Yes, as long as it takes, at the caller's own pace.
-    Backoff,
-    /// Yes, but not before.
-    After(Duration),
-    /// It may have been a fluke: a few times, then a person must look.
-    AFew,
-    Never,
-}
-
 impl WireError {
     pub fn new(kind: Kind, message: impl Into<String>) -> WireError {
         WireError { kind, message: message.into(), status: None, request_id: None }
-    }
-
-    pub fn retry(&self) -> Retry {
-        match self.kind {
-            Kind::Retryable { after: Some(after) } | Kind::RateLimited { after: Some(after) } => {
-                Retry::After(after)
-            }
-            Kind::Retryable { after: None } | Kind::RateLimited { after: None } | Kind::Truncated => {
-                Retry::Backoff
-            }
-            Kind::TooLarge | Kind::Malformed => Retry::AFew,
-            Kind::Credentials
-            | Kind::Quota
-            | Kind::ModelUnknown
-            | Kind::Overflow
-            | Kind::Refused
-            | Kind::Fatal => Retry::Never,
-        }
     }
 
     /// What the user can do about it.
@@ -94,6 +66,7 @@ impl WireError {
                 Some("check the provider's `base_url` and `api`: something else answered there")
             }
             Kind::Fatal => Some("check the provider's `base_url`, `api` and extra fields"),
+            Kind::Unreachable => Some("check the network and the provider's `base_url`"),
             Kind::Retryable { .. }
             | Kind::RateLimited { .. }
             | Kind::Overflow
@@ -143,6 +116,7 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
             Kind::Retryable { .. } => "provider unavailable",
+            Kind::Unreachable => "provider not reached",
             Kind::RateLimited { .. } => "rate limited",
             Kind::Credentials => "credentials refused",
             Kind::Quota => "quota used up",
@@ -171,7 +145,8 @@ fn with_wait(kind: Kind, after: Option<Duration>) -> Kind {
     match kind {
         Kind::Retryable { .. } => Kind::Retryable { after },
         Kind::RateLimited { .. } => Kind::RateLimited { after },
-        Kind::Credentials
+        Kind::Unreachable
+        | Kind::Credentials
         | Kind::Quota
         | Kind::ModelUnknown
         | Kind::Overflow

@@ -48,11 +48,20 @@ impl Endpoint {
     /// The address requests go to. A base without any path gets the protocol's usual `/v1`; one that already names the
     /// protocol's resource is taken as it is.
     pub fn url(&self) -> Result<Url, WireError> {
-        let resource = match self.api {
+        self.resource(self.asking())
+    }
+
+    /// The resource that is asked for turns.
+    fn asking(&self) -> &'static str {
+        match self.api {
             Api::Anthropic => "messages",
             Api::Responses => "responses",
             Api::Chat => "chat/completions",
-        };
+        }
+    }
+
+    /// The address of another resource of the same service.
+    pub(super) fn resource(&self, resource: &str) -> Result<Url, WireError> {
         // The address itself is not repeated: it may have a password or a key in it.
         let bad = || {
             WireError::new(Kind::Fatal, "`base_url` is not an address that starts with http:// or https://")
@@ -62,18 +71,20 @@ impl Endpoint {
             return Err(bad());
         }
         let path = url.path().trim_end_matches('/').to_owned();
-        let bare = path.is_empty() || (self.api == Api::Anthropic && !path.ends_with("/v1"));
-        if !path.ends_with(&format!("/{resource}")) {
-            let version = if bare { "/v1" } else { "" };
-            url.set_path(&format!("{path}{version}/{resource}"));
+        if let Some(base) = path.strip_suffix(&format!("/{}", self.asking())) {
+            url.set_path(&format!("{base}/{resource}"));
+            return Ok(url);
         }
+        let bare = path.is_empty() || (self.api == Api::Anthropic && !path.ends_with("/v1"));
+        let version = if bare { "/v1" } else { "" };
+        url.set_path(&format!("{path}{version}/{resource}"));
         Ok(url)
     }
 
-    fn headers(&self, request: &Request) -> Result<HeaderMap, WireError> {
+    pub(super) fn headers(&self, stream: bool) -> Result<HeaderMap, WireError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let accept = if request.stream { "text/event-stream" } else { "application/json" };
+        let accept = if stream { "text/event-stream" } else { "application/json" };
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         if self.api == Api::Anthropic {
             headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
@@ -141,7 +152,7 @@ impl Options {
 /// A pool of connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: reqwest::Client,
+    pub(super) http: reqwest::Client,
     options: Options,
 }
 
@@ -185,7 +196,8 @@ impl Client {
         mut clocks: Clocks,
     ) -> Result<Reply, WireError> {
         let body = endpoint.api.encode(request).to_string();
-        let call = self.http.post(endpoint.url()?).headers(endpoint.headers(request)?).body(body).send();
+        let call =
+            self.http.post(endpoint.url()?).headers(endpoint.headers(request.stream)?).body(body).send();
         // Without a stream the first byte comes with the last, so only the total counts.
         let head_by = if request.stream { clocks.next() } else { clocks.total };
         let response = match timeout_at(head_by, call).await {
@@ -214,7 +226,7 @@ impl Client {
                 Ok(Ok(chunk)) => chunk,
                 // A reply that is whole is not thrown away for a missing trailer.
                 Ok(Err(_)) | Err(_) if reading.assembler.progress() == Progress::Whole => break,
-                Ok(Err(error)) => return Err(WireError::truncated(chain(&error.without_url()))),
+                Ok(Err(error)) => return Err(clocks.broken(chain(&error.without_url()))),
                 Err(_) => return Err(clocks.expired()),
             };
             let Some(chunk) = chunk else { break };
@@ -222,10 +234,17 @@ impl Client {
                 clocks.moved();
             }
         }
-        reading.finish(deltas)
+        reading
+            .finish(deltas)
+            .map_err(|error| if error.kind == Kind::Truncated { clocks.broken(error.message) } else { error })
     }
 
-    async fn plain(&self, api: Api, mut response: Response, clocks: Clocks) -> Result<Reply, WireError> {
+    async fn plain(&self, api: Api, response: Response, clocks: Clocks) -> Result<Reply, WireError> {
+        api.plain(&self.body(response, &clocks).await?)
+    }
+
+    /// A whole body, within the limit of bytes and time.
+    pub(super) async fn body(&self, mut response: Response, clocks: &Clocks) -> Result<Vec<u8>, WireError> {
         let max = self.options.body_bytes_max;
         let mut body = Vec::new();
         loop {
@@ -234,7 +253,7 @@ impl Client {
                     return Err(WireError::new(Kind::TooLarge, format!("the answer exceeds {max} bytes")));
                 }
                 Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
-                Ok(Ok(None)) => return api.plain(&body),
+                Ok(Ok(None)) => return Ok(body),
                 Ok(Err(error)) => return Err(WireError::truncated(chain(&error.without_url()))),
                 Err(_) => return Err(clocks.expired()),
             }
@@ -303,15 +322,17 @@ fn take_event(assembler: &mut Assembler, event: Event<'_>, deltas: &dyn Deltas) 
 
 /// The two clocks of an exchange: one is set back by progress, one is not.
 #[derive(Clone, Copy)]
-struct Clocks {
+pub(super) struct Clocks {
     idle_timeout: Duration,
     total_timeout: Duration,
     idle: Instant,
-    total: Instant,
+    pub(super) total: Instant,
+    /// Has anything of the reply arrived? Then it may have to be paid for.
+    begun: bool,
 }
 
 impl Clocks {
-    fn start(options: &Options) -> Clocks {
+    pub(super) fn start(options: &Options) -> Clocks {
         let now = Instant::now();
         let (idle_timeout, total_timeout) = (options.idle_timeout, options.total_timeout);
         Clocks {
@@ -319,10 +340,12 @@ impl Clocks {
             total_timeout,
             idle: after(now, idle_timeout),
             total: after(now, total_timeout),
+            begun: false,
         }
     }
 
     fn moved(&mut self) {
+        self.begun = true;
         self.idle = after(Instant::now(), self.idle_timeout);
     }
 
@@ -330,13 +353,19 @@ impl Clocks {
         self.idle.min(self.total)
     }
 
-    fn expired(&self) -> WireError {
+    pub(super) fn expired(&self) -> WireError {
         let message = if Instant::now() >= self.total {
             format!("the reply was not complete after {:?}", self.total_timeout)
         } else {
             format!("the reply did not move forward for {:?}", self.idle_timeout)
         };
-        WireError::new(Kind::Retryable { after: None }, message)
+        self.broken(message)
+    }
+
+    /// A reply of which nothing had come is as good as never given; one that had begun was cut off.
+    fn broken(&self, message: String) -> WireError {
+        let kind = if self.begun { Kind::Truncated } else { Kind::Retryable { after: None } };
+        WireError::new(kind, message)
     }
 }
 
@@ -371,7 +400,7 @@ fn form(headers: &HeaderMap, request: &Request) -> Result<Form, WireError> {
 }
 
 /// Reads why the provider refused: as much of its body as is worth reading, for as long as is worth waiting.
-async fn refused(mut response: Response, clocks: Clocks) -> WireError {
+pub(super) async fn refused(mut response: Response, clocks: Clocks) -> WireError {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let mut body = Vec::new();
     while body.len() < limits::ERROR_BODY_BYTES_MAX {
@@ -385,8 +414,12 @@ async fn refused(mut response: Response, clocks: Clocks) -> WireError {
     WireError::from_answer(status, &headers, &body, now)
 }
 
-fn not_sent(error: reqwest::Error) -> WireError {
-    let kind = if error.is_builder() { Kind::Fatal } else { Kind::Retryable { after: None } };
+pub(super) fn not_sent(error: reqwest::Error) -> WireError {
+    let kind = match (error.is_builder(), error.is_connect()) {
+        (true, _) => Kind::Fatal,
+        (false, true) => Kind::Unreachable,
+        (false, false) => Kind::Retryable { after: None },
+    };
     WireError::new(kind, chain(&error.without_url()))
 }
 
@@ -410,7 +443,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn presentable(mut error: WireError, endpoint: &Endpoint) -> WireError {
+pub(super) fn presentable(mut error: WireError, endpoint: &Endpoint) -> WireError {
     error.message = endpoint.clean(&error.message);
     error.request_id = error.request_id.map(|id| endpoint.clean(&id));
     error

@@ -64,3 +64,6 @@ pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// The shortest secret that is searched for in errors. Shorter ones are placeholders (`none`, `dummy`), and replacing
 /// them would garble the text without protecting anything.
 pub const SECRET_BYTES_MIN: usize = 8;
+
+/// Models of one provider that are listed. The largest resellers have some hundreds.
+pub const LISTED_MODELS_MAX: usize = 2_000;

@@ -13,6 +13,7 @@ mod error;
 pub mod http;
 mod lenient;
 pub mod limits;
+mod listing;
 mod reply;
 pub mod responses;
 mod retry_after;
@@ -22,8 +23,9 @@ use longhaul_core::json::Json;
 use serde_json::{Map, Value};
 
 pub use args::MalformedArgs;
-pub use error::{Kind, Retry, WireError};
+pub use error::{Kind, WireError};
 pub use http::{Client, Endpoint, Options};
+pub use listing::Listed;
 
 /// A protocol. Providers are configuration; this is what they speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

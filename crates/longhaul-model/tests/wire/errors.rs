@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_core::time::Timestamp;
 use longhaul_model::wire::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
-use longhaul_model::wire::{Kind, Retry, WireError};
+use longhaul_model::wire::{Kind, WireError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 fn now() -> Timestamp {
@@ -183,12 +183,10 @@ fn an_error_says_what_is_known() {
         r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}"#;
     let error = answer(529, &[("retry-after", "5")], body);
     assert_eq!(error.to_string(), "provider unavailable: Overloaded (status 529) (request req_1)");
-    assert_eq!(error.retry(), Retry::After(Duration::from_secs(5)));
+    assert_eq!(error.kind, Kind::Retryable { after: Some(Duration::from_secs(5)) });
     assert_eq!(
         answer(502, &[("x-request-id", "r")], "<html>").to_string(),
         "provider unavailable: the answer is a web page (status 502) (request r)"
     );
     assert_eq!(answer(500, &[], "").to_string(), "provider unavailable: HTTP status 500 (status 500)");
-    assert_eq!(answer(500, &[], "").retry(), Retry::Backoff);
-    assert_eq!(answer(401, &[], "").retry(), Retry::Never);
 }

@@ -127,14 +127,16 @@ async fn a_stall_behind_pings_is_noticed() {
 /// F32: bytes that drip, or events that come for ever, end at the total deadline.
 #[tokio::test]
 async fn a_slow_drip_meets_the_deadline() {
-    let drip: [&[u8]; 2] = [b"x", b"event: ping\ndata: {\"type\":\"novelty\"}\n\n"];
-    for bytes in drip {
+    let nothing = Kind::Retryable { after: None };
+    let drip: [(&[u8], Kind); 2] =
+        [(b"x", nothing), (b"event: ping\ndata: {\"type\":\"novelty\"}\n\n", Kind::Truncated)];
+    for (bytes, kind) in drip {
         let drip = Step::Repeat { bytes: bytes.to_vec(), times: 100_000, every: Duration::from_millis(10) };
         let short = Options { total_timeout: SHORT, ..options() };
         let error = answer(Api::Anthropic, vec![Step::Send(head("200 OK", &[EVENTS])), drip], short)
             .await
             .unwrap_err();
-        assert_eq!(error.kind, Kind::Retryable { after: None }, "{error}");
+        assert_eq!(error.kind, kind, "{error}");
         assert!(error.message.contains("not complete"), "{error}");
     }
     let short = Options { total_timeout: SHORT, ..options() };
@@ -149,17 +151,21 @@ async fn a_cut_answer_is_truncated() {
     for api in Api::ALL {
         let half = |bytes: &[u8]| Step::Send(bytes[..bytes.len() / 2].to_vec());
         let chunked = [EVENTS, ("transfer-encoding", "chunked")];
-        let framed = [format!("{:x}\r\n", good(api).len()).as_bytes(), &good(api)[..90]].concat();
+        let framed =
+            [format!("{:x}\r\n", good(api).len()).as_bytes(), &good(api)[..good(api).len() / 2]].concat();
         let plain = body(api, &[Part::Text("hello")], End::Stop).to_string().into_bytes();
+        // Of a stream of which nothing came, nothing has to be paid for: as good as never answered.
+        for nothing in [vec![EVENTS], vec![]] {
+            let error = answer(api, vec![Step::Send(head("200 OK", &nothing))], options()).await.unwrap_err();
+            assert_eq!(error.kind, Kind::Retryable { after: None }, "{api:?} {error}");
+        }
         let cases = [
             vec![Step::Send(head("200 OK", &[EVENTS])), half(&good(api))],
-            vec![Step::Send(head("200 OK", &[EVENTS]))],
             vec![Step::Send(head("200 OK", &chunked)), Step::Send(framed)],
             vec![Step::Send(head("200 OK", &[EVENTS, ("content-length", "100000")])), half(&good(api))],
             vec![Step::Send(head("200 OK", &[JSON])), half(&plain)],
             vec![Step::Send(head("200 OK", &[JSON, ("content-length", "100000")])), half(&plain)],
             vec![Step::Send(head("200 OK", &[JSON]))],
-            vec![Step::Send(head("200 OK", &[]))],
         ];
         for (number, steps) in cases.into_iter().enumerate() {
             let error = answer(api, steps, options()).await.unwrap_err();
@@ -303,7 +309,7 @@ async fn redirects_are_not_followed() {
 
 /// F26: refused, unknown host, no TLS at the other end: all retryable. An address that is none is not.
 #[tokio::test]
-async fn unreachable_providers_are_retryable() {
+async fn unreachable_providers_are_told_apart() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let plain = Server::start(vec![Step::Send(b"HTTP/1.1 400 Bad\r\n\r\n".to_vec())]).await;
     let urls = [
@@ -318,7 +324,7 @@ async fn unreachable_providers_are_retryable() {
         let error =
             Client::new(quick.clone()).unwrap().send(&endpoint, &request(vec![user("q")]), &Quiet).await;
         let error = error.unwrap_err();
-        assert_eq!(error.kind, Kind::Retryable { after: None }, "{error}");
+        assert_eq!(error.kind, Kind::Unreachable, "{error}");
         assert!(!format!("{error:?}{error}").contains(CANARY), "{error}");
     }
     for url in ["", "api.example.com", "ftp://x/y", "http://", CANARY] {

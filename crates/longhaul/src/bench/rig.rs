@@ -61,7 +61,7 @@ impl Rig {
         let (disk, gate) = (CountingDisk::default(), Arc::new(Gate::default()));
         let home = Home::open_on(Arc::new(disk.clone()), &ground.place(name)?)?;
         let toolbox = Toolbox::default().with(Arc::new(Noop::new(text(), Arc::clone(&gate))));
-        let models = Models { base_dir: ground.dir().to_owned(), known_tools: vec![TOOL.to_owned()] };
+        let models = Models { base_dir: ground.dir().to_owned(), ..Models::default() };
         let harness = Harness::durable(Arc::new(home), toolbox, models, Arc::new(SystemClock));
         Ok(Rig { harness, disk, gate, workspace: ground.dir().to_owned() })
     }

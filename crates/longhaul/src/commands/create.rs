@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use longhaul_core::ids::RunId;
+use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Limits, RunSpec};
+use longhaul_core::spec::{Autonomy, Limits, Mode, RunSpec};
+use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 use serde::Deserialize;
 
 use crate::agents;
 use crate::app::{App, repository};
+use crate::choice;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
@@ -37,9 +40,15 @@ pub struct Options {
     /// Agent to work with: a file NAME.md in `agents.dirs`, else the default prompt and all tools
     #[arg(long, default_value = DEFAULT_AGENT, value_name = "NAME")]
     pub agent: String,
-    /// Model, as provider/model, e.g. scripted/FILE
+    /// Model, as provider/model; more than one are fallbacks, in this order [default: see `longhaul models list`]
     #[arg(long, value_name = "P/M")]
-    pub model: Option<String>,
+    pub model: Vec<String>,
+    /// What the run is for: exec works, review may only look, complete answers once without tools
+    #[arg(long, default_value = "exec", value_name = "MODE")]
+    pub mode: ModeArg,
+    /// The answer must be JSON that fits the schema in this file
+    #[arg(long, value_name = "FILE")]
+    pub answer_schema: Option<PathBuf>,
     /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
     #[arg(long, value_name = "1..5")]
     pub autonomy: Option<u8>,
@@ -72,6 +81,23 @@ pub struct Options {
 pub enum Switch {
     On,
     Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModeArg {
+    Exec,
+    Review,
+    Complete,
+}
+
+impl ModeArg {
+    fn mode(self) -> Mode {
+        match self {
+            ModeArg::Exec => Mode::Exec,
+            ModeArg::Review => Mode::Review,
+            ModeArg::Complete => Mode::Complete,
+        }
+    }
 }
 
 /// Limits that can be given when a run is created and when it is resumed.
@@ -153,12 +179,25 @@ pub fn create(
 ) -> Result<Run, Failure> {
     let id = harness.new_run_id()?;
     let spec = spec(app, harness, settings, task, options, id)?;
-    // A model that cannot be had is better said now than when somebody starts the run.
-    harness
-        .models
-        .resolve(&spec.model)
-        .map_err(|source| longhaul_engine::Error::Model { name: spec.model.clone(), source })?;
+    let models = spec.models.clone().unwrap_or_else(|| vec![spec.model.clone()]);
+    for name in &models {
+        check_model(harness, name, &spec.limits)?;
+    }
     Ok(harness.create(spec)?)
+}
+
+/// A model that cannot be had is better said now than when somebody starts the run, and so is a budget that could not be
+/// kept.
+fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Failure> {
+    let model = harness
+        .models
+        .resolve(name)
+        .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
+    if limits.max_cost.is_some() && !model.is_priced() {
+        return Err(Failure::usage(format!("--max-cost cannot be kept: what {name} charges is not known"))
+            .hint("set `providers.NAME.prices` in longhaul.yaml, or limit with --max-tokens"));
+    }
+    Ok(())
 }
 
 fn spec(
@@ -176,7 +215,9 @@ fn spec(
             "there is no agent file {name}.md: {name} gets the default prompt and the default tools"
         ));
     }
-    let model = model(app, settings, options, agent.model)?;
+    let models = models(app, harness, settings, options, agent.models)?;
+    let model = models.first().cloned().unwrap_or_default();
+    let mode = options.mode.mode();
     let autonomy = match options.autonomy {
         Some(level) => Autonomy::new(level)
             .ok_or_else(|| Failure::usage(format!("--autonomy is 1 to 5, not {level}")))?,
@@ -186,9 +227,7 @@ fn spec(
         "none" => Plan::single(task, &agent.name),
         file => read_plan(&app.cwd.join(file), &agent.name)?,
     };
-    let names = options.tools.clone().or(agent.tools);
-    let names = names.unwrap_or_else(|| harness.toolbox.names().into_iter().map(str::to_owned).collect());
-    let tools = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
+    let tools = tools(harness, mode, options.tools.clone(), agent.tools)?;
     let place = place(app, options, &id);
     let mut retry = settings.retry;
     retry.timeout_ms = options.tool_timeout_ms.unwrap_or(retry.timeout_ms);
@@ -200,16 +239,16 @@ fn spec(
         prompt: agent.prompt,
         plan,
         autonomy,
-        limits: options.limits.over(settings.limits)?.unwrap_or(settings.limits),
+        limits: limits(settings, options, mode)?,
         retry,
         tools,
         workspace: place.path.display().to_string(),
         branch: place.branch,
         repository: place.repository.map(|path| path.display().to_string()),
         engine_enabled: (options.engine == Switch::Off).then_some(false),
-        models: None,
-        mode: None,
-        answer_schema: None,
+        models: (models.len() > 1).then_some(models),
+        mode: (mode != Mode::Exec).then_some(mode),
+        answer_schema: answer_schema(app, options)?,
         parent: None,
         depth: 0,
         session: None,
@@ -218,22 +257,65 @@ fn spec(
     })
 }
 
-/// The model to work with. A script is named by where the name was written: on the command line from here, in a file
-/// from the project; kept as a whole path, so that the run can be resumed from anywhere.
-fn model(
+/// The models to work with, the preferred one first. A script is named by where the name was written: on the command line
+/// from here, in a file from the project; kept as a whole path, so that the run can be resumed from anywhere.
+fn models(
     app: &App,
+    harness: &Harness,
     settings: &Settings,
     options: &Options,
-    of_agent: Option<String>,
-) -> Result<String, Failure> {
-    let typed = options.model.as_deref().map(|name| settled_model(name, &app.cwd));
-    let written =
-        || of_agent.or_else(|| settings.model.clone()).map(|name| settled_model(&name, &app.project));
-    typed.or_else(written).ok_or_else(|| {
-        Failure::usage("no model is configured").hint(
-            "give one with `--model scripted/FILE`, or set `models.default` in longhaul.yaml; `longhaul demo` needs none",
-        )
-    })
+    of_agent: Vec<String>,
+) -> Result<Vec<String>, Failure> {
+    let settled =
+        |names: &[String], base: &Path| names.iter().map(|name| settled_model(name, base)).collect();
+    if !options.model.is_empty() {
+        return Ok(settled(&options.model, &app.cwd));
+    }
+    if !of_agent.is_empty() {
+        return Ok(settled(&of_agent, &app.project));
+    }
+    if let Some(model) = &settings.model {
+        return Ok(vec![settled_model(model, &app.project)]);
+    }
+    choice::of_model(settings, &harness.models).map(|model| vec![model])
+}
+
+/// What the agent may call: what was typed, else what its file names, else everything, of which the mode leaves a part.
+fn tools(
+    harness: &Harness,
+    mode: Mode,
+    typed: Option<Vec<String>>,
+    of_agent: Option<Vec<String>>,
+) -> Result<Vec<ToolGrant>, Failure> {
+    let all = || harness.toolbox.names().into_iter().map(str::to_owned).collect();
+    let names = match (typed, mode) {
+        (Some(typed), _) => typed,
+        (None, Mode::Complete) => Vec::new(),
+        (None, Mode::Exec | Mode::Review) => of_agent.unwrap_or_else(all),
+    };
+    let grants = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(grants.into_iter().filter(|grant| mode.allows(grant.class)).collect())
+}
+
+/// An answer is one turn.
+fn limits(settings: &Settings, options: &Options, mode: Mode) -> Result<Limits, Failure> {
+    let limits = options.limits.over(settings.limits)?.unwrap_or(settings.limits);
+    let one_turn = mode == Mode::Complete && options.tools.is_none() && options.limits.max_steps.is_none();
+    Ok(Limits { max_steps: if one_turn { 1 } else { limits.max_steps }, ..limits })
+}
+
+fn answer_schema(app: &App, options: &Options) -> Result<Option<Json>, Failure> {
+    let Some(file) = &options.answer_schema else { return Ok(None) };
+    let path = app.cwd.join(file);
+    let shown = path.display();
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::usage(format!("cannot read the schema {shown}: {error}")))?;
+    let schema: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    if !schema.is_object() {
+        return Err(Failure::usage(format!("{shown}: a JSON Schema is an object")));
+    }
+    Ok(Some(Json::of(&schema)))
 }
 
 /// The same name with a script's path made whole.

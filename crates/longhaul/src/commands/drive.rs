@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::cost;
 use super::create::LimitArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -21,7 +23,13 @@ use crate::failure::Failure;
 use crate::render::{self, live::Live, table};
 
 /// Drives the run until it ends, pauses or waits, and reports.
-pub fn drive(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Result<Exit, Failure> {
+pub fn drive(
+    app: &App,
+    harness: &Harness,
+    id: &RunId,
+    opening: Opening,
+    record: Option<&Path>,
+) -> Result<Exit, Failure> {
     let runtime = runtime()?;
     let rested = runtime.block_on(async {
         let live = Live::new();
@@ -38,6 +46,9 @@ pub fn drive(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Resu
         }
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
+            if let Some(path) = record {
+                super::record::write(harness, id, path)?;
+            }
             let paused_by_us = interrupted && ending == Ending::Paused(Cause::Asked);
             Ok(if paused_by_us { Exit::Interrupted } else { Exit::of_ending(&ending) })
         }
@@ -68,6 +79,7 @@ pub fn detach(
     id: &RunId,
     limits: &LimitArgs,
     model: Option<&str>,
+    record: Option<&Path>,
 ) -> Result<Exit, Failure> {
     if let Some(holder) = harness.store_of(id)?.holder(id)? {
         return Err(longhaul_store::Error::Held { run: id.clone(), holder }.into());
@@ -79,6 +91,9 @@ pub fn detach(
     let mut process = Process::new(std::env::current_exe()?);
     process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]).args(limits.typed());
     process.args(model.iter().flat_map(|model| ["--model", model]));
+    if let Some(path) = record {
+        process.arg("--record").arg(path);
+    }
     process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).spawn()?;
     if app.json() {
         render::json(
@@ -133,7 +148,10 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
     let spent = table::duration(run.updated_at.millis_since(run.created_at));
     let summary = format!(
         "{} after {spent}, {} turns, {} calls, {}",
-        run.status, run.turns, run.calls_started, run.usage.cost
+        run.status,
+        run.turns,
+        run.calls_started,
+        cost::cost(&run.usage)
     );
     render::talk(&format!("{id} {summary}"));
     match ending {
@@ -158,6 +176,11 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         Ending::Paused(_) if interrupted => {
             render::hint(&format!("nothing is lost; go on with `longhaul resume {id}`"))
         }
+        Ending::Paused(Cause::Parked | Cause::Provider) => render::hint(&format!(
+            "the work is kept; try the model with `longhaul models check {model}`, then `longhaul resume {id}`, \
+             or go on with another: `longhaul resume {id} --model P/M`",
+            model = run.spec.model
+        )),
         Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
     }
 }

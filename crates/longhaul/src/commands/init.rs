@@ -21,7 +21,7 @@ pub fn run(app: &App, _args: Args) -> Result<Exit, Failure> {
     let workspace = app.state_dir.join("workspace");
     let mut made = Vec::new();
     // Through the store, so that the state directory's ignore file comes before anything else in it.
-    drop(app.harness()?);
+    drop(app.make_home()?);
     std::fs::create_dir_all(&workspace).map_err(|error| cannot(&workspace, &error))?;
     std::fs::create_dir_all(&agents).map_err(|error| cannot(&agents, &error))?;
     for (path, text) in

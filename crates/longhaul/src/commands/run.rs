@@ -4,6 +4,7 @@ use longhaul_engine::Opening;
 
 use super::create::{self, LimitArgs, Options};
 use super::drive;
+use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -13,6 +14,8 @@ use crate::render;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  longhaul run \"Make the tests pass\"                              with the model whose key is set, or a local one
+  longhaul run \"Make the tests pass\" --model anthropic/MODEL --model openai/MODEL --max-cost 5
   longhaul run \"Make the tests pass\" --model scripted/rehearsal.yaml
   longhaul run \"Tidy the docs\" --in-place --max-tool-calls 20 --detach")]
 pub struct Args {
@@ -21,6 +24,8 @@ pub struct Args {
     pub task: String,
     #[command(flatten)]
     pub options: Options,
+    #[command(flatten)]
+    pub record: RecordArgs,
     /// Leave the run to a background process and return at once
     #[arg(long)]
     pub detach: bool,
@@ -31,14 +36,15 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     if !settings.enabled {
         return run_without_trace(app, &settings, &args);
     }
+    let record = args.record.settled(app)?;
     let harness = app.harness()?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
     let id = run.spec.id;
     if args.detach {
-        return drive::detach(app, &harness, &id, &LimitArgs::default(), None);
+        return drive::detach(app, &harness, &id, &LimitArgs::default(), None, record.as_deref());
     }
     render::talk(&format!("{id} works in {}", run.spec.workspace));
-    drive::drive(app, &harness, &id, Opening::default())
+    drive::drive(app, &harness, &id, Opening::default(), record.as_deref())
 }
 
 /// `harness.enabled: false`: the same work, with nothing written but what the agent writes.
@@ -55,12 +61,13 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
         )
         .hint("use `--autonomy 4`, or enable the harness"));
     }
-    let harness = app.forgetful();
+    let harness = app.forgetful(settings);
     // Without a state directory there is no place of its own to work in.
     let options = Options { in_place: true, ..args.options.clone() };
     let run = create::create(app, &harness, settings, &args.task, &options)?;
     if !args.options.in_place {
         render::warn("harness.enabled is false: the agent works right here, and nothing is kept of the run");
     }
-    drive::drive(app, &harness, &run.spec.id, Opening::default())
+    let record = args.record.settled(app)?;
+    drive::drive(app, &harness, &run.spec.id, Opening::default(), record.as_deref())
 }

@@ -1,5 +1,6 @@
 //! `show`: one run as it stands.
 
+use longhaul_core::conversation::Usage;
 use longhaul_core::view::RunView;
 
 use crate::app::App;
@@ -12,6 +13,14 @@ use crate::render::{self, table};
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
+}
+
+/// Everything that went in, however much of it a cache made cheaper.
+fn tokens(usage: &Usage) -> String {
+    let read = usage.cache_read_tokens;
+    let input = usage.input_tokens.saturating_add(read).saturating_add(usage.cache_write_tokens);
+    let cached = if read > 0 { format!(" ({read} from the cache)") } else { String::new() };
+    format!("{input} in{cached}, {} out", usage.output_tokens)
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
@@ -46,8 +55,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         ("steps", format!("{} of {}", view.steps_completed, view.steps_total)),
         ("turns", format!("{} of {}", view.turn_count, view.limits.max_steps)),
         ("calls", format!("{} of {}", view.tool_call_count, view.limits.max_tool_calls)),
-        ("tokens", format!("{} in, {} out", view.usage.input_tokens, view.usage.output_tokens)),
-        ("cost", view.usage.cost.to_string()),
+        ("tokens", tokens(&view.usage)),
+        ("cost", super::cost::cost(&view.usage)),
         ("checkpoints", view.checkpoint_count.to_string()),
         ("created", view.created_at.to_string()),
         ("updated", view.updated_at.to_string()),

@@ -1,0 +1,169 @@
+//! Between a run's conversation and the wire: messages become turns, a reply becomes text, calls and cost. Pure.
+
+use longhaul_core::conversation::{
+    CallRequest, Message, ModelFailure, ModelFailureKind, ModelReply, ModelRequest, ProposedCall, Raw, Stop,
+    Usage,
+};
+use longhaul_core::ids::CallId;
+use longhaul_core::json::Json;
+use serde_json::json;
+
+use crate::known::Prices;
+use crate::wire::{self, Api, Kind, Turn, WireError};
+
+/// What a request needs beyond the run's own words.
+pub(super) struct Terms<'a> {
+    pub(super) api: Api,
+    /// The provider's name of the model.
+    pub(super) model: &'a str,
+    pub(super) offers: &'a [wire::ToolOffer],
+    pub(super) max_output_tokens: Option<u32>,
+    pub(super) extra: &'a serde_json::Map<String, serde_json::Value>,
+}
+
+pub(super) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Request {
+    let offered = |name: &String| terms.offers.iter().find(|offer| offer.name == *name).cloned();
+    let schema = request.answer_schema.as_ref();
+    wire::Request {
+        model: terms.model.to_owned(),
+        system: request.system.to_string(),
+        turns: turns(request, terms.api),
+        tools: request.tools.iter().filter_map(offered).collect(),
+        max_output_tokens: terms.max_output_tokens,
+        answer_schema: schema.map(Json::value),
+        stream: true,
+        extra: terms.extra.clone(),
+    }
+}
+
+fn turns(request: &ModelRequest, api: Api) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = Vec::with_capacity(request.messages.len());
+    let mut asked: &[CallRequest] = &[];
+    for message in request.messages.iter() {
+        match message {
+            Message::User { text } => turns.push(Turn::User { text: text.clone() }),
+            Message::Assistant { text, calls, raw } => {
+                asked = calls;
+                // A signature is its maker's: another model, even of the same family, would refuse it.
+                let raw = raw.as_ref().filter(|raw| *raw.model == *request.model && raw.api == api.as_str());
+                turns.push(Turn::Assistant {
+                    text: text.clone(),
+                    calls: calls.iter().map(call).collect(),
+                    raw: raw.map(|raw| wire::Raw { api, content: raw.content.value() }),
+                });
+            }
+            Message::Tool { call, failed, text } => {
+                let result = wire::ToolResult {
+                    provider_id: provider_id(asked, *call),
+                    text: text.to_string(),
+                    failed: *failed,
+                    images: Vec::new(),
+                };
+                match turns.last_mut() {
+                    Some(Turn::ToolResults(results)) => results.push(result),
+                    Some(Turn::User { .. } | Turn::Assistant { .. }) | None => {
+                        turns.push(Turn::ToolResults(vec![result]));
+                    }
+                }
+            }
+        }
+    }
+    turns
+}
+
+fn call(call: &CallRequest) -> wire::Call {
+    let provider_id = call.provider_id.clone().unwrap_or_else(|| call.id.to_string());
+    wire::Call { provider_id, name: call.tool.clone(), args: call.args.clone() }
+}
+
+fn provider_id(asked: &[CallRequest], id: CallId) -> String {
+    let known = asked.iter().find(|call| call.id == id).and_then(|call| call.provider_id.clone());
+    known.unwrap_or_else(|| id.to_string())
+}
+
+/// A reply in the run's terms. `model` is the model's name as configured.
+pub(super) fn reply(reply: wire::Reply, model: &str, prices: Option<&Prices>) -> ModelReply {
+    let usage = usage(&reply.usage, prices);
+    let (stop, text) = match reply.stop {
+        wire::Stop::End | wire::Stop::ToolCalls | wire::Stop::Other(_) => (Stop::End, reply.text),
+        wire::Stop::Length => (Stop::Length, reply.text),
+        wire::Stop::Overflow => (Stop::Overflow, reply.text),
+        wire::Stop::Refusal(said) if said.is_empty() => (Stop::Refused, reply.text),
+        wire::Stop::Refusal(said) => (Stop::Refused, said),
+    };
+    let calls: Vec<ProposedCall> = reply.calls.into_iter().map(proposed).collect();
+    let raw = kept(&reply.raw, &text, &calls).then(|| Raw {
+        model: model.to_owned(),
+        api: reply.raw.api.as_str().to_owned(),
+        content: Json::of(&reply.raw.content),
+    });
+    ModelReply { text, calls, usage, raw, stop }
+}
+
+fn proposed(call: wire::ReplyCall) -> ProposedCall {
+    let (args, malformed) = match call.args {
+        Ok(args) => (args, None),
+        Err(malformed) => (Json::of(&json!({ "unreadable": malformed.text })), Some(malformed.reason)),
+    };
+    ProposedCall { tool: call.name, args, provider_id: Some(call.provider_id), malformed }
+}
+
+/// Is there more in the protocol's own words than in text and calls? Only then they are worth keeping: a journal that
+/// held every reply twice would be twice as long.
+fn kept(raw: &wire::Raw, text: &str, calls: &[ProposedCall]) -> bool {
+    let turn = |raw: Option<&wire::Raw>| wire::Request {
+        model: String::new(),
+        system: String::new(),
+        turns: vec![Turn::Assistant {
+            text: text.to_owned(),
+            calls: calls
+                .iter()
+                .map(|call| wire::Call {
+                    provider_id: call.provider_id.clone().unwrap_or_default(),
+                    name: call.tool.clone(),
+                    args: call.args.clone(),
+                })
+                .collect(),
+            raw: raw.cloned(),
+        }],
+        tools: Vec::new(),
+        max_output_tokens: None,
+        answer_schema: None,
+        stream: false,
+        extra: serde_json::Map::new(),
+    };
+    raw.api.encode(&turn(Some(raw))) != raw.api.encode(&turn(None))
+}
+
+fn usage(usage: &wire::Usage, prices: Option<&Prices>) -> Usage {
+    let mut counted = Usage {
+        input_tokens: usage.input,
+        output_tokens: usage.output,
+        cache_read_tokens: usage.cache_read,
+        cache_write_tokens: usage.cache_write,
+        ..Usage::default()
+    };
+    match prices {
+        Some(prices) => counted.cost = prices.cost(usage),
+        None => counted.unpriced_tokens = counted.tokens(),
+    }
+    counted
+}
+
+pub(super) fn failure(error: &WireError) -> ModelFailure {
+    let (kind, after) = match error.kind {
+        Kind::Retryable { after } => (ModelFailureKind::Unavailable, after),
+        Kind::RateLimited { after } => (ModelFailureKind::RateLimited, after),
+        Kind::Unreachable => (ModelFailureKind::Unreachable, None),
+        Kind::Credentials => (ModelFailureKind::Credentials, None),
+        Kind::Quota => (ModelFailureKind::Quota, None),
+        Kind::ModelUnknown => (ModelFailureKind::ModelUnknown, None),
+        Kind::Overflow => (ModelFailureKind::Overflow, None),
+        Kind::Refused => (ModelFailureKind::Refused, None),
+        Kind::Fatal => (ModelFailureKind::Rejected, None),
+        Kind::Truncated | Kind::TooLarge | Kind::Malformed => (ModelFailureKind::Broken, None),
+    };
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+    ModelFailure { kind, after_ms, message: format!("{error}{hint}") }
+}

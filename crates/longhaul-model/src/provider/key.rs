@@ -1,0 +1,128 @@
+//! Finding a provider's key: in an environment variable, or by asking a command. It owns the one moment at which a secret
+//! enters the process, and wraps it there; nothing here prints or stores one.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::config::{Builtin, ProviderConfig};
+use crate::limits::{KEY_BYTES_MAX, KEY_COMMAND_TIME};
+
+/// The secrets of one provider.
+#[derive(Clone, Default)]
+pub struct Found {
+    pub key: Option<SecretString>,
+    pub headers: Vec<(String, SecretString)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    #[error("provider `{provider}` needs a key, and ${variable} is not set")]
+    Missing { provider: String, variable: String },
+    #[error("provider `{provider}`: header `{header}` names ${variable}, which is not set")]
+    Header { provider: String, header: String, variable: String },
+    #[error("provider `{provider}`: the command for its key {why}")]
+    Command { provider: String, why: String },
+}
+
+impl Found {
+    /// Looks for everything the configuration names.
+    pub fn look(
+        provider: &str,
+        config: &ProviderConfig,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Found, KeyError> {
+        let mut headers = Vec::new();
+        for (name, value) in &config.headers {
+            let value = expand(provider, name, value, environment)?;
+            headers.push((name.clone(), value.into()));
+        }
+        Ok(Found { key: key(provider, config, environment)?, headers })
+    }
+
+    /// What a rate limit is shared by: the place and the key, in a form that gives neither away.
+    pub(super) fn account(&self, provider: &str, base_url: &str) -> String {
+        let mut hasher = DefaultHasher::new();
+        base_url.hash(&mut hasher);
+        self.key.as_ref().map(ExposeSecret::expose_secret).hash(&mut hasher);
+        let plain: String = provider.chars().filter(char::is_ascii_alphanumeric).collect();
+        format!("{plain}-{:016x}", hasher.finish())
+    }
+}
+
+fn key(
+    provider: &str,
+    config: &ProviderConfig,
+    environment: &BTreeMap<String, String>,
+) -> Result<Option<SecretString>, KeyError> {
+    if let Some(command) = &config.api_key_command {
+        return ask(provider, command).map(|key| Some(key.into()));
+    }
+    let builtin = Builtin::find(provider);
+    let variable = config.api_key_env.as_deref().or(builtin.and_then(|known| known.key_env));
+    let Some(variable) = variable else { return Ok(None) };
+    if let Some(key) = environment.get(variable).filter(|key| !key.trim().is_empty()) {
+        return Ok(Some(key.trim().into()));
+    }
+    // A server of one's own at another address may want no key; the service itself always does.
+    let elsewhere = builtin.is_some_and(|known| config.base_url.as_deref() != Some(known.base_url));
+    if elsewhere && config.api_key_env.is_none() {
+        return Ok(None);
+    }
+    Err(KeyError::Missing { provider: provider.to_owned(), variable: variable.to_owned() })
+}
+
+/// Puts environment variables in the place of `${NAME}`.
+fn expand(
+    provider: &str,
+    header: &str,
+    value: &str,
+    environment: &BTreeMap<String, String>,
+) -> Result<String, KeyError> {
+    let mut expanded = String::new();
+    let mut rest = value;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((variable, behind)) = after.split_once('}') else { break };
+        let found = environment.get(variable).ok_or_else(|| KeyError::Header {
+            provider: provider.to_owned(),
+            header: header.to_owned(),
+            variable: variable.to_owned(),
+        })?;
+        expanded.push_str(before);
+        expanded.push_str(found);
+        rest = behind;
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+/// Runs the command and takes its first line. What it says on standard error goes to the user's terminal, where a
+/// password manager may have something to ask.
+fn ask(provider: &str, command: &str) -> Result<String, KeyError> {
+    let failed = |why: String| KeyError::Command { provider: provider.to_owned(), why };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = shell.spawn().map_err(|error| failed(format!("could not be started: {error}")))?;
+    let pid = child.id();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let output = match receiver.recv_timeout(KEY_COMMAND_TIME) {
+        Ok(output) => output.map_err(|error| failed(format!("could not be heard: {error}")))?,
+        Err(_) => {
+            drop(Command::new("kill").arg(pid.to_string()).status());
+            return Err(failed(format!("said nothing within {KEY_COMMAND_TIME:?}")));
+        }
+    };
+    if !output.status.success() {
+        return Err(failed(format!("failed: {}", output.status)));
+    }
+    let key = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match key.len() {
+        0 => Err(failed("printed nothing".to_owned())),
+        1..=KEY_BYTES_MAX => Ok(key),
+        _ => Err(failed(format!("printed more than {KEY_BYTES_MAX} bytes"))),
+    }
+}

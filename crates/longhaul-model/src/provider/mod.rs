@@ -1,0 +1,182 @@
+//! A model behind a network: configuration, key, price and limiter joined to the wire. It owns what one provider's model
+//! is; it refuses to retry, which is the run's decision, and to keep a conversation.
+
+mod config;
+mod convert;
+mod key;
+mod limiter;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
+use longhaul_core::time::Timestamp;
+use serde_json::{Map, Value};
+
+pub use config::{BUILTINS, Builtin, ModelConfig, PriceConfig, ProviderConfig, Speaks};
+pub use key::{Found, KeyError};
+pub use limiter::Limiter;
+
+use crate::known::{self, Prices};
+use crate::limits;
+use crate::model::{BoxFuture, Deltas, Model};
+use crate::wire::{Api, Client, Endpoint, Kind, Listed, Options, ToolOffer, WireError};
+
+/// One model of one provider, ready to be asked.
+pub struct Provider {
+    /// As configured, `anthropic/claude`.
+    full_name: String,
+    model: String,
+    pub endpoint: Endpoint,
+    client: Client,
+    facts: Facts,
+    extra: Map<String, Value>,
+    offers: Arc<[ToolOffer]>,
+    limiter: Arc<Limiter>,
+    account: String,
+}
+
+/// What is known of a model before it is asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    pub window: Option<u64>,
+    pub max_output_tokens: Option<u32>,
+    /// Unknown is not free.
+    pub prices: Option<Prices>,
+}
+
+impl Facts {
+    /// What the configuration says, model before provider, and else the table.
+    pub fn of(provider: &str, model: &str, config: &ProviderConfig) -> Result<Facts, BadPrice> {
+        let own = config.models.get(model).cloned().unwrap_or_default();
+        let known = known::lookup(provider, model);
+        let prices = own.prices.or(config.prices).map(|prices| prices.read()).transpose()?;
+        Ok(Facts {
+            window: own.context_window.or(config.context_window).or(known.as_ref().map(|known| known.window)),
+            max_output_tokens: own.max_output_tokens.or(config.max_output_tokens),
+            prices: prices.or(known.and_then(|known| known.prices)),
+        })
+    }
+}
+
+/// A price that is no amount of dollars.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0} is not an amount of dollars")]
+pub struct BadPrice(pub f64);
+
+impl PriceConfig {
+    fn read(&self) -> Result<Prices, BadPrice> {
+        let usd = |dollars: f64| longhaul_core::money::Usd::from_dollars(dollars).ok_or(BadPrice(dollars));
+        Ok(Prices {
+            input: usd(self.input)?,
+            output: usd(self.output)?,
+            cache_read: usd(self.cache_read.unwrap_or(self.input))?,
+            cache_write: usd(self.cache_write.unwrap_or(self.input * 1.25))?,
+            long: None,
+        })
+    }
+}
+
+/// Everything a provider's model is made from.
+pub(crate) struct Parts<'a> {
+    pub(crate) provider: &'a str,
+    pub(crate) model: &'a str,
+    pub(crate) api: Api,
+    pub(crate) config: &'a ProviderConfig,
+    pub(crate) base_url: String,
+    pub(crate) found: Found,
+    pub(crate) facts: Facts,
+    pub(crate) offers: Arc<[ToolOffer]>,
+    pub(crate) limiter: Arc<Limiter>,
+}
+
+impl Provider {
+    pub(crate) fn new(parts: Parts<'_>) -> Result<Provider, WireError> {
+        let Parts { provider, model, api, config, base_url, found, facts, offers, limiter } = parts;
+        let account = found.account(provider, &base_url);
+        let endpoint = Endpoint { api, base_url, key: found.key, headers: found.headers };
+        // A wrong address is better said now than in the middle of the night.
+        endpoint.url()?;
+        let mut options = Options::usual();
+        if let Some(seconds) = config.idle_timeout_s {
+            options.idle_timeout = Duration::from_secs(seconds.max(1));
+        }
+        Ok(Provider {
+            full_name: format!("{provider}/{model}"),
+            model: model.to_owned(),
+            endpoint,
+            client: Client::new(options)?,
+            facts,
+            extra: config.extra.clone(),
+            offers,
+            limiter,
+            account,
+        })
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Which models the provider has, by its own word.
+    pub async fn list(&self, within: Duration) -> Result<Vec<Listed>, WireError> {
+        self.client.list(&self.endpoint, within).await
+    }
+
+    /// The request as it goes over the wire.
+    pub fn encode(&self, request: &ModelRequest) -> crate::wire::Request {
+        let terms = convert::Terms {
+            api: self.endpoint.api,
+            model: &self.model,
+            offers: &self.offers,
+            max_output_tokens: self.facts.max_output_tokens,
+            extra: &self.extra,
+        };
+        convert::request(request, &terms)
+    }
+
+    async fn ask(&self, request: ModelRequest, deltas: &dyn Deltas) -> Result<ModelReply, ModelFailure> {
+        if let Some(left_ms) = self.limiter.left_ms(&self.account, now()) {
+            let message = "rate limited: this key was told to wait, by this run or another".to_owned();
+            return Err(ModelFailure {
+                kind: ModelFailureKind::RateLimited,
+                after_ms: Some(left_ms),
+                message,
+            });
+        }
+        let answer = self.client.send(&self.endpoint, &self.encode(&request), deltas).await;
+        match answer {
+            Ok(reply) => Ok(convert::reply(reply, &self.full_name, self.facts.prices.as_ref())),
+            Err(error) => {
+                if let Kind::RateLimited { after: Some(after) } = error.kind {
+                    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                    self.limiter.hold(&self.account, now().plus_millis(after_ms));
+                }
+                Err(convert::failure(&error))
+            }
+        }
+    }
+}
+
+impl Model for Provider {
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
+        Box::pin(self.ask(request, deltas))
+    }
+
+    fn context_window(&self) -> u64 {
+        self.facts.window.unwrap_or(limits::CONTEXT_WINDOW_UNKNOWN)
+    }
+
+    fn is_priced(&self) -> bool {
+        self.facts.prices.is_some()
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

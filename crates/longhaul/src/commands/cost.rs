@@ -1,0 +1,130 @@
+//! `cost`: what runs used and what that cost, each reply counted once.
+
+use longhaul_core::conversation::Usage;
+use longhaul_core::run::{Run, Spending};
+use longhaul_store::catalog::Filter;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+
+/// Show what a run used and cost, by step, iteration and model; without an id, the newest runs
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// How many of the newest runs to show
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub limit: usize,
+}
+
+const COUNTS: [&str; 5] = ["REPLIES", "INPUT", "CACHED", "OUTPUT", "COST"];
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    match &args.id {
+        Some(id) => of_run(app, &app.reading()?.look(&app.run(id)?)?),
+        None => of_all(app, args.limit)?,
+    }
+    Ok(Exit::Ok)
+}
+
+fn of_run(app: &App, run: &Run) {
+    if app.json() {
+        let spending: Vec<Value> = run.spending.iter().map(|spent| as_json(run, spent)).collect();
+        render::json(&json!({ "id": run.spec.id, "spending": spending, "total": run.usage }));
+        return;
+    }
+    let lines = run.spending.iter().map(|spent| {
+        let mut line = vec![step(run, spent), spent.iteration.to_string(), spent.model.clone()];
+        line.extend(counts(spent.replies, &spent.usage));
+        line
+    });
+    let mut total = vec!["total".to_owned(), String::new(), String::new()];
+    total.extend(counts(run.spending.iter().map(|spent| spent.replies).sum(), &run.usage));
+    let header: Vec<&str> = ["STEP", "ITERATION", "MODEL"].into_iter().chain(COUNTS).collect();
+    render::data(&table::rows(&header, lines.chain([total])));
+    tell_unpriced(&run.usage);
+}
+
+fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
+    let rows = match app.home()? {
+        Some(_) => app.reading()?.list(&Filter::default())?.0,
+        None => Vec::new(),
+    };
+    let harness = if rows.is_empty() { None } else { Some(app.reading()?) };
+    let mut runs = Vec::new();
+    for row in rows.iter().take(limit) {
+        // A run that was removed in the meantime, or cannot be read, costs nothing here; `list` tells of it.
+        runs.extend(harness.as_ref().and_then(|harness| harness.look(&row.id).ok()));
+    }
+    let mut total = Usage::default();
+    runs.iter().for_each(|run| total.add(&run.usage));
+    if app.json() {
+        let each: Vec<Value> = runs
+            .iter()
+            .map(|run| json!({ "id": run.spec.id, "model": run.spec.model, "usage": run.usage }))
+            .collect();
+        render::json(&json!({ "runs": each, "total": total, "left": rows.len().saturating_sub(limit) }));
+        return Ok(());
+    }
+    let replies = |run: &Run| run.spending.iter().map(|spent| spent.replies).sum();
+    let lines = runs.iter().map(|run| {
+        let mut line = vec![run.spec.id.to_string(), table::short(&run.spec.task, 40)];
+        line.extend(counts(replies(run), &run.usage));
+        line
+    });
+    let mut last = vec!["total".to_owned(), String::new()];
+    last.extend(counts(runs.iter().map(replies).sum(), &total));
+    let header: Vec<&str> = ["RUN", "TASK"].into_iter().chain(COUNTS).collect();
+    render::data(&table::rows(&header, lines.chain([last])));
+    if rows.len() > limit {
+        render::talk(&format!("{} older runs are not shown; `--limit N` shows more", rows.len() - limit));
+    }
+    tell_unpriced(&total);
+    Ok(())
+}
+
+/// Replies, input with what came from a cache, output, and money; `?` where money is not all of it.
+fn counts(replies: u32, usage: &Usage) -> Vec<String> {
+    let input =
+        usage.input_tokens.saturating_add(usage.cache_read_tokens).saturating_add(usage.cache_write_tokens);
+    let cached = usage.cache_read_tokens.saturating_mul(100).checked_div(input).unwrap_or(0);
+    vec![
+        replies.to_string(),
+        input.to_string(),
+        format!("{cached} %"),
+        usage.output_tokens.to_string(),
+        cost(usage),
+    ]
+}
+
+/// Money as it is shown: what is not known is never shown as nothing.
+pub fn cost(usage: &Usage) -> String {
+    match (usage.unpriced_tokens, usage.cost.as_nanos()) {
+        (0, _) => usage.cost.to_string(),
+        (_, 0) => "unknown".to_owned(),
+        (_, _) => format!("{} + unknown", usage.cost),
+    }
+}
+
+fn tell_unpriced(usage: &Usage) {
+    if usage.unpriced_tokens > 0 {
+        render::talk(&format!(
+            "the price of {} tokens is unknown; set `providers.NAME.prices` in longhaul.yaml",
+            usage.unpriced_tokens
+        ));
+    }
+}
+
+fn step(run: &Run, spent: &Spending) -> String {
+    run.plan.steps.get(spent.step as usize).map_or_else(String::new, |step| step.id.clone())
+}
+
+fn as_json(run: &Run, spent: &Spending) -> Value {
+    json!({
+        "stepId": step(run, spent), "iteration": spent.iteration, "model": spent.model, "replies": spent.replies,
+        "usage": spent.usage,
+    })
+}

@@ -1,0 +1,70 @@
+//! `--record FILE`: what a run's model said, as a script that plays it again. It is made from the journal, so a run that
+//! was killed and resumed is recorded whole.
+
+use std::path::{Path, PathBuf};
+
+use longhaul_core::conversation::Stop;
+use longhaul_core::event::Event;
+use longhaul_core::ids::RunId;
+use longhaul_engine::{Harness, Secrets};
+use longhaul_model::Recording;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::render;
+
+/// Where to record, if anywhere; the same for `run` and `resume`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct RecordArgs {
+    /// When the run rests, write what its model said so far as a script for `--model scripted/FILE`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+impl RecordArgs {
+    /// The file with its whole path. One that could not be written is said before the night, not after it.
+    pub fn settled(&self, app: &App) -> Result<Option<PathBuf>, Failure> {
+        let Some(file) = &self.record else { return Ok(None) };
+        let path = app.cwd.join(file);
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        if path.is_dir() || !dir.is_dir() {
+            let shown = path.display();
+            return Err(Failure::usage(format!("--record {shown}: there is no directory for such a file")));
+        }
+        Ok(Some(path))
+    }
+}
+
+/// Writes the script; the old one stays until the new one is whole.
+pub fn write(harness: &Harness, id: &RunId, path: &Path) -> Result<(), Failure> {
+    let mut recording = Recording::default();
+    let mut onlooker = harness.onlooker(id)?;
+    onlooker.look(&mut |run, _, _, event| {
+        if let Event::ModelReplied { text, calls, usage, stop, .. } = event
+            && !matches!(stop, Some(Stop::Refused | Stop::Overflow))
+        {
+            let step = run.step().map_or("", |step| step.id.as_str());
+            recording.add(step, text, calls, usage);
+        }
+    })?;
+    if recording.is_empty() {
+        render::warn("the model has said nothing yet, so nothing was recorded");
+        return Ok(());
+    }
+    let model = &onlooker.run()?.spec.model;
+    let prices = harness.models.provider(model).ok().and_then(|provider| provider.facts().prices);
+    let name = path.file_stem().map_or_else(|| id.to_string(), |stem| stem.to_string_lossy().into_owned());
+    let script = recording
+        .script(&name, prices.as_ref())
+        .map_err(|error| Failure::from(anyhow::anyhow!("the run cannot be written as a script: {error}")))?;
+    let secrets = Secrets::new(harness.models.secrets());
+    replace(path, secrets.strike(&script).as_bytes())?;
+    render::talk(&format!("recorded in {}", path.display()));
+    Ok(())
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    std::fs::write(&draft, bytes)?;
+    std::fs::rename(&draft, path)
+}
