@@ -19,3 +19,15 @@ pub const STREAM_PIECES_MAX: usize = 8;
 
 /// Context window of a script that names none, in tokens: what the large models of today offer.
 pub const CONTEXT_WINDOW_DEFAULT: u64 = 200_000;
+
+/// How many attempts in a row one entry of `fail` may stand for. One a second for a whole day fits.
+pub const FAIL_TIMES_MAX: u32 = 100_000;
+
+/// A raw `retry_after`. The longest form in use is a date; this leaves room for garbage.
+pub const HEADER_TEXT_BYTES_MAX: usize = 256;
+
+/// Calls of the fault `many_calls`: far more than any model makes at once, fewer than the wire refuses.
+pub const MANY_CALLS: usize = 500;
+
+/// The wait of the fault `rate_limited`, in seconds: above the wire's least, so that it can be told from it.
+pub const RATE_LIMITED_S: u64 = 2;
