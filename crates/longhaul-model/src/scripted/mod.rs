@@ -4,10 +4,10 @@
 //! alone, so a run that was killed and resumed hears the same answers.
 
 mod error;
-mod fault;
+pub(crate) mod fault;
 mod format;
-mod play;
-mod script;
+pub(crate) mod play;
+pub(crate) mod script;
 mod suggest;
 
 use std::fs::File;
@@ -56,6 +56,10 @@ impl Scripted {
     /// The script's own name, or its file's.
     pub fn name(&self) -> &str {
         &self.script.name
+    }
+
+    pub(crate) fn script(&self) -> &Script {
+        &self.script
     }
 }
 

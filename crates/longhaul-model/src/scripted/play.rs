@@ -29,6 +29,9 @@ pub(crate) struct Cue<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage<'a> {
     Known(&'a Scene),
+    /// Nothing on the wire says it. Conversations that ask for an agent, a step, an iteration or a depth are played
+    /// only if no other fits, and then as if they did not ask.
+    Unknown,
 }
 
 /// What is played: the turn's body, unless this attempt is to fail.
@@ -98,9 +101,14 @@ fn cue(request: &ModelRequest) -> Cue<'_> {
 }
 
 fn conversation<'a>(script: &'a Script, cue: &Cue<'_>) -> Option<&'a Conversation> {
-    let Stage::Known(scene) = cue.stage;
     let mut heard = script.conversations.iter().filter(|conversation| prompt_fits(&conversation.fits, cue));
-    heard.find(|conversation| scene_fits(&conversation.fits, scene))
+    match cue.stage {
+        Stage::Known(scene) => heard.find(|conversation| scene_fits(&conversation.fits, scene)),
+        Stage::Unknown => {
+            let mut rest = heard.clone();
+            heard.find(|conversation| !asks_for_scene(&conversation.fits)).or_else(|| rest.next())
+        }
+    }
 }
 
 fn scene_fits(wanted: &Match, scene: &Scene) -> bool {
@@ -108,6 +116,10 @@ fn scene_fits(wanted: &Match, scene: &Scene) -> bool {
         && wanted.step.as_deref().is_none_or(|step| step == &*scene.step)
         && wanted.iteration.is_none_or(|iteration| iteration == scene.iteration)
         && wanted.depth.is_none_or(|depth| depth == scene.depth)
+}
+
+fn asks_for_scene(wanted: &Match) -> bool {
+    wanted.agent.is_some() || wanted.step.is_some() || wanted.iteration.is_some() || wanted.depth.is_some()
 }
 
 fn prompt_fits(wanted: &Match, cue: &Cue<'_>) -> bool {
@@ -276,6 +288,11 @@ impl<'a> Pieces<'a> {
     pub(super) fn of(text: &'a str, delay_ms: u64) -> Pieces<'a> {
         let pieces_max = if delay_ms == 0 { 1 } else { limits::STREAM_PIECES_MAX };
         Pieces::at_most(pieces_max, text, delay_ms)
+    }
+
+    /// Several pieces in any case, as a stream has them.
+    pub(crate) fn several(text: &'a str, delay_ms: u64) -> Pieces<'a> {
+        Pieces::at_most(limits::STREAM_PIECES_MAX, text, delay_ms)
     }
 
     fn at_most(pieces_max: usize, text: &'a str, delay_ms: u64) -> Pieces<'a> {
