@@ -4,6 +4,7 @@
 //! It refuses to decide anything about a run. It does not retry, count money against a budget, keep history or run
 //! tools; it says what happened and whether asking again could help. Each provider is a folder of its own.
 
+pub mod fake;
 pub mod known;
 pub mod limits;
 mod model;

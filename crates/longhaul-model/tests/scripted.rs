@@ -243,6 +243,107 @@ fn a_status_decides_whether_asking_again_could_help() {
     .assert_eq(&kinds.join("\n"));
 }
 
+/// F28: one entry may stand for a long outage.
+#[test]
+fn a_failure_may_last_for_several_attempts() {
+    let script = "conversations: [ { turns: [ { text: up, fail: [ { status: 529, times: 96 }, { status: 500 } ] } ] } ]";
+    let said = |attempt: u32| play(script, &at_attempt(1, attempt)).lines().nth(1).unwrap().to_owned();
+    let down =
+        |status: u32| format!("Retryable {{ after_ms: None }}: the model answered with status {status}");
+    assert_eq!([said(1), said(96), said(97)], [down(529), down(529), down(500)]);
+    assert_eq!([said(98), said(u32::MAX)], [r#"says "up""#, r#"says "up""#]);
+}
+
+/// F27: a raw wait is read within bounds; what cannot be read is no wait.
+#[test]
+fn a_raw_wait_is_bounded() {
+    let wait = |text: &str| {
+        let script = format!(
+            "conversations: [ {{ turns: [ {{ fail: [ {{ status: 429, retry_after: '{text}' }} ] }} ] }} ]"
+        );
+        play(&script, &request()).lines().nth(1).unwrap().split(':').take(2).collect::<String>()
+    };
+    for (text, ms) in
+        [("0", "Some(1000)"), ("-1", "Some(1000)"), ("2.5", "Some(2500)"), ("1e12", "Some(86400000)")]
+    {
+        assert_eq!(wait(text), format!("Retryable {{ after_ms {ms} }}"), "{text}");
+    }
+    for text in ["garbage", "NaN", "Thu, 01 Jan 1970 00:00:00 GMT"] {
+        assert_eq!(wait(text), "Retryable { after_ms None }", "{text}");
+    }
+}
+
+const FAULTS: &[&str] = &[
+    "credentials",
+    "forbidden",
+    "quota",
+    "model_removed",
+    "overflow",
+    "overloaded",
+    "rate_limited",
+    "refused_content",
+    "pings_only",
+    "silence",
+    "drip",
+    "huge_event",
+    "endless_events",
+    "html",
+    "empty",
+    "gzip_bomb",
+    "wrong_type",
+    "truncated_json",
+    "invalid_utf8",
+    "garbage_tls",
+];
+
+fn with_fault(name: &str) -> String {
+    format!("conversations: [ {{ turns: [ {{ text: hi, fail: [ {{ fault: {name} }} ] }} ] }} ]")
+}
+
+/// F30, F32, F33, F35, F36: without a server every fault is a failure of its kind.
+#[test]
+fn a_named_fault_is_a_failure_of_its_kind() {
+    let said = |name: &&str| play(&with_fault(name), &request()).lines().nth(1).unwrap().to_owned();
+    let said: Vec<String> = FAULTS.iter().map(said).collect();
+    expect![[r#"
+        Credentials: the model's provider failed with credentials
+        Credentials: the model's provider failed with forbidden
+        Quota: the model's provider failed with quota
+        ModelUnknown: the model's provider failed with model_removed
+        Overflow: the model's provider failed with overflow
+        Unavailable: the model's provider failed with overloaded
+        RateLimited for 2000 ms: the model's provider failed with rate_limited
+        Refused: the model's provider failed with refused_content
+        Unavailable: the model's provider failed with pings_only
+        Unavailable: the model's provider failed with silence
+        Broken: the model's provider failed with drip
+        Broken: the model's provider failed with huge_event
+        Broken: the model's provider failed with endless_events
+        Broken: the model's provider failed with html
+        Unavailable: the model's provider failed with empty
+        Broken: the model's provider failed with gzip_bomb
+        Broken: the model's provider failed with wrong_type
+        Broken: the model's provider failed with truncated_json
+        Broken: the model's provider failed with invalid_utf8
+        Unreachable: the model's provider failed with garbage_tls"#]]
+    .assert_eq(&said.join("\n"));
+}
+
+/// F34: nasty replies are replies; what cannot be JSON is a string.
+#[test]
+fn a_nasty_reply_is_played() {
+    let said = |name: &str| play(&with_fault(name), &request());
+    for name in ["duplicate_ids", "unknown_tool", "args_not_object", "null_content", "malformed_args"] {
+        assert!(said(name).contains("says "), "{name}");
+    }
+    assert!(said("duplicate_ids").contains("calls read {}\ncalls read {}\n"));
+    assert!(said("unknown_tool").contains("calls no_such_tool {}\n"));
+    assert!(said("args_not_object").contains("calls read [1, 2]\n"));
+    assert!(said("malformed_args").contains(r#"calls read "{\"path\": \"a""#));
+    assert!(said("null_content").contains("says \"\"\nused"));
+    assert_eq!(said("many_calls").matches("calls read {}\n").count(), 500);
+}
+
 #[test]
 fn a_fatal_failure_is_said_in_the_scripts_words() {
     let script = "conversations: [ { turns: [ { fail: [ { fatal: credit is exhausted } ], text: x } ] } ]";
@@ -483,7 +584,7 @@ fn unknown_keys_are_named_with_their_line_and_the_keys_there_are() {
             demo.yaml:3:18: unknown key `tokens`
             hint: known keys: `input`, `output`, `cache_read`, `cache_write`
             demo.yaml:3:19: unknown key `code`
-            hint: known keys: `status`, `retry_after_ms`, `disconnect_after_bytes`, `stall_ms`, `fatal`
+            hint: known keys: `status`, `retry_after_ms`, `retry_after`, `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`, `times`
             demo.yaml:3:32: unknown key `arg`
             hint: did you mean `args`? known keys: `tool`, `args`
             demo.yaml:3:38: unknown key `fail`
@@ -558,6 +659,13 @@ fn wrong_values_are_refused_where_they_stand() {
             &turn("fail: [ { status: 500, stall_ms: 1 } ]"),
             &turn("fail: [ { stall_ms: 1, retry_after_ms: 1 } ]"),
             &turn("fail: [ {} ]"),
+            &turn("fail: [ { fault: silence, retry_after: x } ]"),
+            &turn("fail: [ { status: 429, retry_after_ms: 1, retry_after: x } ]"),
+            &turn("fail: [ { status: 429, retry_after: \"a\\r\\nb\" } ]"),
+            &turn("fail: [ { fault: silense } ]"),
+            &turn("fail: [ { status: 500, times: 0 } ]"),
+            &turn("fail: [ { status: 500, times: 100001 } ]"),
+            &turn("fail: [ { times: 3 } ]"),
             &turn("fail: [ { stall_ms: -1 } ]"),
             &turn("delay_ms: 86400001"),
             &turn("when_result_contains: [ x ]"),
@@ -579,11 +687,22 @@ fn wrong_values_are_refused_where_they_stand() {
             demo.yaml:3:27: status 200 is not a failure
             hint: error statuses are 400 to 599
             demo.yaml:3:17: a failure is exactly one thing
-            hint: one of `status` (with `retry_after_ms` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`
+            hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
             demo.yaml:3:17: a failure is exactly one thing
-            hint: one of `status` (with `retry_after_ms` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`
+            hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
             demo.yaml:3:17: a failure is exactly one thing
-            hint: one of `status` (with `retry_after_ms` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`
+            hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
+            demo.yaml:3:17: a failure is exactly one thing
+            hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
+            demo.yaml:3:17: a failure is exactly one thing
+            hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
+            demo.yaml:3:45: `retry_after` is not a short text without control characters
+            demo.yaml:3:26: unknown fault `silense`
+            hint: did you mean `silence`? known faults: `credentials`, `forbidden`, `quota`, `model_removed`, `overflow`, `overloaded`, `rate_limited`, `refused_content`, `pings_only`, `silence`, `drip`, `huge_event`, `endless_events`, `html`, `empty`, `gzip_bomb`, `wrong_type`, `truncated_json`, `invalid_utf8`, `garbage_tls`, `duplicate_ids`, `unknown_tool`, `args_not_object`, `many_calls`, `null_content`, `malformed_args`
+            demo.yaml:3:39: `times` is not within 1 and 100000
+            demo.yaml:3:39: `times` is not within 1 and 100000
+            demo.yaml:3:17: a failure is exactly one thing
+            hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
             demo.yaml:3:29: expected a whole number, zero or more
             demo.yaml:3:19: `delay_ms` is longer than a day (86400000 ms)
             demo.yaml:3:31: expected a mapping

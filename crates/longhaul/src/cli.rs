@@ -63,5 +63,6 @@ pub enum Command {
     Config(commands::config::Args),
     Doctor(commands::doctor::Args),
     Bench(commands::bench::Args),
+    FakeModel(commands::fake_model::Args),
     Completions(commands::completions::Args),
 }

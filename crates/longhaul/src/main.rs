@@ -67,6 +67,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Config(args) => commands::config::run(&app, args),
         Command::Doctor(args) => commands::doctor::run(&app, args),
         Command::Bench(args) => commands::bench::run(&app, args),
+        Command::FakeModel(args) => commands::fake_model::run(&app, args),
         Command::Completions(args) => commands::completions::run(&app, args),
     }
 }

@@ -79,9 +79,12 @@ pub(super) struct RawCall {
 pub(super) struct RawFail {
     pub(super) status: Option<Spanned<u16>>,
     pub(super) retry_after_ms: Option<Spanned<u64>>,
+    pub(super) retry_after: Option<Spanned<String>>,
     pub(super) disconnect_after_bytes: Option<usize>,
     pub(super) stall_ms: Option<Spanned<u64>>,
     pub(super) fatal: Option<String>,
+    pub(super) fault: Option<Spanned<String>>,
+    pub(super) times: Option<Spanned<u32>>,
 }
 
 /// A mapping in the order of the file, because its first fitting entry wins.

@@ -4,10 +4,11 @@
 //! alone, so a run that was killed and resumed hears the same answers.
 
 mod error;
+pub(crate) mod fault;
 mod format;
-mod play;
+pub(crate) mod play;
 mod record;
-mod script;
+pub(crate) mod script;
 mod suggest;
 
 use std::fs::File;
@@ -24,7 +25,7 @@ use crate::model::{BoxFuture, Deltas, Model};
 pub use error::ScriptError;
 use play::{Line, Pieces};
 pub use record::Recording;
-use script::Script;
+use script::{Script, Tools};
 
 /// A checked script, ready to be played by any number of runs at once.
 #[derive(Clone, Debug)]
@@ -36,21 +37,22 @@ impl Scripted {
     /// Reads a script from a file. Anything but a regular file is refused: a run that resumes must be able to read
     /// its script again, and a pipe has nothing left to say.
     pub fn load(path: &Path, known_tools: &[&str]) -> Result<Scripted, ScriptError> {
-        let name = path.display().to_string();
-        let bytes = read(path, &name)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|error| ScriptError::not_utf8(&name, &error.utf8_error(), error.as_bytes()))?;
-        Scripted::parse(&name, &text, known_tools)
+        load(path, Tools::Known(known_tools))
+    }
+
+    /// The same for a server, which does not know the tools of those who will ask it: calls may name any.
+    pub fn load_for_any_tools(path: &Path) -> Result<Scripted, ScriptError> {
+        load(path, Tools::Any)
     }
 
     /// Reads a script from text, YAML or JSON. `name` is what errors call it.
     pub fn parse(name: &str, text: &str, known_tools: &[&str]) -> Result<Scripted, ScriptError> {
-        if text.len() > limits::SCRIPT_BYTES_MAX {
-            return Err(ScriptError::TooLarge { file: name.to_owned() });
-        }
-        let raw = format::read(name, text)?;
-        let script = script::check(name, raw, known_tools)?;
-        Ok(Scripted { script })
+        parse(name, text, Tools::Known(known_tools))
+    }
+
+    /// The same for a server.
+    pub fn parse_for_any_tools(name: &str, text: &str) -> Result<Scripted, ScriptError> {
+        parse(name, text, Tools::Any)
     }
 
     /// What the first conversation says, turn by turn.
@@ -65,6 +67,10 @@ impl Scripted {
     pub fn name(&self) -> &str {
         &self.script.name
     }
+
+    pub(crate) fn script(&self) -> &Script {
+        &self.script
+    }
 }
 
 impl Model for Scripted {
@@ -73,7 +79,7 @@ impl Model for Scripted {
         request: ModelRequest,
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
-        Box::pin(async move { perform(play::choose(&self.script, &request)?, deltas).await })
+        Box::pin(async move { perform(play::line(&self.script, &request)?, deltas).await })
     }
 
     fn context_window(&self) -> u64 {
@@ -112,6 +118,22 @@ fn stream(deltas: &dyn Deltas, piece: &str) {
     if !piece.is_empty() {
         deltas.text(piece);
     }
+}
+
+fn load(path: &Path, tools: Tools<'_>) -> Result<Scripted, ScriptError> {
+    let name = path.display().to_string();
+    let bytes = read(path, &name)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| ScriptError::not_utf8(&name, &error.utf8_error(), error.as_bytes()))?;
+    parse(&name, &text, tools)
+}
+
+fn parse(name: &str, text: &str, tools: Tools<'_>) -> Result<Scripted, ScriptError> {
+    if text.len() > limits::SCRIPT_BYTES_MAX {
+        return Err(ScriptError::TooLarge { file: name.to_owned() });
+    }
+    let raw = format::read(name, text)?;
+    Ok(Scripted { script: script::check(name, raw, tools)? })
 }
 
 fn read(path: &Path, name: &str) -> Result<Vec<u8>, ScriptError> {

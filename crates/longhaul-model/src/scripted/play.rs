@@ -3,11 +3,51 @@
 use longhaul_core::conversation::{
     Message, ModelFailure, ModelFailureKind, ModelReply, ModelRequest, Scene, Usage,
 };
+use longhaul_core::ids::Attempt;
 
-use super::script::{Body, Conversation, Fail, Match, Prices, Script, Tokens, Turn};
+use super::fault::{Breakage, Fault, Odd, Refusal, SaidCall, TOOL_DEFAULT};
+use super::script::{Body, Conversation, Fail, Match, Prices, Script, Tokens, Turn, Wait};
 use crate::limits;
+use crate::wire::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 
-/// What happens on one call.
+/// Everything a choice depends on, whichever way the request came.
+#[derive(Debug)]
+pub(crate) struct Cue<'a> {
+    pub(crate) stage: Stage<'a>,
+    pub(crate) system: &'a str,
+    /// The first thing the user said: later messages change from turn to turn, and a conversation must not change its
+    /// script halfway.
+    pub(crate) first_user_text: &'a str,
+    /// Results of the tools since the model last spoke.
+    pub(crate) last_results: Vec<&'a str>,
+    /// Counted from 1 within the conversation.
+    pub(crate) turn: u32,
+    pub(crate) attempt: Attempt,
+}
+
+/// Who asks, and where in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stage<'a> {
+    Known(&'a Scene),
+    /// Nothing on the wire says it. Conversations that ask for an agent, a step, an iteration or a depth are played
+    /// only if no other fits, and then as if they did not ask.
+    Unknown,
+}
+
+/// What is played: the turn's body, unless this attempt is to fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<'a> {
+    pub(crate) body: &'a Body,
+    pub(crate) fail: Option<&'a Fail>,
+}
+
+/// Finds what is played; nothing, if no conversation fits.
+pub(crate) fn choose<'a>(script: &'a Script, cue: &Cue<'_>) -> Option<Choice<'a>> {
+    let turn = turn(conversation(script, cue)?, cue.turn);
+    Some(Choice { body: body(turn, cue), fail: fail(turn, cue.attempt) })
+}
+
+/// What happens on one call of a model that is asked directly.
 #[derive(Debug)]
 pub(super) enum Line<'a> {
     /// The reply, streamed over that time.
@@ -27,51 +67,92 @@ pub(super) enum Line<'a> {
     },
 }
 
-pub(super) fn choose<'a>(script: &'a Script, request: &ModelRequest) -> Result<Line<'a>, ModelFailure> {
-    let conversation = script.conversations.iter().find(|conversation| fits(&conversation.fits, request));
-    let turn = turn(conversation.ok_or_else(|| nothing_fits(script, &request.scene))?, &request.scene);
-    let body = body(turn, request);
-    let retries = request.scene.attempt.retries() as usize;
-    Ok(match turn.fail.get(retries) {
+pub(super) fn line<'a>(script: &'a Script, request: &ModelRequest) -> Result<Line<'a>, ModelFailure> {
+    let choice = choose(script, &cue(request)).ok_or_else(|| nothing_fits(script, &request.scene))?;
+    let body = choice.body;
+    let said = |text: &str, calls: Vec<SaidCall>| Line::Say {
+        reply: reply(script, body, text, calls),
+        delay_ms: body.delay_ms,
+    };
+    Ok(match choice.fail {
+        None => said(&body.text, body.calls.iter().map(SaidCall::of).collect()),
+        Some(Fail::Fault(Fault::Odd(odd))) => said(odd.text(body), odd_calls(*odd, body, request)),
         Some(fail) => failing(fail, body),
-        None => Line::Say { reply: reply(script, body), delay_ms: body.delay_ms },
     })
 }
 
-fn fits(wanted: &Match, request: &ModelRequest) -> bool {
-    let scene = &request.scene;
-    wanted.agent.as_deref().is_none_or(|agent| agent == &*scene.agent)
-        && wanted.step.as_deref().is_none_or(|step| step == &*scene.step)
-        && wanted.iteration.is_none_or(|iteration| iteration == scene.iteration)
-        && wanted.depth.is_none_or(|depth| depth == scene.depth)
-        && wanted.prompt_contains.as_deref().is_none_or(|needle| prompt_contains(request, needle))
+fn odd_calls(odd: Odd, body: &Body, request: &ModelRequest) -> Vec<SaidCall> {
+    odd.calls(body, request.tools.first().map_or(TOOL_DEFAULT, String::as_str))
 }
 
-/// The prompt is the system text and the first thing the user said: later messages change from turn to turn, and a
-/// conversation must not change its script halfway.
-fn prompt_contains(request: &ModelRequest, needle: &str) -> bool {
+fn cue(request: &ModelRequest) -> Cue<'_> {
     let first_user_text = request.messages.iter().find_map(|message| match message {
         Message::User { text } => Some(text.as_str()),
         Message::Assistant { .. } | Message::Tool { .. } => None,
     });
-    request.system.contains(needle) || first_user_text.is_some_and(|text| text.contains(needle))
+    Cue {
+        stage: Stage::Known(&request.scene),
+        system: &request.system,
+        first_user_text: first_user_text.unwrap_or(""),
+        last_results: last_results(&request.messages),
+        turn: request.scene.turn,
+        attempt: request.scene.attempt,
+    }
+}
+
+fn conversation<'a>(script: &'a Script, cue: &Cue<'_>) -> Option<&'a Conversation> {
+    let mut heard = script.conversations.iter().filter(|conversation| prompt_fits(&conversation.fits, cue));
+    match cue.stage {
+        Stage::Known(scene) => heard.find(|conversation| scene_fits(&conversation.fits, scene)),
+        Stage::Unknown => {
+            let mut rest = heard.clone();
+            heard.find(|conversation| !asks_for_scene(&conversation.fits)).or_else(|| rest.next())
+        }
+    }
+}
+
+fn scene_fits(wanted: &Match, scene: &Scene) -> bool {
+    wanted.agent.as_deref().is_none_or(|agent| agent == &*scene.agent)
+        && wanted.step.as_deref().is_none_or(|step| step == &*scene.step)
+        && wanted.iteration.is_none_or(|iteration| iteration == scene.iteration)
+        && wanted.depth.is_none_or(|depth| depth == scene.depth)
+}
+
+fn asks_for_scene(wanted: &Match) -> bool {
+    wanted.agent.is_some() || wanted.step.is_some() || wanted.iteration.is_some() || wanted.depth.is_some()
+}
+
+fn prompt_fits(wanted: &Match, cue: &Cue<'_>) -> bool {
+    let contains = |needle: &str| cue.system.contains(needle) || cue.first_user_text.contains(needle);
+    wanted.prompt_contains.as_deref().is_none_or(contains)
 }
 
 /// The n-th turn plays the n-th entry; past the end the last one plays again.
-fn turn<'a>(conversation: &'a Conversation, scene: &Scene) -> &'a Turn {
+fn turn(conversation: &Conversation, turn: u32) -> &Turn {
     let Conversation { first, later, .. } = conversation;
-    match scene.turn {
+    match turn {
         0 | 1 => first,
         turn => later.get(turn as usize - 2).or(later.last()).unwrap_or(first),
     }
 }
 
 /// The first branch, in file order, whose needle is in one of the last tool results; else the turn's own body.
-fn body<'a>(turn: &'a Turn, request: &ModelRequest) -> &'a Body {
-    let results = last_results(&request.messages);
-    let branch =
-        turn.branches.iter().find(|branch| results.iter().any(|text| text.contains(branch.needle.as_str())));
+fn body<'a>(turn: &'a Turn, cue: &Cue<'_>) -> &'a Body {
+    let in_results = |needle: &str| cue.last_results.iter().any(|text| text.contains(needle));
+    let branch = turn.branches.iter().find(|branch| in_results(&branch.needle));
     branch.map_or(&turn.body, |branch| &branch.body)
+}
+
+/// The entry this attempt fails like; the attempts after all entries have none.
+fn fail(turn: &Turn, attempt: Attempt) -> Option<&Fail> {
+    let mut left = attempt.retries();
+    for failing in &turn.fail {
+        match left.checked_sub(failing.times) {
+            None => return Some(&failing.fail),
+            Some(rest) => left = rest,
+        }
+    }
+    None
 }
 
 fn last_results(messages: &[Message]) -> Vec<&str> {
@@ -85,10 +166,10 @@ fn last_results(messages: &[Message]) -> Vec<&str> {
         .collect()
 }
 
-fn reply(script: &Script, body: &Body) -> ModelReply {
+fn reply(script: &Script, body: &Body, text: &str, calls: Vec<SaidCall>) -> ModelReply {
     ModelReply {
-        text: body.text.clone(),
-        calls: body.calls.clone(),
+        text: text.to_owned(),
+        calls: calls.into_iter().map(SaidCall::proposed).collect(),
         usage: usage(&script.prices, body.tokens),
         ..ModelReply::default()
     }
@@ -112,20 +193,50 @@ fn usage(prices: &Prices, tokens: Tokens) -> Usage {
 }
 
 fn failing<'a>(fail: &Fail, body: &'a Body) -> Line<'a> {
-    match *fail {
-        Fail::Status { status, retry_after_ms } => Line::Refuse(ModelFailure {
-            kind: status_kind(status),
-            after_ms: retry_after_ms,
+    match fail {
+        Fail::Status { status, wait } => Line::Refuse(ModelFailure {
+            kind: status_kind(*status),
+            after_ms: wait_ms(wait),
             message: format!("the model answered with status {status}"),
         }),
         Fail::Disconnect { after_bytes } => Line::Disconnect {
-            heard: split_near(&body.text, after_bytes).0,
+            heard: split_near(&body.text, *after_bytes).0,
             failure: broken(format!("connection lost after {after_bytes} bytes")),
         },
         Fail::Stall { stall_ms } => {
-            Line::Stall { stall_ms, failure: broken(format!("stalled for {stall_ms} ms")) }
+            Line::Stall { stall_ms: *stall_ms, failure: broken(format!("stalled for {stall_ms} ms")) }
         }
-        Fail::Fatal { ref message } => Line::Refuse(failure(ModelFailureKind::Fatal, message.clone())),
+        Fail::Fatal { message } => Line::Refuse(failure(ModelFailureKind::Fatal, message.clone())),
+        Fail::Fault(fault) => Line::Refuse(ModelFailure {
+            kind: fault_kind(*fault),
+            after_ms: (*fault == Fault::Refusal(Refusal::RateLimited))
+                .then_some(limits::RATE_LIMITED_S * 1000),
+            message: format!("the model's provider failed with {}", fault.as_str()),
+        }),
+    }
+}
+
+/// What a named fault means for the run. The one place that says so.
+fn fault_kind(fault: Fault) -> ModelFailureKind {
+    match fault {
+        Fault::Refusal(Refusal::Credentials | Refusal::Forbidden) => ModelFailureKind::Credentials,
+        Fault::Refusal(Refusal::Quota) => ModelFailureKind::Quota,
+        Fault::Refusal(Refusal::ModelRemoved) => ModelFailureKind::ModelUnknown,
+        Fault::Refusal(Refusal::Overflow) => ModelFailureKind::Overflow,
+        Fault::Refusal(Refusal::Content) => ModelFailureKind::Refused,
+        Fault::Refusal(Refusal::RateLimited) => ModelFailureKind::RateLimited,
+        Fault::Refusal(Refusal::Overloaded) => ModelFailureKind::Unavailable,
+        // Too much of something, something else, or only a part.
+        Fault::Breakage(Breakage::HugeEvent | Breakage::EndlessEvents | Breakage::GzipBomb)
+        | Fault::Breakage(Breakage::Html | Breakage::WrongType | Breakage::InvalidUtf8)
+        | Fault::Breakage(Breakage::Drip | Breakage::TruncatedJson) => ModelFailureKind::Broken,
+        // Nothing came that would have to be paid for.
+        Fault::Breakage(Breakage::PingsOnly | Breakage::Silence | Breakage::Empty) => {
+            ModelFailureKind::Unavailable
+        }
+        Fault::Breakage(Breakage::GarbageTls) => ModelFailureKind::Unreachable,
+        // Played as a reply; as a failure it would be one of the script.
+        Fault::Odd(_) => ModelFailureKind::Fatal,
     }
 }
 
@@ -139,6 +250,20 @@ fn status_kind(status: u16) -> ModelFailureKind {
         // Timed out, in conflict, or the provider's own trouble: all pass with time.
         408 | 409 | 500..=599 => ModelFailureKind::Unavailable,
         _ => ModelFailureKind::Fatal,
+    }
+}
+
+/// The wait a failure asks for. Of a raw header only seconds are read, within the wire's bounds: a date would need a
+/// clock, and there is none here.
+fn wait_ms(wait: &Wait) -> Option<u64> {
+    match wait {
+        Wait::Unsaid => None,
+        Wait::Ms(ms) => Some(*ms),
+        Wait::Text(text) => {
+            let seconds = text.trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite())?;
+            let (min, max) = (RETRY_AFTER_MIN.as_secs_f64(), RETRY_AFTER_MAX.as_secs_f64());
+            Some((seconds.clamp(min, max) * 1000.0) as u64)
+        }
     }
 }
 
@@ -161,7 +286,7 @@ fn nothing_fits(script: &Script, scene: &Scene) -> ModelFailure {
 
 /// A text cut into a few pieces with the pause before each; the pauses sum up to the whole delay.
 #[derive(Debug)]
-pub(super) struct Pieces<'a> {
+pub(crate) struct Pieces<'a> {
     rest: &'a str,
     delay_ms: u64,
     done: u64,
@@ -169,8 +294,18 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
+    /// A text without a delay is one piece: nobody could tell.
     pub(super) fn of(text: &'a str, delay_ms: u64) -> Pieces<'a> {
         let pieces_max = if delay_ms == 0 { 1 } else { limits::STREAM_PIECES_MAX };
+        Pieces::at_most(pieces_max, text, delay_ms)
+    }
+
+    /// Several pieces in any case, as a stream has them.
+    pub(crate) fn several(text: &'a str, delay_ms: u64) -> Pieces<'a> {
+        Pieces::at_most(limits::STREAM_PIECES_MAX, text, delay_ms)
+    }
+
+    fn at_most(pieces_max: usize, text: &'a str, delay_ms: u64) -> Pieces<'a> {
         let count = text.chars().count().clamp(1, pieces_max) as u64;
         Pieces { rest: text, delay_ms, done: 0, count }
     }

@@ -8,87 +8,113 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::error::{Place, ScriptError};
+use super::fault::Fault;
 use super::format::{RawBody, RawCall, RawConversation, RawFail, RawPrices, RawScript, RawTurn};
 use super::suggest;
 use crate::limits;
 
 #[derive(Clone, Debug)]
-pub(super) struct Script {
-    pub(super) name: String,
-    pub(super) context_window: u64,
-    pub(super) prices: Prices,
-    pub(super) conversations: Vec<Conversation>,
+pub(crate) struct Script {
+    pub(crate) name: String,
+    pub(crate) context_window: u64,
+    pub(crate) prices: Prices,
+    pub(crate) conversations: Vec<Conversation>,
 }
 
 /// Dollars for a million tokens of each kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Prices {
-    pub(super) input: Usd,
-    pub(super) output: Usd,
-    pub(super) cache_read: Usd,
-    pub(super) cache_write: Usd,
+pub(crate) struct Prices {
+    pub(crate) input: Usd,
+    pub(crate) output: Usd,
+    pub(crate) cache_read: Usd,
+    pub(crate) cache_write: Usd,
 }
 
 /// A conversation has a first turn by its type, so that playing never runs out of turns.
 #[derive(Clone, Debug)]
-pub(super) struct Conversation {
-    pub(super) fits: Match,
-    pub(super) first: Turn,
-    pub(super) later: Vec<Turn>,
+pub(crate) struct Conversation {
+    pub(crate) fits: Match,
+    pub(crate) first: Turn,
+    pub(crate) later: Vec<Turn>,
 }
 
 /// What a request must have; `None` accepts everything.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Match {
-    pub(super) agent: Option<String>,
-    pub(super) step: Option<String>,
-    pub(super) iteration: Option<u32>,
-    pub(super) depth: Option<u32>,
-    pub(super) prompt_contains: Option<String>,
+pub(crate) struct Match {
+    pub(crate) agent: Option<String>,
+    pub(crate) step: Option<String>,
+    pub(crate) iteration: Option<u32>,
+    pub(crate) depth: Option<u32>,
+    pub(crate) prompt_contains: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
-    /// The n-th attempt fails like the n-th entry; the attempts after them succeed.
-    pub(super) fail: Vec<Fail>,
-    pub(super) branches: Vec<Branch>,
-    pub(super) body: Body,
+pub(crate) struct Turn {
+    /// The first attempts fail like the first entry, as often as it says; those after all entries succeed.
+    pub(crate) fail: Vec<Failing>,
+    pub(crate) branches: Vec<Branch>,
+    pub(crate) body: Body,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Branch {
-    pub(super) needle: String,
-    pub(super) body: Body,
+pub(crate) struct Branch {
+    pub(crate) needle: String,
+    pub(crate) body: Body,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Body {
-    pub(super) text: String,
-    pub(super) calls: Vec<ProposedCall>,
-    pub(super) tokens: Tokens,
-    pub(super) delay_ms: u64,
+pub(crate) struct Body {
+    pub(crate) text: String,
+    pub(crate) calls: Vec<ProposedCall>,
+    pub(crate) tokens: Tokens,
+    pub(crate) delay_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Tokens {
-    pub(super) input: u64,
-    pub(super) output: u64,
-    pub(super) cache_read: u64,
-    pub(super) cache_write: u64,
+pub(crate) struct Tokens {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) cache_read: u64,
+    pub(crate) cache_write: u64,
+}
+
+/// One failure, and how many attempts in a row have it.
+#[derive(Clone, Debug)]
+pub(crate) struct Failing {
+    pub(crate) fail: Fail,
+    pub(crate) times: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Fail {
-    Status { status: u16, retry_after_ms: Option<u64> },
+pub(crate) enum Fail {
+    Status { status: u16, wait: Wait },
     Disconnect { after_bytes: usize },
     Stall { stall_ms: u64 },
     Fatal { message: String },
+    Fault(Fault),
 }
 
-pub(super) fn check(file: &str, raw: RawScript, known_tools: &[&str]) -> Result<Script, ScriptError> {
-    let check = Check { file, known_tools };
+/// How long a failing provider asks to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Unsaid,
+    Ms(u64),
+    /// The header's text as it is sent, sensible or not.
+    Text(String),
+}
+
+/// Which tools a script's calls may name.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tools<'a> {
+    Known(&'a [&'a str]),
+    /// Whoever asks brings tools of its own, which nobody knows here.
+    Any,
+}
+
+pub(super) fn check(file: &str, raw: RawScript, tools: Tools<'_>) -> Result<Script, ScriptError> {
+    let check = Check { file, tools };
     let place = check.place(&raw.conversations);
     if raw.conversations.value.is_empty() {
         return Err(place.error("the script has no conversations"));
@@ -101,13 +127,13 @@ pub(super) fn check(file: &str, raw: RawScript, known_tools: &[&str]) -> Result<
     })
 }
 
-const FAIL_HINT: &str = "one of `status` (with `retry_after_ms` if you like), `disconnect_after_bytes`, `stall_ms`, \
-                         `fatal`";
+const FAIL_HINT: &str = "one of `status` (with `retry_after_ms` or `retry_after` if you like), \
+                         `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them";
 
 /// What every check needs: where errors happen, and which tools there are.
 struct Check<'a> {
     file: &'a str,
-    known_tools: &'a [&'a str],
+    tools: Tools<'a>,
 }
 
 impl Check<'_> {
@@ -122,7 +148,7 @@ impl Check<'_> {
         let branches =
             all(raw.when_result_contains.0, |(needle, body)| Ok(Branch { needle, body: self.body(body)? }))?;
         let body = RawBody { text: raw.text, calls: raw.calls, usage: raw.usage, delay_ms: raw.delay_ms };
-        Ok(Turn { fail: all(raw.fail, |fail| self.fail(fail))?, branches, body: self.body(body)? })
+        Ok(Turn { fail: all(raw.fail, |fail| self.failing(fail))?, branches, body: self.body(body)? })
     }
 
     fn body(&self, raw: RawBody) -> Result<Body, ScriptError> {
@@ -137,8 +163,10 @@ impl Check<'_> {
 
     fn call(&self, raw: RawCall) -> Result<ProposedCall, ScriptError> {
         let tool = &raw.tool.value;
-        if !self.known_tools.contains(&tool.as_str()) {
-            let hint = suggest::names("tools", tool, self.known_tools);
+        if let Tools::Known(known) = self.tools
+            && !known.contains(&tool.as_str())
+        {
+            let hint = suggest::names("tools", tool, known);
             return Err(self.place(&raw.tool).error_with_hint(format!("unknown tool `{tool}`"), hint));
         }
         let args = match raw.args {
@@ -152,34 +180,80 @@ impl Check<'_> {
         Ok(ProposedCall::new(raw.tool.value, args))
     }
 
+    fn failing(&self, raw: Spanned<RawFail>) -> Result<Failing, ScriptError> {
+        let times = match &raw.value.times {
+            None => 1,
+            Some(times) => self.times(times)?,
+        };
+        Ok(Failing { fail: self.fail(raw)?, times })
+    }
+
     fn fail(&self, raw: Spanned<RawFail>) -> Result<Fail, ScriptError> {
         let place = self.place(&raw);
-        let RawFail { status, retry_after_ms, disconnect_after_bytes, stall_ms, fatal } = raw.value;
-        let stray_retry_after = status.is_none() && retry_after_ms.is_some();
+        let RawFail { status, retry_after_ms, retry_after, .. } = raw.value;
+        let RawFail { disconnect_after_bytes, stall_ms, fatal, fault, .. } = raw.value;
+        let waits = usize::from(retry_after_ms.is_some()) + usize::from(retry_after.is_some());
+        let stray_wait = waits > usize::from(status.is_some());
         let kinds = [
-            status.map(|status| self.status(&status, retry_after_ms)),
+            status.map(|status| self.status(&status, retry_after_ms, retry_after)),
             disconnect_after_bytes.map(|after_bytes| Ok(Fail::Disconnect { after_bytes })),
             stall_ms.map(|stall| self.stall(&stall)),
             fatal.map(|message| Ok(Fail::Fatal { message })),
+            fault.map(|name| self.fault(&name)),
         ];
         let mut kinds = kinds.into_iter().flatten();
         match (kinds.next(), kinds.next()) {
-            (Some(only), None) if !stray_retry_after => only,
+            (Some(only), None) if !stray_wait => only,
             _ => Err(place.error_with_hint("a failure is exactly one thing", FAIL_HINT)),
         }
+    }
+
+    fn times(&self, times: &Spanned<u32>) -> Result<u32, ScriptError> {
+        if !(1..=limits::FAIL_TIMES_MAX).contains(&times.value) {
+            let limit = limits::FAIL_TIMES_MAX;
+            return Err(self.place(times).error(format!("`times` is not within 1 and {limit}")));
+        }
+        Ok(times.value)
+    }
+
+    fn fault(&self, name: &Spanned<String>) -> Result<Fail, ScriptError> {
+        let unknown = || {
+            let hint = suggest::names("faults", &name.value, &Fault::names());
+            self.place(name).error_with_hint(format!("unknown fault `{}`", name.value), hint)
+        };
+        Fault::named(&name.value).map(Fail::Fault).ok_or_else(unknown)
     }
 
     fn stall(&self, stall: &Spanned<u64>) -> Result<Fail, ScriptError> {
         Ok(Fail::Stall { stall_ms: self.wait_ms("stall_ms", stall)? })
     }
 
-    fn status(&self, status: &Spanned<u16>, retry_after: Option<Spanned<u64>>) -> Result<Fail, ScriptError> {
+    fn status(
+        &self,
+        status: &Spanned<u16>,
+        after_ms: Option<Spanned<u64>>,
+        after: Option<Spanned<String>>,
+    ) -> Result<Fail, ScriptError> {
         if !(400..=599).contains(&status.value) {
             let problem = format!("status {} is not a failure", status.value);
             return Err(self.place(status).error_with_hint(problem, "error statuses are 400 to 599"));
         }
-        let retry_after_ms = retry_after.map(|wait| self.wait_ms("retry_after_ms", &wait)).transpose()?;
-        Ok(Fail::Status { status: status.value, retry_after_ms })
+        let wait = match (after_ms, after) {
+            (Some(wait), _) => Wait::Ms(self.wait_ms("retry_after_ms", &wait)?),
+            (None, Some(text)) => Wait::Text(self.header_text(text)?),
+            (None, None) => Wait::Unsaid,
+        };
+        Ok(Fail::Status { status: status.value, wait })
+    }
+
+    /// A header's value must not end the header.
+    fn header_text(&self, text: Spanned<String>) -> Result<String, ScriptError> {
+        let fits = text.value.len() <= limits::HEADER_TEXT_BYTES_MAX;
+        if !fits || text.value.chars().any(char::is_control) {
+            let problem = "`retry_after` is not a short text without control characters";
+            return Err(self.place(&text).error(problem));
+        }
+        Ok(text.value)
     }
 
     fn prices(&self, raw: &RawPrices) -> Result<Prices, ScriptError> {

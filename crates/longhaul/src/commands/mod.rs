@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod drive;
 pub mod events;
 pub mod export;
+pub mod fake_model;
 pub mod import;
 pub mod init;
 pub mod list;

@@ -4,6 +4,7 @@
 
 mod desk;
 mod documents;
+mod fake_model;
 mod lifecycle;
 mod looking;
 mod store;
