@@ -42,6 +42,8 @@ pub enum Error {
     BlobDamaged { run: RunId, hash: String },
     #[error("run `{run}` differs between the engine and the fallback from event {seq} on")]
     Diverged { run: RunId, seq: u64 },
+    #[error("run `{run}` was taken back to an earlier event while it was read")]
+    TakenBack { run: RunId },
     #[error("a record could not be used")]
     Visit(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -46,6 +46,7 @@ pub enum Command {
     List(commands::list::Args),
     Show(commands::show::Args),
     Steps(commands::steps::Args),
+    Checkpoints(commands::checkpoints::Args),
     Tree(commands::tree::Args),
     Tools(commands::tools::Args),
     Events(commands::events::Args),

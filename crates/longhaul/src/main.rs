@@ -49,6 +49,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::List(args) => commands::list::run(&app, args),
         Command::Show(args) => commands::show::run(&app, args),
         Command::Steps(args) => commands::steps::run(&app, args),
+        Command::Checkpoints(args) => commands::checkpoints::run(&app, args),
         Command::Tree(args) => commands::tree::run(&app, args),
         Command::Tools(args) => commands::tools::run(&app, args),
         Command::Events(args) => commands::events::run(&app, args),

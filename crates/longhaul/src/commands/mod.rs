@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod ask;
 pub mod bench;
+pub mod checkpoints;
 pub mod completions;
 pub mod config;
 pub mod create;
