@@ -59,6 +59,7 @@ pub enum Command {
     Import(commands::import::Args),
     Replay(commands::replay::Args),
     Store(commands::store::Args),
+    Db(commands::db::Args),
     Config(commands::config::Args),
     Doctor(commands::doctor::Args),
     Bench(commands::bench::Args),

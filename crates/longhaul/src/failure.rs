@@ -112,6 +112,9 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
                     .to_owned(),
             ),
         ),
+        StoreError::Query { .. } | StoreError::QueryWrites | StoreError::QueryTooSlow { .. } => {
+            (Exit::Usage, None)
+        }
         StoreError::Exists { .. }
         | StoreError::NoFirstEvent { .. }
         | StoreError::Poisoned { .. }

@@ -62,6 +62,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Import(args) => commands::import::run(&app, args),
         Command::Replay(args) => commands::replay::run(&app, args),
         Command::Store(args) => commands::store::run(&app, args),
+        Command::Db(args) => commands::db::run(&app, args),
         Command::Config(args) => commands::config::run(&app, args),
         Command::Doctor(args) => commands::doctor::run(&app, args),
         Command::Bench(args) => commands::bench::run(&app, args),

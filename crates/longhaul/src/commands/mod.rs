@@ -7,6 +7,7 @@ pub mod checkpoints;
 pub mod completions;
 pub mod config;
 pub mod create;
+pub mod db;
 pub mod demo;
 pub mod doctor;
 pub mod drive;
