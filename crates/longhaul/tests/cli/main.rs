@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod checkpoints;
+mod demo;
 mod desk;
 mod documents;
 mod lifecycle;
