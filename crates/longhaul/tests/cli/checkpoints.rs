@@ -168,6 +168,7 @@ fn an_imported_run_goes_back_too() {
     desk.get(&["store", "import", "run.bin", "--as", "run_copy"]);
     let said = desk.say(&["resume", "run_copy", "--checkpoint", "1"]);
     assert_eq!((said.out.as_str(), said.code), ("All done.\n", 0), "{}", said.err);
-    assert!(said.err.contains("4 calls since"), "{}", said.err);
+    // Decisions of the same millisecond are kept together, so where exactly it goes on depends on the disk.
+    assert!(said.err.contains("NOT undone") && said.err.contains("bash call_6"), "{}", said.err);
     assert_eq!(desk.say(&["store", "verify", "run_copy"]).code, 0);
 }

@@ -8,6 +8,7 @@ mod desk;
 mod documents;
 mod lifecycle;
 mod looking;
+mod older_journals;
 mod store;
 mod tools;
 mod words;
