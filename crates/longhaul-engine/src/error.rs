@@ -8,6 +8,7 @@ use longhaul_core::document;
 use longhaul_core::ids::{BadId, RunId};
 use longhaul_core::run::Misfit;
 use longhaul_core::spec::BadSpec;
+use longhaul_core::status::Status;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -39,6 +40,12 @@ pub enum Error {
     Export { path: String, why: String },
     #[error(transparent)]
     Id(#[from] BadId),
+    #[error("run {run} has no checkpoint {number} that can be read; it has {there}")]
+    NoCheckpoint { run: RunId, number: u32, there: String },
+    #[error("run {run} had {status} with checkpoint {number}: there is nothing to go on with")]
+    EndedThen { run: RunId, number: u32, status: Status },
+    #[error("run {run} is kept in the fallback database and cannot be taken back there")]
+    NotInEngine { run: RunId },
 }
 
 /// Why the events of a run do not make a run.

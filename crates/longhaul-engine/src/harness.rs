@@ -336,7 +336,7 @@ impl Harness {
     }
 
     /// A run in the fallback goes back to the engine as soon as that can be used; until then the reason is on record.
-    fn store_to_drive(&self, id: &RunId) -> Result<(Arc<dyn Store>, Option<String>), Error> {
+    pub(crate) fn store_to_drive(&self, id: &RunId) -> Result<(Arc<dyn Store>, Option<String>), Error> {
         use longhaul_store::home::Brought;
         let Keeping::Durable(home) = &self.keeping else { return Ok((self.store_of(id)?, None)) };
         if !home.engine().contains(id) && !self.look(id)?.spec.may_use_engine() {

@@ -4,6 +4,7 @@
 //! through which terminals and servers come in. Decisions are core's; this crate makes none.
 
 pub mod catalogue;
+pub mod checkpoints;
 pub mod clock;
 pub mod driver;
 mod error;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_core::ids::RunId;
 use longhaul_store::catalog::{Filter, RunRow};
-use longhaul_store::{Backend, Catalog, Home};
+use longhaul_store::{Answer, Backend, Catalog, Home};
 
 use crate::catalogue::row;
 use crate::error::Error;
@@ -26,6 +26,14 @@ impl Harness {
         };
         // A catalogue that cannot be written, on a full disk for one, hides no run: the journals say it all, only slower.
         from_catalogue().or_else(|_| from_journals(home, filter))
+    }
+
+    /// What SQL finds in the catalogue, caught up first, and the runs that could not be read.
+    pub fn query(&self, sql: &str) -> Result<(Answer, Unreadable), Error> {
+        let Some(home) = self.home() else { return Ok((Answer::default(), Vec::new())) };
+        let catalog = home.catalog()?;
+        let unreadable = catch_up(home, &catalog)?;
+        Ok((catalog.query(sql)?, unreadable))
     }
 
     /// Makes every row anew from the journals.

@@ -16,6 +16,7 @@ use crate::engine::{Access, open_file};
 use crate::error::Error;
 use crate::journal::Backend;
 use crate::limits;
+use crate::query::{self, Answer};
 
 /// Changing the columns is a new version; the old file is then moved away and the rows derived again.
 const VERSION: u32 = 1;
@@ -123,11 +124,16 @@ impl Catalog {
 
     /// Newest first.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunRow>, Error> {
-        let (sql, values) = query(filter);
+        let (sql, values) = select(filter);
         self.call(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             statement.query_map(params_from_iter(values), read)?.collect()
         })
+    }
+
+    /// Answers a query that a person typed. It can only read, and only here.
+    pub fn query(&self, sql: &str) -> Result<Answer, Error> {
+        query::query(&self.path, sql)
     }
 
     pub fn ids_with_freshness(&self) -> Result<Vec<Freshness>, Error> {
@@ -162,7 +168,7 @@ impl Catalog {
     }
 }
 
-fn query(filter: &Filter) -> (String, Vec<String>) {
+fn select(filter: &Filter) -> (String, Vec<String>) {
     let conditions = [
         ("status", filter.status.map(|status| status.as_str().to_owned())),
         ("agent", filter.agent.clone()),
@@ -437,7 +443,7 @@ mod tests {
             (Filter { parent: Some(RunId::from_bits(1)), ..all.clone() }, "runs_by_parent"),
             (all, "runs_by_age"),
         ] {
-            let (sql, values) = query(&filter);
+            let (sql, values) = select(&filter);
             assert!(plan(&catalog, &sql, &values).contains(index), "{sql}");
         }
         let by_id = plan(&catalog, "SELECT * FROM runs WHERE id = ?", &["x".to_owned()]);

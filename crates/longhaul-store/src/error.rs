@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use longhaul_core::ids::RunId;
 use rustix::io::Errno;
@@ -36,12 +37,20 @@ pub enum Error {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot use the database `{}`", path.display())]
     Sqlite { path: PathBuf, source: rusqlite::Error },
+    #[error("the query cannot be answered")]
+    Query { source: rusqlite::Error },
+    #[error("the query would change something; the catalogue is only read")]
+    QueryWrites,
+    #[error("the query took longer than {} s", max.as_secs())]
+    QueryTooSlow { max: Duration },
     #[error("blob `{hash}` of run `{run}` is missing")]
     BlobMissing { run: RunId, hash: String },
     #[error("blob `{hash}` of run `{run}` is damaged: its content has another hash")]
     BlobDamaged { run: RunId, hash: String },
     #[error("run `{run}` differs between the engine and the fallback from event {seq} on")]
     Diverged { run: RunId, seq: u64 },
+    #[error("run `{run}` was taken back to an earlier event while it was read")]
+    TakenBack { run: RunId },
     #[error("a record could not be used")]
     Visit(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -195,7 +195,7 @@ impl Home {
         self.engine.reader(run)?.poll(&mut |record| {
             shown = record.seq;
             match kept.next() {
-                Some(entry) if *entry != owned(record) => Err(diverged(record.seq)),
+                Some(entry) if *entry != Entry::from(&record) => Err(diverged(record.seq)),
                 Some(_) | None => Ok(()),
             }
         })?;
@@ -291,14 +291,9 @@ impl Batches {
             self.open_bytes = 0;
         }
         self.open_bytes += record.payload.len();
-        self.open.push(owned(record));
+        self.open.push(Entry::from(&record));
         Ok(())
     }
-}
-
-fn owned(record: Record<'_>) -> Entry {
-    let Record { at, kind, version, payload, .. } = record;
-    Entry { at, kind, version, payload: payload.to_vec() }
 }
 
 fn belongings(fallback: &Sqlite, run: &RunId, generation: u64) -> Result<Belongings, Error> {

@@ -95,6 +95,13 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
+impl From<&Record<'_>> for Entry {
+    fn from(record: &Record<'_>) -> Entry {
+        let Record { at, kind, version, payload, .. } = *record;
+        Entry { at, kind, version, payload: payload.to_vec() }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
     pub last_seq: u64,

@@ -13,6 +13,7 @@ mod journal;
 pub mod limits;
 mod memory;
 mod process;
+mod query;
 mod sqlite;
 
 pub use catalog::Catalog;
@@ -24,4 +25,5 @@ pub use journal::{
 };
 pub use memory::Memory;
 pub use process::host;
+pub use query::Answer;
 pub use sqlite::Sqlite;

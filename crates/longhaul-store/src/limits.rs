@@ -59,5 +59,20 @@ pub const ASIDE_MAX: u32 = 1000;
 /// How long SQLite waits for another process's transaction; ours last milliseconds.
 pub const SQLITE_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a query that a person typed may take. All runs of years are read in a fraction of it; an endless one must end.
+pub const QUERY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Steps of SQLite's machine between two looks at the clock: a millisecond at most.
+pub const QUERY_STEPS_UNWATCHED: i32 = 10_000;
+
+/// Rows of one answer. Nobody reads more, and a program that wants more asks in parts.
+pub const QUERY_ROWS_MAX: usize = 100_000;
+
+/// Bytes of one answer, which is in memory whole.
+pub const QUERY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// One value in it: nothing the catalogue keeps is near.
+pub const QUERY_VALUE_BYTES_MAX: i32 = 16 * 1024 * 1024;
+
 /// Records of the fallback that one batch of the engine takes when a run is brought home.
 pub const MOVE_BYTES: usize = 1024 * 1024;

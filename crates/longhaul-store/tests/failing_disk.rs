@@ -335,6 +335,79 @@ fn closing_and_removing_keep_all_or_nothing() {
     });
 }
 
+/// A run of four batches, the third with three events, that is to be taken back into the middle of that one.
+fn to_take_back(engine: &Engine) -> (Vec<Entry>, Vec<Entry>) {
+    let old = entries(["a", "b", "c", "d", "e", "f"]);
+    let mut journal = engine.create(&run_id(1), &writer(), &old[..1]).unwrap();
+    for batch in [&old[1..2], &old[2..5], &old[5..]] {
+        journal.append(batch).unwrap();
+    }
+    journal.close().unwrap();
+    let new = old[..4].to_vec();
+    (old, new)
+}
+
+/// AE8, F17: a crash at each step of taking a run back leaves the old journal or the new one; with the new one, the old
+/// one is kept beside it to the last byte.
+#[test]
+fn taking_back_leaves_the_old_journal_or_the_new() {
+    let (dir, disk, engine) = setup();
+    let (old, new) = to_take_back(&engine);
+    let bytes = fs::read(engine.journal_path(&run_id(1))).unwrap();
+    let before = disk.ops().len();
+    engine.cutting(&run_id(1), &writer()).unwrap().cut_after(4).unwrap();
+    let ops = disk.ops();
+    let mut seen = [0, 0];
+    images(&ops, dir.path(), before, |end, engine| {
+        let found = open_all(engine, &run_id(1)).unwrap();
+        let is_new = found == new;
+        assert!(is_new || found == old && end < ops.len(), "after {end} operations");
+        if is_new {
+            let aside = engine.journal_path(&run_id(1)).with_file_name("journal.taken-back-1");
+            assert_eq!(fs::read(aside).unwrap(), bytes);
+        }
+        seen[usize::from(is_new)] += 1;
+    });
+    assert!(seen[0] > 10 && seen[1] > 1, "{seen:?}");
+}
+
+/// AE8: taking back on a failing disk is an error that leaves the old journal or the new one, and a later try works.
+#[test]
+fn taking_back_on_a_failing_disk_can_be_tried_again() {
+    let mut strikes = 0;
+    for call in [Call::Open, Call::Read, Call::Write, Call::SyncData, Call::Rename, Call::SyncDir] {
+        for nth in 1..20 {
+            let (_dir, disk, engine) = setup();
+            let (old, new) = to_take_back(&engine);
+            disk.fail(once(call, nth, How::Error(EIO)));
+            let result = engine.cutting(&run_id(1), &writer()).and_then(|cutting| cutting.cut_after(4));
+            if disk.fired() == 0 {
+                assert!(result.is_ok());
+                break;
+            }
+            strikes += 1;
+            assert!(result.is_err(), "{call:?} {nth}");
+            disk.mend();
+            let found = read_all(&engine, &run_id(1)).unwrap();
+            assert!(found == old || found == new && call == Call::SyncDir, "{call:?} {nth}");
+            engine.cutting(&run_id(1), &writer()).unwrap().cut_after(4).unwrap();
+            assert_eq!(open_all(&engine, &run_id(1)).unwrap(), new);
+        }
+    }
+    assert!(strikes >= 10, "{strikes}");
+}
+
+/// A reader that goes on with the file it knows would wait for ever, so it is told.
+#[test]
+fn a_reader_notices_that_the_run_was_taken_back() {
+    let (_dir, _, engine) = setup();
+    to_take_back(&engine);
+    let mut reader = engine.reader(&run_id(1)).unwrap();
+    reader.poll(&mut |_| Ok(())).unwrap();
+    engine.cutting(&run_id(1), &writer()).unwrap().cut_after(4).unwrap();
+    assert!(matches!(reader.poll(&mut |_| Ok(())), Err(Error::TakenBack { .. })));
+}
+
 /// F09: any failing step of a creation leaves no run behind and the next creation works.
 #[test]
 fn a_creation_that_fails_leaves_nothing() {

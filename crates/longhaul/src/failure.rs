@@ -57,6 +57,15 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Spec(_) | EngineError::Document(_) | EngineError::Id(_) | EngineError::Export { .. } => {
             (Exit::Usage, None)
         }
+        EngineError::NoCheckpoint { run, .. } | EngineError::EndedThen { run, .. } => {
+            (Exit::Usage, Some(format!("`longhaul checkpoints {run}` lists them; nothing was changed")))
+        }
+        EngineError::NotInEngine { .. } => (
+            Exit::Usage,
+            hint(
+                "only the engine keeps a run as it was decided; `longhaul doctor` says whether it can be used",
+            ),
+        ),
         EngineError::WorkspaceGone { .. } => (
             Exit::Usage,
             hint("put it back, or start over with a new run; an empty directory there is taken as it is"),
@@ -89,6 +98,9 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
             Exit::Held,
             Some(format!("process {} drives it; `longhaul pause ID` asks it to stop", holder.pid)),
         ),
+        StoreError::TakenBack { .. } => {
+            (Exit::Failed, Some("look again: what was shown last is no longer part of it".to_owned()))
+        }
         StoreError::Fenced { .. } => (Exit::Held, Some("another process has taken the run over".to_owned())),
         StoreError::NoSpace { .. } => {
             (Exit::Waiting, Some("free some space on that disk, then `longhaul resume ID`".to_owned()))
@@ -100,6 +112,9 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
                     .to_owned(),
             ),
         ),
+        StoreError::Query { .. } | StoreError::QueryWrites | StoreError::QueryTooSlow { .. } => {
+            (Exit::Usage, None)
+        }
         StoreError::Exists { .. }
         | StoreError::NoFirstEvent { .. }
         | StoreError::Poisoned { .. }

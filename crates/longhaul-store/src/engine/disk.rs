@@ -143,6 +143,21 @@ pub(crate) fn read_full(file: &dyn LogFile, bytes: &mut [u8], offset: u64) -> io
     Ok(count)
 }
 
+/// Copies the first `end` bytes of one file to the same place in another.
+pub(crate) fn copy(from: &dyn LogFile, to: &dyn LogFile, end: u64) -> io::Result<()> {
+    let (mut offset, mut bytes) = (0, vec![0; limits::READ_BYTES]);
+    while offset < end {
+        let wanted = bytes.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
+        let count = read_full(from, &mut bytes[..wanted], offset)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        write_all(to, &bytes[..count], offset).map_err(|failed| failed.source)?;
+        offset += count as u64;
+    }
+    Ok(())
+}
+
 /// True if a call should simply be made again. A storm of interruptions is an error in the end, not a busy loop.
 fn interrupted(error: &io::Error, interrupts: &mut u32) -> bool {
     *interrupts += 1;

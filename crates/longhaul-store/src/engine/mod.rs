@@ -2,7 +2,7 @@
 //! event as for the first. Owns `runs/`; refuses to guess: a torn tail is cut, damage is an error naming the byte.
 //!
 //! ```text
-//! <state dir>/runs/<run id>/journal   see `frame`
+//! <state dir>/runs/<run id>/journal   see `frame`; `journal.damaged-1`, `journal.taken-back-1` are older ones put aside
 //!                          /lock      see `lock`
 //!                          /inbox/    see `inbox`
 //!                          /blobs/    see `blobs`
@@ -10,6 +10,7 @@
 //! ```
 
 mod blobs;
+mod cut;
 mod disk;
 mod frame;
 mod inbox;
@@ -36,6 +37,7 @@ use crate::error::Error;
 use crate::journal::{Backend, Entry, Footprint, Holder, Journal, Posted, Reader, Store, Visit, Writer};
 
 pub(crate) use self::blobs::{check as check_blob, check_size as check_blob_size, hash_of};
+pub use self::cut::{Cutting, VisitBatch};
 pub(crate) use self::disk::open_file;
 pub use self::disk::{Access, Disk, LogFile, RealDisk};
 pub(crate) use self::inbox::{check_size as check_command_size, nanos_now};
@@ -117,7 +119,8 @@ impl Engine {
         let dir = self.dir(run)?;
         let (path, lock) = (dir.join("journal"), dir.join("lock"));
         let file = self.open_journal(run, &path, Access::Read)?;
-        Ok(EngineReader { run: run.clone(), path, lock, file, cursor: None, poisoned: false })
+        let inode = reader::inode(&path);
+        Ok(EngineReader { run: run.clone(), path, lock, file, inode, cursor: None, poisoned: false })
     }
 }
 
@@ -145,6 +148,7 @@ impl Store for Engine {
         let lock = Lock::take(run, &dir.join("lock"), writer)?;
         let file = self.open_journal(run, &path, Access::Write)?;
         let journal = EngineJournal::open(run, path, file, lock, visit)?;
+        self.sweep(&dir);
         self.sweep(&dir.join("inbox"));
         self.sweep(&dir.join("blobs"));
         Ok(Box::new(journal))

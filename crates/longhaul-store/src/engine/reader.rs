@@ -1,6 +1,8 @@
 //! Reads a journal while somebody writes it. Owns the reader's place; takes no lock, blocks nobody, changes nothing.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use longhaul_core::ids::RunId;
@@ -19,6 +21,8 @@ pub(crate) struct EngineReader {
     pub(crate) path: PathBuf,
     pub(crate) lock: PathBuf,
     pub(crate) file: Box<dyn LogFile>,
+    /// Which file had the journal's name when this was opened.
+    pub(crate) inode: Option<(u64, u64)>,
     /// Nothing before the first poll.
     pub(crate) cursor: Option<Cursor>,
     pub(crate) poisoned: bool,
@@ -52,6 +56,12 @@ impl EngineReader {
     }
 
     fn look_once(&self) -> Result<Look, Error> {
+        // A journal that was taken back is another file. Whoever went on with the old one would wait for ever.
+        if let (Some(now), Some(then)) = (inode(&self.path), self.inode)
+            && now != then
+        {
+            return Err(Error::TakenBack { run: self.run.clone() });
+        }
         let mut scanner = self.scanner()?;
         let start = scanner.cursor;
         let file_len = scanner.file_len();
@@ -93,4 +103,10 @@ impl Reader for EngineReader {
         self.cursor = Some(end);
         Ok(())
     }
+}
+
+/// Which file has this name now.
+pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }

@@ -8,6 +8,7 @@ use longhaul_core::ids::RunId;
 
 use super::disk::{self, Access, LogFile};
 use super::frame::{self, FileHeader};
+use super::inbox::{TEMPORARY, nanos_now};
 use super::lock::Lock;
 use super::tail::Tail;
 use super::writer::sound_end;
@@ -83,10 +84,10 @@ impl Engine {
         let header_fits = header_is_ours(&*file, run, &path)?;
         let (kept_as, found) = match (header_fits, survey(&*file, &path, run)) {
             (true, Ok(found)) if !found.damaged => (None, found),
-            (true, found) => (Some(self.copy_aside(&dir)?), found?),
+            (true, found) => (Some(self.copy_aside(&dir, "damaged")?), found?),
             // The header holds nothing but the run's name, so it can be written again.
             (false, _) => {
-                let copy = self.copy_aside(&dir)?;
+                let copy = self.copy_aside(&dir, "damaged")?;
                 disk::write_all(&*file, &frame::file_header(run), 0).map_err(|error| failed(error.source))?;
                 (Some(copy), survey(&*file, &path, run)?)
             }
@@ -99,28 +100,41 @@ impl Engine {
         Ok(Repaired { records_kept: found.records, cut_at: found.end, bytes_cut, kept_as })
     }
 
-    fn copy_aside(&self, dir: &Path) -> Result<PathBuf, Error> {
+    /// Keeps the whole journal under another name in its directory: `journal.<why>-<number>`. It gets that name only
+    /// once all of it is on disk.
+    pub(super) fn copy_aside(&self, dir: &Path, why: &str) -> Result<PathBuf, Error> {
         let journal = dir.join("journal");
-        let free = (1..=limits::ASIDE_MAX).map(|number| dir.join(format!("journal.damaged-{number}")));
+        let free = (1..=limits::ASIDE_MAX).map(|number| dir.join(format!("journal.{why}-{number}")));
         let aside = free.into_iter().find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(|| {
-            let full = std::io::Error::other("too many damaged journals were put aside already");
+            let full = std::io::Error::other("too many journals were put aside already");
             Error::io("copy", &journal, full)
         })?;
         let failed = |error| Error::io("copy", &aside, error);
         let source = self.disk.open(&journal, Access::Read).map_err(failed)?;
-        let copy = self.disk.open(&aside, Access::CreateNew).map_err(failed)?;
-        let (mut offset, mut bytes) = (0, vec![0; limits::READ_BYTES]);
-        loop {
-            let count = disk::read_full(&*source, &mut bytes, offset).map_err(failed)?;
-            if count == 0 {
-                break;
-            }
-            disk::write_all(&*copy, &bytes[..count], offset).map_err(|error| failed(error.source))?;
-            offset += count as u64;
-        }
-        copy.sync_data().map_err(failed)?;
-        self.sync_dir(dir)?;
+        let end = source.len().map_err(failed)?;
+        self.replace(dir, &aside, |copy| disk::copy(&*source, copy, end).map_err(failed))?;
         Ok(aside)
+    }
+
+    /// Gives a file what `fill` writes, all of it or, if anything fails or the process dies, nothing.
+    pub(super) fn replace(
+        &self,
+        dir: &Path,
+        path: &Path,
+        fill: impl FnOnce(&dyn LogFile) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let failed = |error| Error::io("write", path, error);
+        let temporary = dir.join(format!("{TEMPORARY}{}-{}", nanos_now(), std::process::id()));
+        let file = self.disk.open(&temporary, Access::CreateNew).map_err(failed)?;
+        let filled = fill(&*file).and_then(|()| {
+            file.sync_data().and_then(|()| self.disk.rename(&temporary, path)).map_err(failed)
+        });
+        if let Err(error) = filled {
+            // Only space is left behind if this fails too; the next writer's sweep gets it.
+            let _ = self.disk.remove_file(&temporary);
+            return Err(error);
+        }
+        self.sync_dir(dir)
     }
 }
 

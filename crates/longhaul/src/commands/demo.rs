@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, Wait};
+use longhaul_core::view::gate_id;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock, fresh_bits};
 use longhaul_store::Home;
@@ -31,6 +32,20 @@ pub struct Args {
 }
 
 const MODEL: &str = include_str!("../demo/model.yaml");
+
+const PLAN: &str = include_str!("../demo/plan.yaml");
+
+const RUN: [&str; 9] = [
+    "run",
+    "Make test.sh pass, then announce it",
+    "--in-place",
+    "--model",
+    "scripted/model.yaml",
+    "--plan",
+    "plan.yaml",
+    "--autonomy",
+    "3",
+];
 
 const CALC: &str = "# Adds two numbers.\nadd() { echo $(($1 - $2)); }\n";
 
@@ -69,8 +84,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let demo = Demo { state_dir: dir.join(".longhaul"), dir };
     render::talk(&format!("a sample repository with a failing test: {}", demo.dir.display()));
     let mut kills = Vec::new();
-    let mut child =
-        demo.spawn(&["run", "Make test.sh pass", "--in-place", "--model", "scripted/model.yaml"])?;
+    let mut child = demo.spawn(&RUN)?;
     let id = demo.wait_for_run(&mut child)?;
     for moment in &KILLS {
         let seq = demo.wait_for(&id, moment, &mut child)?;
@@ -80,6 +94,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         child = demo.spawn(&["resume", id.as_str()])?;
     }
     child.wait()?;
+    demo.approve(&id)?;
     demo.report(app, &id, &kills)
 }
 
@@ -192,18 +207,33 @@ impl Demo {
         }
     }
 
+    /// Answers for the person at the gate, as a person would: a process of its own that ends before the run goes on.
+    fn approve(&self, id: &RunId) -> Result<(), Failure> {
+        let harness = self.harness()?.ok_or_else(|| Failure::from(anyhow::anyhow!("the run is gone")))?;
+        let run = harness.look(id)?;
+        give_up_if(run.wait() != Wait::Human, "the wait for a person")?;
+        let gate = gate_id(id, run.gates.len() as u32);
+        render::talk("      nobody drives it now: it waits for a person before its critical step");
+        render::talk(&format!("      the demo answers for you: longhaul approve {gate}"));
+        self.spawn(&["approve", &gate])?.wait()?;
+        self.spawn(&["resume", id.as_str()])?.wait()
+    }
+
     fn report(&self, app: &App, id: &RunId, kills: &[(&str, u64)]) -> Result<Exit, Failure> {
         let harness = self.harness()?.ok_or_else(|| Failure::from(anyhow::anyhow!("the run is gone")))?;
         let run = harness.look(id)?;
         let witness = std::fs::read_to_string(self.dir.join("witness.log")).unwrap_or_default();
         let passes = Process::new("sh").arg("test.sh").current_dir(&self.dir).output()?.status.success();
         let footprint = harness.store_of(id)?.footprint(id)?;
-        let good = run.status == Status::Completed && passes;
+        let approved =
+            run.gates.iter().filter(|gate| gate.answer.as_ref().is_some_and(|answer| answer.approved));
+        let gates: Vec<String> = approved.map(|gate| gate_id(id, gate.number)).collect();
+        let good = run.status == Status::Completed && passes && gates.len() == 1;
         if app.json() {
             render::json(&json!({
                 "dir": self.dir.display().to_string(), "id": id, "status": run.status, "testPasses": passes,
                 "kills": kills.iter().map(|(what, seq)| json!({ "moment": what, "seq": seq })).collect::<Vec<_>>(),
-                "events": run.seq, "generation": run.generation,
+                "approved": gates, "checkpoints": run.checkpoints, "events": run.seq, "generation": run.generation,
                 "calls": run.calls.iter().map(|call| json!({
                     "callId": call.id.to_string(), "tool": call.tool, "attempts": call.attempt(),
                     "outcome": call.outcome(), "witnessed": executions(&witness, id, call),
@@ -219,14 +249,16 @@ impl Demo {
     fn print(&self, run: &Run, kills: &[(&str, u64)], witness: &str, passes: bool, journal_bytes: u64) {
         let id = &run.spec.id;
         render::data(&format!(
-            "\nThe run is {} after {} kills; the test {}.",
+            "\nThe run is {} after {} kills and {} wait for a person; the test {}.",
             run.status,
             kills.len(),
+            run.gates.len(),
             if passes { "passes" } else { "FAILS" }
         ));
         render::data(&format!(
-            "All {} events survived, in {} of journal.\n",
+            "All {} events and {} checkpoints survived, in {} of journal.\n",
             run.seq,
+            run.checkpoints,
             table::bytes(journal_bytes)
         ));
         let lines = run.calls.iter().map(|call| {
@@ -274,7 +306,7 @@ fn make_repository(dir: Option<PathBuf>) -> Result<PathBuf, Failure> {
             .hint("name a new directory with --dir")
     })?;
     let dir = dir.canonicalize()?;
-    for (name, text) in [("calc.sh", CALC), ("test.sh", TEST), ("model.yaml", MODEL)] {
+    for (name, text) in [("calc.sh", CALC), ("test.sh", TEST), ("model.yaml", MODEL), ("plan.yaml", PLAN)] {
         std::fs::write(dir.join(name), text)?;
     }
     commit(&dir);

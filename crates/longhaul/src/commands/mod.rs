@@ -3,10 +3,12 @@
 pub mod approvals;
 pub mod ask;
 pub mod bench;
+pub mod checkpoints;
 pub mod completions;
 pub mod config;
 pub mod cost;
 pub mod create;
+pub mod db;
 pub mod demo;
 pub mod doctor;
 pub mod drive;

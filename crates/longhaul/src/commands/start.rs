@@ -1,8 +1,12 @@
 //! `start` and `resume`: the same thing, from wherever the run stands.
 
+use std::path::Path;
+
 use longhaul_core::command::Wish;
+use longhaul_core::ids::RunId;
 use longhaul_core::status::Status;
-use longhaul_engine::Opening;
+use longhaul_engine::checkpoints::{Checkpoint, TakenBack};
+use longhaul_engine::{Error, Harness, Opening};
 
 use super::ask::refuse_early;
 use super::create::{LimitArgs, settled_model};
@@ -11,6 +15,7 @@ use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::render;
 
 /// Drive a run until it ends, pauses or waits: start a created one, go on with a paused one, recover one whose process died
 #[derive(Debug, clap::Args)]
@@ -20,6 +25,14 @@ pub struct Args {
     /// Leave the run to a background process and return at once
     #[arg(long)]
     pub detach: bool,
+    /// First take the run back to its N-th checkpoint, also one that has ended since or whose journal is damaged later
+    ///
+    /// Everything on record since is cut from the journal, which is kept beside it as it was. What the calls made since
+    /// did to files and elsewhere is not undone, and what they cost is no longer counted. The decision that made the
+    /// checkpoint is kept whole: a run that was paused with it is paused, one that ended with it cannot go on from there.
+    /// `longhaul checkpoints ID` lists them.
+    #[arg(long, value_name = "N")]
+    pub checkpoint: Option<u32>,
     /// Go on with another model
     #[arg(long, value_name = "P/M")]
     pub model: Option<String>,
@@ -32,18 +45,71 @@ pub struct Args {
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
     let harness = app.driving()?;
-    let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
+    // Said before anything is cut.
     let record = args.record.settled(app)?;
+    if let Some(number) = args.checkpoint {
+        tell(&id, &harness.take_back(&id, number)?);
+    }
+    go_on(app, &args, &harness, &id, record.as_deref())
+        .map_err(|failure| with_way_back(&harness, &id, failure))
+}
+
+fn go_on(
+    app: &App,
+    args: &Args,
+    harness: &Harness,
+    id: &RunId,
+    record: Option<&Path>,
+) -> Result<Exit, Failure> {
+    let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
     if args.detach {
-        if harness.look(&id)?.status != Status::Running {
-            refuse_early(&harness, &id, &Wish::Start { limits: None, model: None })?;
+        if harness.look(id)?.status != Status::Running {
+            refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
         }
-        return drive::detach(app, &harness, &id, &args.limits, model.as_deref(), record.as_deref());
+        return drive::detach(app, harness, id, &args.limits, model.as_deref(), record);
     }
     // The run is only read twice when its limits are to be compared with those asked for.
     let limits = match &args.limits {
         none if *none == LimitArgs::default() => None,
-        asked => asked.over(harness.look(&id)?.spec.limits)?,
+        asked => asked.over(harness.look(id)?.spec.limits)?,
     };
-    drive::drive(app, &harness, &id, Opening { limits, model }, record.as_deref())
+    drive::drive(app, harness, id, Opening { limits, model }, record)
+}
+
+/// Says loudly what going back cost.
+fn tell(id: &RunId, taken: &TakenBack) {
+    let Checkpoint { number, seq, .. } = taken.checkpoint;
+    let Some(kept_as) = &taken.kept_as else {
+        return render::talk(&format!("{id} stands at checkpoint {number} already"));
+    };
+    let more = if taken.more { " and all that could not be read" } else { "" };
+    let lost = taken.events_lost;
+    render::warn(&format!(
+        "{id} goes back to checkpoint {number} (event {seq}): {lost} events{more} fall away"
+    ));
+    if !taken.calls.is_empty() {
+        let (count, calls) = (taken.calls.len(), taken.calls.join(", "));
+        render::warn(&format!(
+            "what {count} calls since did to files and elsewhere is NOT undone, and the agent does not know of it: {calls}"
+        ));
+    }
+    render::talk(&format!("the journal as it was: {}", kept_as.display()));
+}
+
+/// A run that cannot be read may have a checkpoint that can.
+fn with_way_back(harness: &Harness, id: &RunId, failure: Failure) -> Failure {
+    let repair = match failure.error.downcast_ref::<Error>() {
+        Some(Error::Store(longhaul_store::Error::Damaged { .. })) => {
+            format!("; `longhaul store repair {id}` keeps all that is sound")
+        }
+        Some(Error::Journal { .. }) => String::new(),
+        Some(_) | None => return failure,
+    };
+    let newest = harness.checkpoints(id).ok().and_then(|found| found.newest().map(|newest| newest.number));
+    match newest {
+        Some(number) => failure.hint(format!(
+            "`longhaul resume {id} --checkpoint {number}` goes back to the newest sound checkpoint{repair}"
+        )),
+        None => failure,
+    }
 }

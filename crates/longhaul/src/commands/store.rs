@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use longhaul_core::codec::VERSION;
 use longhaul_core::document::SCHEMA_VERSION;
-use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::view::RunView;
 use longhaul_engine::{Harness, exchange};
@@ -93,7 +92,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what {
         What::Status => status(app),
         What::List { id: None } => list(app),
-        What::List { id: Some(id) } => checkpoints(app, &app.run(&id)?),
+        What::List { id: Some(id) } => super::checkpoints::run(app, super::checkpoints::Args { id }),
         What::Inspect { id } => inspect(app, &app.run(&id)?),
         What::Stats { id } => stats(app, &app.run(&id)?),
         What::Verify { id } => verify(app, id.as_deref()),
@@ -159,29 +158,6 @@ fn list(app: &App) -> Result<Exit, Failure> {
             vec![id.to_string(), (*backend).to_owned(), events.to_string(), table::bytes(*size)]
         });
         render::data(&table::rows(&["ID", "BACKEND", "EVENTS", "SIZE"], lines));
-    }
-    Ok(Exit::Ok)
-}
-
-fn checkpoints(app: &App, id: &RunId) -> Result<Exit, Failure> {
-    let harness = app.reading()?;
-    let backend = harness.store_of(id)?.backend().as_str();
-    let mut found = Vec::new();
-    harness.onlooker(id)?.look(&mut |run, seq, at, event| {
-        if let Event::Checkpointed { number } = event {
-            let step = run.step().map(|step| step.id.clone());
-            found.push(json!({ "number": number, "seq": seq, "at": at, "backend": backend, "status": run.status, "stepId": step }));
-        }
-    })?;
-    if app.json() {
-        render::json(&found);
-    } else {
-        let lines = found.iter().map(|point| {
-            ["number", "seq", "at", "backend"]
-                .map(|name| point[name].as_str().map_or_else(|| point[name].to_string(), str::to_owned))
-                .to_vec()
-        });
-        render::data(&table::rows(&["CHECKPOINT", "SEQ", "AT", "BACKEND"], lines));
     }
     Ok(Exit::Ok)
 }

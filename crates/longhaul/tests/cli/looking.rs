@@ -37,6 +37,50 @@ fn the_list_is_complete() {
     assert_eq!(desk.say(&["list", "--status", "walking"]).code, 2);
 }
 
+/// AT1: SQL over the catalogue has every column of every run, is current, and cannot change anything.
+#[test]
+fn the_catalogue_answers_sql() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let rows = desk.json(&["db", "query", "select * from runs"]);
+    for column in [
+        "id",
+        "task_id",
+        "agent",
+        "task",
+        "status",
+        "steps_total",
+        "steps_completed",
+        "tool_calls",
+        "sub_agents",
+        "parent",
+        "created_at",
+        "updated_at",
+        "completed_at",
+        "error",
+    ] {
+        assert!(rows[0].get(column).is_some(), "{column}");
+    }
+    assert_eq!((&rows[0]["id"], &rows[0]["tool_calls"]), (&json!(id), &json!(2)));
+    desk.create();
+    let count = "select status, count(*) as n from runs group by status order by status";
+    let counted = json!([{ "status": "completed", "n": 1 }, { "status": "created", "n": 1 }]);
+    assert_eq!(desk.json(&["db", "query", count]), counted);
+    assert_eq!(desk.get(&["db", "query", count]), "status     n\ncompleted  1\ncreated    1\n");
+    std::fs::remove_file(desk.path(".longhaul/catalog.db")).unwrap();
+    assert_eq!(desk.json(&["db", "query", count]), counted, "made anew from the journals");
+    for (sql, named) in [
+        ("select bogus from runs", "no such column: bogus"),
+        ("delete from runs", "only read"),
+        ("attach 'x.db' as x", "too many attached databases"),
+        ("selec", "syntax error"),
+    ] {
+        let said = desk.say(&["db", "query", sql]);
+        assert!(said.code == 2 && said.err.contains(named), "{sql}: {}", said.err);
+    }
+    assert_eq!(desk.json(&["db", "query", count]), counted);
+}
+
 /// The catalogue is derived: deleted, damaged or stale, the list is the same.
 #[test]
 fn the_catalogue_can_be_lost() {

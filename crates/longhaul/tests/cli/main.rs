@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod checkpoints;
+mod demo;
 mod desk;
 mod documents;
 mod fake_model;
 mod lifecycle;
 mod looking;
+mod older_journals;
 mod store;
 mod tools;
 mod words;
