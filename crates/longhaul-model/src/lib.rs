@@ -9,6 +9,7 @@ pub mod limits;
 mod model;
 mod registry;
 pub mod scripted;
+pub mod tokens;
 pub mod wire;
 
 pub use model::{BoxFuture, Deltas, Model, Quiet};
