@@ -11,6 +11,7 @@ mod model;
 pub mod provider;
 mod registry;
 pub mod scripted;
+pub mod tokens;
 pub mod wire;
 
 pub use model::{BoxFuture, Deltas, Model, Quiet};

@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, timeout_at};
 
 use super::args::cut;
+use super::count::{self, Question, is_unknown_question};
 use super::limits;
 use super::reply::limited;
 use super::sse::{self, Event, Parser};
@@ -81,10 +82,9 @@ impl Endpoint {
         Ok(url)
     }
 
-    pub(super) fn headers(&self, stream: bool) -> Result<HeaderMap, WireError> {
+    pub(super) fn headers(&self, accept: &'static str) -> Result<HeaderMap, WireError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let accept = if stream { "text/event-stream" } else { "application/json" };
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
         if self.api == Api::Anthropic {
             headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
@@ -153,7 +153,7 @@ impl Options {
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(super) http: reqwest::Client,
-    options: Options,
+    pub(super) options: Options,
 }
 
 impl Client {
@@ -196,8 +196,8 @@ impl Client {
         mut clocks: Clocks,
     ) -> Result<Reply, WireError> {
         let body = endpoint.api.encode(request).to_string();
-        let call =
-            self.http.post(endpoint.url()?).headers(endpoint.headers(request.stream)?).body(body).send();
+        let accept = if request.stream { "text/event-stream" } else { "application/json" };
+        let call = self.http.post(endpoint.url()?).headers(endpoint.headers(accept)?).body(body).send();
         // Without a stream the first byte comes with the last, so only the total counts.
         let head_by = if request.stream { clocks.next() } else { clocks.total };
         let response = match timeout_at(head_by, call).await {
@@ -240,23 +240,55 @@ impl Client {
     }
 
     async fn plain(&self, api: Api, response: Response, clocks: Clocks) -> Result<Reply, WireError> {
-        api.plain(&self.body(response, &clocks).await?)
+        api.plain(&whole(response, self.options.body_bytes_max, clocks).await?)
     }
 
-    /// A whole body, within the limit of bytes and time.
-    pub(super) async fn body(&self, mut response: Response, clocks: &Clocks) -> Result<Vec<u8>, WireError> {
-        let max = self.options.body_bytes_max;
-        let mut body = Vec::new();
-        loop {
-            match timeout_at(clocks.total, response.chunk()).await {
-                Ok(Ok(Some(chunk))) if body.len() + chunk.len() > max => {
-                    return Err(WireError::new(Kind::TooLarge, format!("the answer exceeds {max} bytes")));
-                }
-                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
-                Ok(Ok(None)) => return Ok(body),
-                Ok(Err(error)) => return Err(WireError::truncated(chain(&error.without_url()))),
-                Err(_) => return Err(clocks.expired()),
+    /// How many tokens the prompt has, by the provider's own count. None where there is nobody to ask: the protocol has
+    /// no such question, or the server does not know it.
+    pub async fn count_tokens(
+        &self,
+        endpoint: &Endpoint,
+        request: &Request,
+    ) -> Result<Option<u64>, WireError> {
+        let Some(question) = Question::new(endpoint.api, request) else { return Ok(None) };
+        match self.count(endpoint, question).await {
+            Ok(tokens) => Ok(Some(tokens)),
+            Err(error) if is_unknown_question(&error) => Ok(None),
+            Err(error) => Err(presentable(error, endpoint)),
+        }
+    }
+
+    async fn count(&self, endpoint: &Endpoint, question: Question) -> Result<u64, WireError> {
+        let patience = self.options.total_timeout.min(limits::COUNT_TIMEOUT);
+        let clocks = Clocks::start(&Options { total_timeout: patience, ..self.options.clone() });
+        let mut url = endpoint.url()?;
+        url.set_path(&format!("{}/{}", url.path().trim_end_matches('/'), question.resource));
+        let headers = endpoint.headers("application/json")?;
+        let call = self.http.post(url).headers(headers).body(question.body.to_string()).send();
+        let response = match timeout_at(clocks.total, call).await {
+            Ok(sent) => sent.map_err(not_sent)?,
+            Err(_) => return Err(clocks.expired()),
+        };
+        if !response.status().is_success() {
+            return Err(refused(response, clocks).await);
+        }
+        let max = self.options.body_bytes_max.min(limits::COUNT_BODY_BYTES_MAX);
+        count::read(&whole(response, max, clocks).await?)
+    }
+}
+
+/// A body to its end, if it ends within its bounds.
+pub(super) async fn whole(mut response: Response, max: usize, clocks: Clocks) -> Result<Vec<u8>, WireError> {
+    let mut body = Vec::new();
+    loop {
+        match timeout_at(clocks.total, response.chunk()).await {
+            Ok(Ok(Some(chunk))) if body.len() + chunk.len() > max => {
+                return Err(WireError::new(Kind::TooLarge, format!("the answer exceeds {max} bytes")));
             }
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            Ok(Ok(None)) => return Ok(body),
+            Ok(Err(error)) => return Err(WireError::truncated(chain(&error.without_url()))),
+            Err(_) => return Err(clocks.expired()),
         }
     }
 }

@@ -19,6 +19,9 @@ pub const STREAM_EVENTS_MAX: u64 = 900_000;
 /// A body that is not a stream, after decompression. It holds one reply, without the events around it.
 pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// The answer to how many tokens a prompt has: a number and a few words around it.
+pub const COUNT_BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// How much of an error's body is read. Their texts are short; the rest is a web page.
 pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -60,6 +63,10 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Time for a whole reply. The longest reasoning of today's models takes under half of it.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// Time for the count of a prompt's tokens. It is asked for a better number than our own estimate, which is not worth a
+/// long wait.
+pub const COUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The shortest secret that is searched for in errors. Shorter ones are placeholders (`none`, `dummy`), and replacing
 /// them would garble the text without protecting anything.

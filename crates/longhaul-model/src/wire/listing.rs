@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::timeout_at;
 
-use super::http::{Clocks, not_sent, presentable, refused};
+use super::http::{Clocks, not_sent, presentable, refused, whole};
 use super::lenient::count;
 use super::limits::LISTED_MODELS_MAX;
 use super::{Client, Endpoint, Options, WireError};
@@ -27,7 +27,8 @@ impl Client {
     }
 
     async fn listing(&self, endpoint: &Endpoint, clocks: Clocks) -> Result<Vec<Listed>, WireError> {
-        let call = self.http.get(endpoint.resource("models")?).headers(endpoint.headers(false)?).send();
+        let call =
+            self.http.get(endpoint.resource("models")?).headers(endpoint.headers("application/json")?).send();
         let response = match timeout_at(clocks.total, call).await {
             Ok(sent) => sent.map_err(not_sent)?,
             Err(_) => return Err(clocks.expired()),
@@ -35,7 +36,7 @@ impl Client {
         if !response.status().is_success() {
             return Err(refused(response, clocks).await);
         }
-        read(&self.body(response, &clocks).await?)
+        read(&whole(response, self.options.body_bytes_max, clocks).await?)
     }
 }
 

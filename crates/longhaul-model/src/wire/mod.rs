@@ -8,6 +8,7 @@
 pub mod anthropic;
 mod args;
 pub mod chat;
+mod count;
 mod encode;
 mod error;
 pub mod http;

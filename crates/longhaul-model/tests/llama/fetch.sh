@@ -17,17 +17,23 @@ if command -v flock >/dev/null; then
     flock 9
 fi
 work=$(mktemp -d "$cache/fetch.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-
 python=$cache/venv/bin/python
+has_server() { "$python" -c 'import xllamacpp' 2>/dev/null; }
+
+# What is half there would be taken for whole by the tests.
+clean_up() {
+    rm -rf "$work"
+    has_server || rm -rf "$cache/venv"
+}
+trap clean_up EXIT
+
 pip() { "$python" -m pip "$@" --quiet --disable-pip-version-check --no-cache-dir --no-input --only-binary :all: >&2; }
 
 install_server() {
-    "$python" -c 'import xllamacpp' 2>/dev/null && return
-    rm -rf "$cache/venv"
-    python3 -m venv "$cache/venv" >&2
+    has_server && return
+    python3 -m venv --clear "$cache/venv" >&2
     pip install 'xllamacpp==2026.10.*'
-    "$python" -c 'import xllamacpp'
+    has_server
 }
 
 # The package's own dependencies would compile llama.cpp a second time, so they stay out.

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use longhaul_model::wire::{Api, Client, Kind, Options, Reply, Request, Stop, Turn, Usage, WireError};
-use longhaul_model::{Deltas, Quiet};
+use longhaul_model::{Deltas, Quiet, tokens};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
@@ -108,6 +108,23 @@ async fn a_conversation_goes_on_from_the_cache() {
         assert!(prompt_tokens(after) > prompt_tokens(before), "{api:?} {before:?} {after:?}");
         assert!(after.cache_read >= prompt_tokens(before), "{api:?} {before:?} {after:?}");
         assert!(after.input > 0 && after.input < prompt_tokens(before), "{api:?} {after:?}");
+    }
+}
+
+/// The server's count of a prompt is what it then charges for, and our own estimate lies above it, but not by far.
+#[tokio::test]
+async fn prompts_are_counted() {
+    let Some(server) = Server::start() else { return };
+    let code = include_str!("server.rs").split_at(1500).0;
+    let texts =
+        ["Say hello.", "A journal is only ever appended to, and the one cut is that of a torn tail.", code];
+    for (api, text) in Api::ALL.into_iter().flat_map(|api| texts.map(|text| (api, text))) {
+        let request = request(vec![user(text)], Some(1), false);
+        let charged = prompt_tokens(ask(&server, api, &request).await.unwrap().usage);
+        let counted = client().count_tokens(&server.endpoint(api), &request).await.unwrap();
+        assert_eq!(counted, (api != Api::Chat).then_some(charged), "{api:?}");
+        let estimated = tokens::estimate(&request);
+        assert!((charged..2 * charged).contains(&estimated), "{charged} {estimated} {text}");
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod cache;
 mod contract;
+mod count;
 mod errors;
 mod events;
 mod http;

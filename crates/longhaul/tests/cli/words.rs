@@ -18,7 +18,7 @@ fn errors_have_hints() {
         2,
         expect![[r#"
             error: no model is configured
-            hint: give one with `--model scripted/FILE`, or set `models.default` in longhaul.yaml; `longhaul demo` needs none
+            hint: export ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server (ollama, llamacpp, lmstudio, vllm), or give one with `--model P/M`; `longhaul demo` needs none
         "#]],
     );
     check(
@@ -46,10 +46,10 @@ fn errors_have_hints() {
         &["run", "x", "--model", "openai/gpt"],
         2,
         expect![[r#"
-        error: model openai/gpt cannot be used
-          caused by: unknown provider `openai`
-        hint: known providers: `scripted`; for example `scripted/demo.yaml`
-    "#]],
+            error: model openai/gpt cannot be used
+              caused by: provider `openai` needs a key, and $OPENAI_API_KEY is not set
+            hint: export OPENAI_API_KEY=…, or name another variable (`api_key_env`) or a command (`api_key_command`) in longhaul.yaml
+        "#]],
     );
     check(
         &["run", "x", "--model", "scripted/none.yaml"],
