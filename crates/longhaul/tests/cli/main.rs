@@ -10,6 +10,7 @@ mod fake_model;
 mod lifecycle;
 mod looking;
 mod older_journals;
+mod outage;
 mod store;
 mod tools;
 mod words;

@@ -44,8 +44,17 @@ fn shown(desk: &Desk, id: &str) -> Value {
     shown
 }
 
+/// Takes the run up with this build, which is on record once, and in the log for people to read.
 fn resume(desk: &Desk, id: &str) -> String {
-    desk.get(&["resume", id, "--model", "scripted/s.yaml"])
+    let said = desk.get(&["resume", id, "--model", "scripted/s.yaml"]);
+    let events = desk.events(id);
+    let upgrades: Vec<_> = events.iter().filter(|event| event["type"] == "schema_upgraded").collect();
+    assert_eq!(upgrades.len(), 1);
+    assert_eq!((&upgrades[0]["from"], &upgrades[0]["to"]), (&json!(1), &json!(2)));
+    assert!(
+        desk.get(&["logs", id]).contains("the journal began in schema version 1; it goes on in version 2")
+    );
+    said
 }
 
 /// A2.5, F18: a run that ended is shown with its outcome, and stays ended.
