@@ -145,7 +145,9 @@ fn as_json(line: &Line) -> Value {
     })
 }
 
-const WORD: &str = "longhaul";
+/// What the model is to call, and what it cannot know without calling it.
+const TOOL: &str = "get_word";
+const WORD: &str = "quernstone";
 
 /// What an exchange showed.
 struct Checked {
@@ -155,7 +157,7 @@ struct Checked {
 }
 
 fn check(app: &App, models: &Models, name: &str) -> Result<Exit, Failure> {
-    let models = Models { offers: Arc::from([echo()]), ..models.clone() };
+    let models = Models { offers: Arc::from([offer()]), ..models.clone() };
     let wrong = |source: ResolveError| longhaul_engine::Error::Model { name: name.to_owned(), source };
     let model = models.resolve(name).map_err(wrong)?;
     let started = Instant::now();
@@ -197,13 +199,11 @@ fn report(app: &App, name: &str, checked: &Checked, took_ms: u64) {
 /// One question that asks for a call, and one that gives its result.
 async fn exchange(model: &dyn Model, name: &str) -> Result<Checked, ModelFailure> {
     let mut messages = vec![Message::User {
-        text: format!(
-            "Call the tool `echo` with the word `{WORD}`. Then say in a few words what it returned."
-        ),
+        text: format!("Call the tool `{TOOL}` for English, then tell me the word it returned."),
     }];
     let first = model.call(request(name, &messages, 1), &Quiet).await?;
     let mut usage = first.usage;
-    let called = first.calls.iter().any(|call| call.tool == "echo" && call.malformed.is_none());
+    let called = first.calls.iter().any(|call| call.tool == TOOL && call.malformed.is_none());
     if first.calls.is_empty() {
         return Ok(Checked { called, said: first.text, usage });
     }
@@ -232,9 +232,9 @@ fn answered(reply: ModelReply) -> Vec<Message> {
 fn request(name: &str, messages: &[Message], turn: u32) -> ModelRequest {
     ModelRequest {
         model: name.into(),
-        system: "You test whether tool calls work.".into(),
+        system: "You are an agent that works with tools. What a tool can tell you, you ask the tool.".into(),
         messages: Arc::new(messages.to_vec()),
-        tools: Arc::from(["echo".to_owned()]),
+        tools: Arc::from([TOOL.to_owned()]),
         answer_schema: None,
         scene: Scene {
             run: RunId::from_bits(0),
@@ -248,12 +248,12 @@ fn request(name: &str, messages: &[Message], turn: u32) -> ModelRequest {
     }
 }
 
-fn echo() -> ToolOffer {
+fn offer() -> ToolOffer {
     ToolOffer {
-        name: "echo".to_owned(),
-        description: "Returns the word it is given".to_owned(),
+        name: TOOL.to_owned(),
+        description: "Returns the word of the day".to_owned(),
         schema: json!({
-            "type": "object", "properties": { "word": { "type": "string" } }, "required": ["word"],
+            "type": "object", "properties": { "language": { "type": "string" } }, "required": ["language"],
             "additionalProperties": false,
         }),
     }
