@@ -7,6 +7,7 @@
 mod beneath;
 mod files;
 mod git;
+pub mod gitdirs;
 pub mod limits;
 pub mod place;
 mod worktree;
