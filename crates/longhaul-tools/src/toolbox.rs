@@ -10,6 +10,7 @@ use longhaul_core::tool::ToolGrant;
 use crate::bash::Bash;
 use crate::edit::Edit;
 use crate::read::Read;
+use crate::sandbox::Sandbox;
 use crate::tool::{Tool, ToolSpec};
 use crate::write::Write;
 
@@ -25,13 +26,13 @@ pub struct UnknownTool {
 }
 
 impl Toolbox {
-    /// The tools that come with longhaul, for the environment of this process.
-    pub fn builtin() -> Toolbox {
+    /// The tools that come with longhaul, for the environment of this process; commands are held by `sandbox`.
+    pub fn builtin(sandbox: Sandbox) -> Toolbox {
         Toolbox::default()
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
             .with(Arc::new(Edit::new()))
-            .with(Arc::new(Bash::new(std::env::vars_os())))
+            .with(Arc::new(Bash::new(std::env::vars_os(), sandbox)))
     }
 
     /// Adds a tool; one of the same name is replaced.

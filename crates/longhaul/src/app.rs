@@ -10,12 +10,13 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
 use longhaul_tools::Toolbox;
+use longhaul_tools::sandbox::{Host, Options, Sandbox};
 use longhaul_workspace::place;
 
 use crate::cli::Shared;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{Permissions, Settings};
 
 pub struct App {
     pub shared: Shared,
@@ -50,30 +51,46 @@ impl App {
         Home::open(&self.state_dir).map_err(unusable)
     }
 
-    /// A harness that may write: the state directory is made if it is not there.
+    /// A harness that may write, but drives nothing: the state directory is made if it is not there.
     pub fn harness(&self) -> Result<Harness, Failure> {
+        self.holding(&self.settings()?, Sandbox::off())
+    }
+
+    /// A harness to make runs and drive them, their commands held by `sandbox`.
+    pub fn holding(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let home = self.make_home()?;
-        Ok(self.over(home, self.models(&self.settings()?)))
+        Ok(self.over(home, self.models(settings), sandbox))
     }
 
     /// A harness over runs that exist, to drive one of them.
-    pub fn driving(&self) -> Result<Harness, Failure> {
-        let models = self.models(&self.settings()?);
+    pub fn driving(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         match self.home()? {
-            Some(home) => Ok(self.over(home, models)),
+            Some(home) => Ok(self.over(home, self.models(settings), sandbox)),
             None => Err(self.no_runs()),
         }
     }
 
-    fn over(&self, home: Home, models: Models) -> Harness {
-        Harness::durable(Arc::new(home), Toolbox::builtin(), models, Arc::new(SystemClock))
+    fn over(&self, home: Home, models: Models, sandbox: Sandbox) -> Harness {
+        Harness::durable(Arc::new(home), Toolbox::builtin(sandbox), models, Arc::new(SystemClock))
+    }
+
+    /// What holds the commands of the runs driven here; nothing is tried yet.
+    pub fn sandbox(&self, permissions: Permissions) -> Result<Sandbox, Failure> {
+        let whole = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let host = Host {
+            environment: std::env::vars_os().collect(),
+            hidden: vec![whole(self.state_dir.clone())],
+            guarded: vec![whole(self.project.clone()).join("longhaul.yaml")],
+        };
+        let Permissions { sandbox: mode, network } = permissions;
+        Ok(Sandbox::new(Options { mode, network, helper: std::env::current_exe()?, host }))
     }
 
     /// A harness over runs that exist. Nothing is made for those who only look.
     pub fn reading(&self) -> Result<Harness, Failure> {
         match self.home()? {
             // Who only looks asks no model, and is not kept from looking by settings that are wrong.
-            Some(home) => Ok(self.over(home, Models::default())),
+            Some(home) => Ok(self.over(home, Models::default(), Sandbox::off())),
             None => Err(self.no_runs()),
         }
     }
@@ -106,9 +123,9 @@ impl App {
     }
 
     /// A harness that leaves no trace.
-    pub fn forgetful(&self, settings: &Settings) -> Harness {
+    pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Harness {
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
-        Harness::forgetful(Toolbox::builtin(), models, Arc::new(SystemClock))
+        Harness::forgetful(Toolbox::builtin(sandbox), models, Arc::new(SystemClock))
     }
 
     /// What a model's name is resolved against here.

@@ -15,13 +15,20 @@ mod settings;
 use std::process::ExitCode;
 
 use clap::Parser;
+use longhaul_tools::sandbox;
 
 use crate::app::App;
 use crate::cli::{Cli, Command};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// What shells answer for a program that is there and cannot be run.
+const NOT_ENTERED: u8 = 126;
+
 fn main() -> ExitCode {
+    if let Some(exit) = inner_stage() {
+        return exit;
+    }
     let cli = Cli::parse();
     match dispatch(cli) {
         Ok(Exit::Ok) if !render::all_data_printed() => {
@@ -34,6 +41,23 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// What we are when we started ourselves inside a sandbox. Looked at before anything else: it is done for every command.
+fn inner_stage() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let first = arguments.next()?;
+    if first == sandbox::ENTER {
+        let Err(error) = sandbox::enter(arguments);
+        render::failure(&Failure::from(anyhow::Error::from(error)));
+        return Some(ExitCode::from(NOT_ENTERED));
+    }
+    if first == sandbox::REPORT {
+        let report = sandbox::answer(&arguments.next()?.into_string().ok()?)?;
+        render::data(&report);
+        return Some(ExitCode::SUCCESS);
+    }
+    None
 }
 
 fn dispatch(cli: Cli) -> Result<Exit, Failure> {

@@ -8,6 +8,7 @@ use longhaul_core::money::Usd;
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
+use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -48,8 +49,22 @@ pub struct Settings {
     pub provider: Option<String>,
     pub providers: BTreeMap<String, ProviderConfig>,
     pub agent_dirs: Vec<PathBuf>,
+    pub permissions: Permissions,
     /// Every key with its value and where it came from, for `config show`.
     pub origins: BTreeMap<String, (Value, Source)>,
+}
+
+/// What the agent's commands may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    pub sandbox: Mode,
+    pub network: Network,
+}
+
+impl std::fmt::Display for Permissions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, network {}", self.sandbox, self.network)
+    }
 }
 
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
@@ -63,7 +78,18 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    permissions: Option<PermissionsSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct PermissionsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -146,6 +172,7 @@ fn defaults() -> Value {
     json!({
         "models": { "default": null, "provider": null },
         "agents": { "dirs": ["agents"] },
+        "permissions": { "sandbox": Mode::default().as_str(), "network": "none" },
         "harness": {
             "enabled": true,
             "autonomy": Autonomy::default().level(),
@@ -228,6 +255,10 @@ fn from_environment(environment: &BTreeMap<String, String>) -> Value {
         .into_iter()
         .filter_map(|(key, variable)| Some((key.to_owned(), json!(text(variable)?))));
     root.insert("models".to_owned(), Value::Object(models.collect()));
+    let permissions = [("sandbox", "LONGHAUL_SANDBOX"), ("network", "LONGHAUL_NETWORK")]
+        .into_iter()
+        .filter_map(|(key, variable)| Some((key.to_owned(), json!(text(variable)?))));
+    root.insert("permissions".to_owned(), Value::Object(permissions.collect()));
     Value::Object(root)
 }
 
@@ -241,6 +272,9 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
+        if source == Source::Project {
+            refuse_loosening(&place, &leaves, &origins)?;
+        }
         for (key, value) in leaves {
             if source == Source::Default || !value.is_null() {
                 places.insert(key.clone(), place.clone());
@@ -268,9 +302,43 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         model: read.value("models.default")?,
         provider: read.value("models.provider")?,
         providers,
+        permissions: Permissions {
+            sandbox: read.parsed("permissions.sandbox")?,
+            network: read.parsed("permissions.network")?,
+        },
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
         origins,
     })
+}
+
+/// A project's file comes with the project, and an agent may have written it: it may hold commands tighter than the user
+/// does, never looser.
+fn refuse_loosening(
+    place: &str,
+    leaves: &[(String, Value)],
+    origins: &BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    type Strictness = fn(&str) -> Option<u8>;
+    let strictness: [(&str, Strictness); 2] = [
+        ("permissions.sandbox", |text| text.parse::<Mode>().ok().map(|mode| mode as u8)),
+        ("permissions.network", |text| {
+            text.parse::<Network>().ok().map(|network| u8::from(network == Network::None))
+        }),
+    ];
+    for (key, strictness) in strictness {
+        let asked = leaves.iter().find(|(name, _)| name == key).and_then(|(_, value)| value.as_str());
+        let given = origins.get(key).and_then(|(value, _)| value.as_str());
+        if asked.and_then(strictness) < given.and_then(strictness)
+            && asked.is_some_and(|text| strictness(text).is_some())
+        {
+            let (asked, given) = (asked.unwrap_or_default(), given.unwrap_or_default());
+            return Err(Failure::usage(format!(
+                "{key} in {place}: a project's settings may not loosen `{given}` to `{asked}`"
+            ))
+            .hint("set it in ~/.config/longhaul/longhaul.yaml, with LONGHAUL_SANDBOX or LONGHAUL_NETWORK, or on the command line"));
+        }
+    }
+    Ok(())
 }
 
 /// Lays a source's providers over those of the sources before it, field by field.
@@ -316,6 +384,10 @@ impl Reading<'_> {
     fn value<T: for<'de> Deserialize<'de>>(&self, key: &str) -> Result<T, Failure> {
         let value = self.origins.get(key).map_or(Value::Null, |(value, _)| value.clone());
         serde_json::from_value(value).map_err(|error| self.wrong(key, &error.to_string()))
+    }
+
+    fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, key: &str) -> Result<T, Failure> {
+        self.value::<String>(key)?.parse().map_err(|error: T::Err| self.wrong(key, &error.to_string()))
     }
 
     fn at_most(&self, key: &str, max: u64) -> Result<u64, Failure> {

@@ -2,8 +2,10 @@
 
 use std::process::{Command as Process, Stdio};
 
+use longhaul_tools::sandbox::Mode;
 use serde_json::json;
 
+use super::holding::HoldingArgs;
 use super::store::fallback_reason;
 use crate::app::App;
 use crate::exit::Exit;
@@ -12,7 +14,10 @@ use crate::render::{self, theme};
 
 /// Check that this machine has what longhaul needs
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    pub holding: HoldingArgs,
+}
 
 struct Finding {
     what: &'static str,
@@ -27,8 +32,14 @@ enum State {
     Bad,
 }
 
-pub fn run(app: &App, _args: Args) -> Result<Exit, Failure> {
-    let findings = [state_dir(app), settings(app), program("git", "--version"), program("bash", "--version")];
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let findings = [
+        state_dir(app),
+        settings(app),
+        program("git", "--version"),
+        program("bash", "--version"),
+        sandbox(app, &args.holding),
+    ];
     let worst = findings.iter().any(|finding| matches!(finding.state, State::Bad));
     if app.json() {
         let list: Vec<_> = findings
@@ -83,6 +94,25 @@ fn settings(app: &App) -> Finding {
             let model = settings.model.unwrap_or_else(|| "none; give one with --model".to_owned());
             Finding { what, state: State::Good, said: format!("default model: {model}") }
         }
+    }
+}
+
+/// What would hold the agent's commands, tried out.
+fn sandbox(app: &App, holding: &HoldingArgs) -> Finding {
+    let what = "sandbox";
+    let made = app.settings().and_then(|settings| app.sandbox(holding.over(&settings)));
+    let sandbox = match made {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return Finding { what, state: State::Bad, said: format!("{:#}", failure.error) },
+    };
+    match sandbox.prove() {
+        Ok(containment) => {
+            let whole = containment.missing.is_empty() && containment.mode != Mode::Off;
+            let state = if whole { State::Good } else { State::Warning };
+            let missing: String = containment.missing.iter().map(|missing| format!("; {missing}")).collect();
+            Finding { what, state, said: format!("{containment}{missing}") }
+        }
+        Err(refused) => Finding { what, state: State::Bad, said: refused.to_string() },
     }
 }
 

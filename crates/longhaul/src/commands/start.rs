@@ -10,7 +10,8 @@ use longhaul_engine::{Error, Harness, Opening};
 
 use super::ask::refuse_early;
 use super::create::{LimitArgs, settled_model};
-use super::drive;
+use super::drive::{self, Again};
+use super::holding::{HoldingArgs, hold};
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -37,6 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "P/M")]
     pub model: Option<String>,
     #[command(flatten)]
+    pub holding: HoldingArgs,
+    #[command(flatten)]
     pub record: RecordArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -44,8 +47,10 @@ pub struct Args {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
-    let harness = app.driving()?;
     // Said before anything is cut.
+    let settings = app.settings()?;
+    let sandbox = hold(app, &settings, &args.holding)?;
+    let harness = app.driving(&settings, sandbox)?;
     let record = args.record.settled(app)?;
     if let Some(number) = args.checkpoint {
         tell(&id, &harness.take_back(&id, number)?);
@@ -66,7 +71,9 @@ fn go_on(
         if harness.look(id)?.status != Status::Running {
             refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
         }
-        return drive::detach(app, harness, id, &args.limits, model.as_deref(), record);
+        let (limits, holding) = (args.limits.clone(), args.holding.clone());
+        let again = Again { limits, holding, model, record: record.map(Path::to_owned) };
+        return drive::detach(app, harness, id, &again);
     }
     // The run is only read twice when its limits are to be compared with those asked for.
     let limits = match &args.limits {
