@@ -4,6 +4,7 @@
 //! whether a call is allowed, to retry one, or to remember it: a tool gets arguments and answers with an outcome.
 
 mod arguments;
+pub mod attacks;
 mod bash;
 mod cancel;
 mod capture;

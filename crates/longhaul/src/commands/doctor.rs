@@ -2,19 +2,26 @@
 
 use std::process::{Command as Process, Stdio};
 
+use longhaul_tools::attacks::{self, Suite, Verdict};
 use longhaul_tools::sandbox::Mode;
 use serde_json::json;
 
-use super::holding::HoldingArgs;
+use super::drive;
+use super::holding::{HoldingArgs, refused};
 use super::store::fallback_reason;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::{self, theme};
+use crate::render::{self, table, theme};
 
 /// Check that this machine has what longhaul needs
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Attack the sandbox: each case must succeed with nothing in its way, and fail when held
+    ///
+    /// Everything happens in a directory of its own among the temporary files, and to processes made for it.
+    #[arg(long)]
+    pub attack_suite: bool,
     #[command(flatten)]
     pub holding: HoldingArgs,
 }
@@ -33,6 +40,9 @@ enum State {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    if args.attack_suite {
+        return attack(app, &args);
+    }
     let findings = [
         state_dir(app),
         settings(app),
@@ -68,6 +78,32 @@ impl State {
             State::Bad => "bad",
         }
     }
+}
+
+/// Every attack with its verdict. Only what held, or could not be tried, is good.
+fn attack(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let permissions = args.holding.over(&app.settings()?);
+    let sandbox = app.sandbox(permissions)?;
+    let containment = sandbox.prove().map_err(refused)?;
+    render::talk(&format!("sandbox {containment}"));
+    let suite = Suite { helper: std::env::current_exe()?, mode: permissions.sandbox };
+    let said = |finding: &attacks::Finding| {
+        if !app.json() {
+            let line = format!("{:<6} {:<5} {}", finding.verdict, finding.row, finding.attack);
+            let why = matches!(finding.verdict, Verdict::Held).then(String::new);
+            let why = why.unwrap_or_else(|| format!(" ({})", table::clean(&finding.detail)));
+            render::data(&format!("{line}{why}"));
+        }
+    };
+    let findings = drive::runtime()?.block_on(suite.run(&said));
+    if app.json() {
+        render::json(&findings);
+    }
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (held, broken) = (count(Verdict::Held), count(Verdict::Broken));
+    let (void, skipped) = (count(Verdict::Void), count(Verdict::Skipped));
+    render::talk(&format!("{held} held, {broken} broken, {void} void, {skipped} not tried"));
+    Ok(if broken + void == 0 { Exit::Ok } else { Exit::Failed })
 }
 
 fn state_dir(app: &App) -> Finding {
