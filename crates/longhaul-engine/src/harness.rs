@@ -18,8 +18,8 @@ use longhaul_model::{Deltas, Models};
 use longhaul_store::engine::Repaired;
 use longhaul_store::{Entry, Home, Memory, Store, Writer};
 use longhaul_tools::{ToolSpec, Toolbox};
-use longhaul_workspace::Workspace;
 use longhaul_workspace::place::{self, Place};
+use longhaul_workspace::{Guard, Workspace};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -408,7 +408,22 @@ impl Harness {
         }
         let failed = |source| Error::Workspace { path: path.clone(), source };
         place::ensure(&self.place(run, &path)).map_err(|error| failed(Box::new(error)))?;
-        Workspace::open(&path).map_err(|error| failed(Box::new(error)))
+        let workspace = Workspace::open(&path).map_err(|error| failed(Box::new(error)))?;
+        Ok(workspace.guarded(self.guard(&path)))
+    }
+
+    /// A run that works in place has our state directory, and the settings of the next run, in its workspace. One whose
+    /// workspace is in the state directory reaches nothing else of it anyway.
+    fn guard(&self, workspace: &Path) -> Guard {
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let workspace = whole(workspace);
+        match self.home().map(|home| whole(home.dir())) {
+            Some(state) if workspace.starts_with(&state) => Guard::default(),
+            state => Guard {
+                hidden: state.into_iter().collect(),
+                read_only: vec![workspace.join("longhaul.yaml")],
+            },
+        }
     }
 
     fn place(&self, run: &Run, path: &Path) -> Place {

@@ -54,6 +54,8 @@ pub enum Error {
     LinkLoop { path: String },
     #[error("`{path}` has {bytes} bytes; at most {max} are handled at once")]
     TooLarge { path: String, bytes: u64, max: u64 },
+    #[error("`{path}` is not yours to {action}: it belongs to the harness or to git itself")]
+    Guarded { path: String, action: &'static str },
     #[error("the effect key `{key}` is not usable as a file name")]
     BadKey { key: String },
     #[error("cannot {action} `{path}`: {source}")]
@@ -94,6 +96,17 @@ pub struct Workspace {
     /// The root with all links resolved.
     root: PathBuf,
     handle: File,
+    guard: Guard,
+}
+
+/// What inside a workspace its agent's tools leave alone, with all links resolved. Git's own directories are never
+/// written to: what they hold makes git run programs.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Not even to be read: the state directory of the harness.
+    pub hidden: Vec<PathBuf>,
+    /// To be read only: its settings.
+    pub read_only: Vec<PathBuf>,
 }
 
 impl Workspace {
@@ -104,7 +117,13 @@ impl Workspace {
         let flags = beneath::DIRECTORY | OFlags::CLOEXEC;
         let handle =
             rustix::fs::open(&resolved, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Workspace { given, root: resolved, handle: File::from(handle) })
+        Ok(Workspace { given, root: resolved, handle: File::from(handle), guard: Guard::default() })
+    }
+
+    /// The same with places that its tools leave alone.
+    #[must_use]
+    pub fn guarded(self, guard: Guard) -> Workspace {
+        Workspace { guard, ..self }
     }
 
     /// The root with all links resolved.
@@ -132,6 +151,7 @@ impl Workspace {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = beneath::open(self.handle.as_fd(), &relative, flags)
             .map_err(|errno| self.refusal("open", path, errno))?;
+        self.check_readable(path, &real_path(&file).unwrap_or_else(|| self.root.join(&relative)))?;
         let stat = fstat(&file).map_err(|errno| self.refusal("look at", path, errno))?;
         regular(path, &stat)?;
         Ok(File::from(file))
@@ -191,7 +211,12 @@ impl Workspace {
     pub fn replace(&self, path: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
         self.check_present()?;
         let temporary = temporary_name(key)?;
+        // As it is spelled, before a directory is made for it; as it really is, because links may lead there.
+        self.check_writable(path, &self.root.join(self.relative(path)?))?;
         let spot = self.locate(path, Parents::Create)?;
+        if let Some(directory) = real_path(&spot.directory) {
+            self.check_writable(path, &directory.join(&spot.name))?;
+        }
         let old = self.stat(path, &spot)?;
         if let Some(stat) = &old {
             regular(path, stat)?;
@@ -231,6 +256,24 @@ impl Workspace {
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(self.refusal("remove the temporary file of", path, errno)),
         }
+    }
+
+    fn check_readable(&self, path: &str, real: &Path) -> Result<(), Error> {
+        if self.guard.hidden.iter().any(|hidden| real.starts_with(hidden)) {
+            return Err(Error::Guarded { path: path.to_owned(), action: "read" });
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self, path: &str, real: &Path) -> Result<(), Error> {
+        let guarded =
+            self.guard.hidden.iter().chain(&self.guard.read_only).any(|place| real.starts_with(place));
+        let below = real.strip_prefix(&self.root).unwrap_or(real);
+        let is_git = below.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+        if guarded || is_git {
+            return Err(Error::Guarded { path: path.to_owned(), action: "write" });
+        }
+        Ok(())
     }
 
     /// The path below the root. `..` is left in place: only the kernel knows what it means behind a link.
@@ -354,6 +397,25 @@ impl Workspace {
             errno => Error::Io { action, path, source: errno.into() },
         }
     }
+}
+
+/// Where an open file or directory is, all links resolved; `None` where the system cannot tell.
+#[cfg(target_os = "linux")]
+fn real_path(file: &OwnedFd) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+}
+
+#[cfg(target_os = "macos")]
+fn real_path(file: &OwnedFd) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = rustix::fs::getpath(file).ok()?;
+    Some(PathBuf::from(OsString::from_vec(path.into_bytes())))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn real_path(_file: &OwnedFd) -> Option<PathBuf> {
+    None
 }
 
 /// Where a path finally leads: a name in a directory that is open and beneath the root.

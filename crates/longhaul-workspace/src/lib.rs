@@ -12,4 +12,4 @@ pub mod limits;
 pub mod place;
 mod worktree;
 
-pub use files::{ABSENT, Error, Kind, Metadata, Workspace, digest_of};
+pub use files::{ABSENT, Error, Guard, Kind, Metadata, Workspace, digest_of};

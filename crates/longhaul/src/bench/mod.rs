@@ -13,6 +13,7 @@ mod process;
 mod recovery;
 mod report;
 mod rig;
+pub mod sandbox;
 mod sizes;
 mod stats;
 mod steps;

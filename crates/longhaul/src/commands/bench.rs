@@ -34,6 +34,11 @@ pub enum What {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         steps: usize,
     },
+    /// What the sandbox adds to a command
+    Sandbox {
+        #[arg(long, default_value_t = 101, value_name = "N")]
+        calls: usize,
+    },
     /// Open the journal of a run and say what that took; asked by `durable` of a fresh process
     #[command(hide = true)]
     Open {
@@ -52,6 +57,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             report(app, &rows);
         }
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
+        What::Sandbox { calls } => {
+            let ground = Ground::new(&existing(&app.state_dir))?;
+            report(app, &bench::sandbox::measure(&ground, std::env::current_exe()?, calls)?);
+        }
         What::Open { id } => render::json(&bench::open(&Engine::new(&app.state_dir), &run_id(&id)?)?),
     }
     Ok(Exit::Ok)
