@@ -33,9 +33,15 @@ impl HoldingArgs {
     }
 }
 
-/// The sandbox to drive with, proved; what it is, and what it lacks, is said.
+/// The sandbox to drive with, proved.
 pub fn hold(app: &App, settings: &Settings, args: &HoldingArgs) -> Result<Sandbox, Failure> {
     let sandbox = app.sandbox(args.over(settings))?;
+    sandbox.prove().map_err(refused)?;
+    Ok(sandbox)
+}
+
+/// Says what holds the commands of a run, and what is missing.
+pub fn tell(sandbox: &Sandbox) -> Result<(), Failure> {
     let containment = sandbox.prove().map_err(refused)?;
     if sandbox.mode() == Mode::Off {
         render::warn(&format!("sandbox {containment}"));
@@ -45,7 +51,7 @@ pub fn hold(app: &App, settings: &Settings, args: &HoldingArgs) -> Result<Sandbo
     for missing in &containment.missing {
         render::warn(&format!("sandbox: {missing}"));
     }
-    Ok(sandbox)
+    Ok(())
 }
 
 /// What to do about a sandbox that cannot be had.

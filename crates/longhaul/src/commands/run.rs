@@ -4,7 +4,7 @@ use longhaul_engine::Opening;
 
 use super::create::{self, LimitArgs, Options};
 use super::drive::{self, Again};
-use super::holding::{HoldingArgs, hold};
+use super::holding::{HoldingArgs, hold, tell};
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -42,9 +42,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let record = args.record.settled(app)?;
     // Before anything is made: a run whose commands cannot be held is none.
     let sandbox = hold(app, &settings, &args.holding)?;
-    let harness = app.holding(&settings, sandbox)?;
+    let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
     let id = run.spec.id;
+    tell(&sandbox)?;
     if args.detach {
         let again = Again { limits: LimitArgs::default(), holding: args.holding, model: None, record };
         return drive::detach(app, &harness, &id, &again);
@@ -68,13 +69,14 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
         .hint("use `--autonomy 4`, or enable the harness"));
     }
     let sandbox = hold(app, settings, &args.holding)?;
-    let harness = app.forgetful(settings, sandbox);
+    let harness = app.forgetful(settings, sandbox.clone());
     // Without a state directory there is no place of its own to work in.
     let options = Options { in_place: true, ..args.options.clone() };
     let run = create::create(app, &harness, settings, &args.task, &options)?;
     if !args.options.in_place {
         render::warn("harness.enabled is false: the agent works right here, and nothing is kept of the run");
     }
+    tell(&sandbox)?;
     let record = args.record.settled(app)?;
     drive::drive(app, &harness, &run.spec.id, Opening::default(), record.as_deref())
 }

@@ -11,7 +11,7 @@ use longhaul_engine::{Error, Harness, Opening};
 use super::ask::refuse_early;
 use super::create::{LimitArgs, settled_model};
 use super::drive::{self, Again};
-use super::holding::{HoldingArgs, hold};
+use super::holding::{HoldingArgs, hold, tell};
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -50,7 +50,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     // Said before anything is cut.
     let settings = app.settings()?;
     let sandbox = hold(app, &settings, &args.holding)?;
-    let harness = app.driving(&settings, sandbox)?;
+    let harness = app.driving(&settings, sandbox.clone())?;
+    tell(&sandbox)?;
     let record = args.record.settled(app)?;
     if let Some(number) = args.checkpoint {
         tell(&id, &harness.take_back(&id, number)?);
