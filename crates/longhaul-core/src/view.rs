@@ -165,7 +165,8 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
     match event {
         Event::RunCreated(spec) => {
             let task = head(&spec.task, EVENT_TEXT_BYTES_MAX);
-            entries!(line, "type": "run_created", "agentName": spec.agent, "task": task);
+            entries!(line, "type": "run_created", "agentName": spec.agent, "task": task, "model": spec.model);
+            entries!(line, "mode": spec.mode());
         }
         Event::StatusChanged { from, to, cause, reason } => {
             entries!(line, "type": "state_transition", "from": from, "to": to, "cause": cause, "reason": reason);

@@ -176,6 +176,10 @@ impl Model for Broken {
         Box::pin(async { panic!("no answer") })
     }
 
+    fn count<'a>(&'a self, _: &'a ModelRequest) -> BoxFuture<'a, u64> {
+        Box::pin(std::future::ready(0))
+    }
+
     fn context_window(&self) -> u64 {
         1
     }

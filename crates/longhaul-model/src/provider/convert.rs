@@ -12,16 +12,16 @@ use crate::known::Prices;
 use crate::wire::{self, Api, Kind, Turn, WireError};
 
 /// What a request needs beyond the run's own words.
-pub(super) struct Terms<'a> {
-    pub(super) api: Api,
+pub(crate) struct Terms<'a> {
+    pub(crate) api: Api,
     /// The provider's name of the model.
-    pub(super) model: &'a str,
-    pub(super) offers: &'a [wire::ToolOffer],
-    pub(super) max_output_tokens: Option<u32>,
-    pub(super) extra: &'a serde_json::Map<String, serde_json::Value>,
+    pub(crate) model: &'a str,
+    pub(crate) offers: &'a [wire::ToolOffer],
+    pub(crate) max_output_tokens: Option<u32>,
+    pub(crate) extra: &'a serde_json::Map<String, serde_json::Value>,
 }
 
-pub(super) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Request {
+pub(crate) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Request {
     let offered = |name: &String| terms.offers.iter().find(|offer| offer.name == *name).cloned();
     let schema = request.answer_schema.as_ref();
     wire::Request {

@@ -2,7 +2,7 @@
 //! is; it refuses to retry, which is the run's decision, and to keep a conversation.
 
 mod config;
-mod convert;
+pub(crate) mod convert;
 mod key;
 mod limiter;
 
@@ -20,6 +20,7 @@ pub use limiter::Limiter;
 use crate::known::{self, Prices};
 use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
+use crate::tokens;
 use crate::wire::{Api, Client, Endpoint, Kind, Listed, Options, ToolOffer, WireError};
 
 /// One model of one provider, ready to be asked.
@@ -169,6 +170,17 @@ impl Model for Provider {
 
     fn context_window(&self) -> u64 {
         self.facts.window.unwrap_or(limits::CONTEXT_WINDOW_UNKNOWN)
+    }
+
+    fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, u64> {
+        Box::pin(async move {
+            let request = self.encode(request);
+            match self.client.count_tokens(&self.endpoint, &request).await {
+                Ok(Some(tokens)) => tokens,
+                // Whoever counts wants a number, and soon: what cannot be asked is estimated.
+                Ok(None) | Err(_) => tokens::estimate(&request),
+            }
+        })
     }
 
     fn is_priced(&self) -> bool {

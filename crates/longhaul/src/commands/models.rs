@@ -121,11 +121,13 @@ fn as_line(line: &Line) -> Vec<String> {
     let dollars = |amount: longhaul_core::money::Usd| format!("${:.2}", amount.as_dollars());
     let (input, cache_read, output) = match prices {
         Some(prices) => (dollars(prices.input), dollars(prices.cache_read), dollars(prices.output)),
+        None if line.trouble.is_some() => Default::default(),
         None => ("unknown".to_owned(), String::new(), "unknown".to_owned()),
     };
+    let unknown = if line.trouble.is_some() { "" } else { "unknown" };
     vec![
         line.model.clone(),
-        window.map_or("unknown".to_owned(), |window| window.to_string()),
+        window.map_or(unknown.to_owned(), |window| window.to_string()),
         input,
         cache_read,
         output,
