@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::{CallRequest, Message, ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::document;
-use crate::event::{Cause, Event, Rest};
+use crate::event::{Ask, Cause, Event, Rest};
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
 use crate::limits;
@@ -170,6 +170,9 @@ pub struct Call {
     /// Why its arguments cannot be read, if they cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed: Option<String>,
+    /// A person has given leave for exactly this call.
+    #[serde(default)]
+    pub granted: bool,
     /// How often it failed and was to be tried again. Attempts also count what crashes cut short.
     #[serde(default)]
     pub failures: u32,
@@ -181,6 +184,10 @@ pub struct Call {
 pub enum CallState {
     /// Asked for by the model; nothing has begun.
     Proposed,
+    /// A person is asked, at that gate.
+    Asking {
+        gate: u32,
+    },
     /// Its intent is on disk. It may be under way, or its process may have died.
     Started {
         attempt: Attempt,
@@ -206,6 +213,9 @@ pub enum CallState {
 pub struct Gate {
     pub number: u32,
     pub step: u32,
+    /// What a call asks; nothing if the step itself waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Ask>,
     pub opened_at: Timestamp,
     pub answer: Option<Answer>,
 }
@@ -215,6 +225,9 @@ pub struct Gate {
 pub struct Answer {
     pub approved: bool,
     pub reason: Option<String>,
+    /// What was said to a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     pub at: Timestamp,
 }
 
@@ -292,6 +305,7 @@ impl Run {
             (Status::Running, Phase::Resting { .. }) => Wait::Timer,
             (Status::Running, Phase::Calling { .. }) => match self.open_call().map(|call| &call.state) {
                 Some(CallState::Resting { .. }) => Wait::Timer,
+                Some(CallState::Asking { .. }) => Wait::Human,
                 Some(CallState::Proposed | CallState::Started { .. } | CallState::Ended { .. }) | None => {
                     Wait::None
                 }
@@ -437,12 +451,10 @@ impl Run {
                 self.current_step = *step;
                 self.phase = if *required { Phase::Idle } else { Phase::Cleared };
             }
-            Event::WaitingForHuman { gate, step } => {
-                self.gates.push(Gate { number: *gate, step: *step, opened_at: at, answer: None });
-                self.phase = Phase::Gated { gate: *gate };
-            }
-            Event::GateAnswered { gate, approved, reason, .. } => {
-                self.answer_gate(*gate, *approved, reason, at)
+            Event::WaitingForHuman { gate, step, ask } => self.open_gate(at, *gate, *step, ask),
+            Event::GateAnswered { gate, approved, reason, answer, .. } => {
+                let (reason, text) = (reason.clone(), answer.clone());
+                self.answer_gate(*gate, Answer { approved: *approved, reason, text, at });
             }
             Event::StepStarted { step } => self.open_step(*step),
             Event::TurnStarted { turn, attempt } => {
@@ -533,11 +545,27 @@ impl Run {
         self.commands.push_back(command.clone());
     }
 
-    fn answer_gate(&mut self, number: u32, approved: bool, reason: &Option<String>, at: Timestamp) {
-        if let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) {
-            gate.answer = Some(Answer { approved, reason: reason.clone(), at });
+    fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
+        self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
+        match ask {
+            Some(ask) => self.set_call(ask.call, CallState::Asking { gate: number }),
+            None => self.phase = Phase::Gated { gate: number },
         }
-        self.phase = if approved { Phase::Cleared } else { Phase::Idle };
+    }
+
+    fn answer_gate(&mut self, number: u32, answer: Answer) {
+        let approved = answer.approved;
+        let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) else { return };
+        gate.answer = Some(answer);
+        match gate.ask.as_ref().map(|ask| ask.call) {
+            None => self.phase = if approved { Phase::Cleared } else { Phase::Idle },
+            Some(call) => {
+                self.set_call(call, CallState::Proposed);
+                if let Some(call) = self.call_mut(call) {
+                    call.granted = approved;
+                }
+            }
+        }
     }
 
     fn open_step(&mut self, step: u32) {
@@ -616,6 +644,7 @@ impl Run {
             args: call.args.clone(),
             asked_at: at,
             malformed: call.malformed.clone(),
+            granted: false,
             failures: 0,
             state: CallState::Proposed,
         });
@@ -670,7 +699,7 @@ impl Call {
     /// The attempt last begun; the first if none was.
     pub fn attempt(&self) -> Attempt {
         match &self.state {
-            CallState::Proposed => Attempt::FIRST,
+            CallState::Proposed | CallState::Asking { .. } => Attempt::FIRST,
             CallState::Started { attempt, .. }
             | CallState::Resting { attempt, .. }
             | CallState::Ended { attempt, .. } => *attempt,
@@ -680,7 +709,10 @@ impl Call {
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.state {
             CallState::Ended { outcome, .. } => Some(outcome),
-            CallState::Proposed | CallState::Started { .. } | CallState::Resting { .. } => None,
+            CallState::Proposed
+            | CallState::Asking { .. }
+            | CallState::Started { .. }
+            | CallState::Resting { .. } => None,
         }
     }
 
@@ -688,14 +720,20 @@ impl Call {
     pub fn duration_ms(&self) -> Option<f64> {
         match &self.state {
             CallState::Ended { duration_us, .. } => Some((*duration_us).max(1) as f64 / 1000.0),
-            CallState::Proposed | CallState::Started { .. } | CallState::Resting { .. } => None,
+            CallState::Proposed
+            | CallState::Asking { .. }
+            | CallState::Started { .. }
+            | CallState::Resting { .. } => None,
         }
     }
 
     pub fn traces(&self) -> &[Trace] {
         match &self.state {
             CallState::Started { traces, .. } => traces,
-            CallState::Proposed | CallState::Resting { .. } | CallState::Ended { .. } => &[],
+            CallState::Proposed
+            | CallState::Asking { .. }
+            | CallState::Resting { .. }
+            | CallState::Ended { .. } => &[],
         }
     }
 }

@@ -71,6 +71,27 @@ pub struct RunSpec {
     #[n(21)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Json>,
+    /// What happens when a call needs a person; without a word it waits.
+    #[n(22)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_ask: Option<OnAsk>,
+}
+
+/// What a call that needs a person's answer leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "lowercase")]
+pub enum OnAsk {
+    /// The run waits, however long.
+    #[default]
+    #[n(0)]
+    Wait,
+    /// The call is refused, and the agent told that nobody is there.
+    #[n(1)]
+    Deny,
+    /// The run waits, paused.
+    #[n(2)]
+    Pause,
 }
 
 /// What a run is for. The mode is fixed at creation and shows in what the agent may call.
@@ -203,6 +224,10 @@ pub enum BadSpec {
 impl RunSpec {
     pub fn may_use_engine(&self) -> bool {
         self.engine_enabled.unwrap_or(true)
+    }
+
+    pub fn on_ask(&self) -> OnAsk {
+        self.on_ask.unwrap_or_default()
     }
 
     pub fn mode(&self) -> Mode {

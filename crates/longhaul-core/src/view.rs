@@ -177,12 +177,19 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::GateChecked { step: index, required } => {
             entries!(line, "type": "gate_checked", "stepId": step(index), "required": required);
         }
-        Event::WaitingForHuman { gate, step: index } => {
+        Event::WaitingForHuman { gate, step: index, ask } => {
             let gate = gate_id(&run.spec.id, *gate);
             entries!(line, "type": "waiting_for_human", "gateId": gate, "stepId": step(index), "action": "waiting");
+            if let Some(ask) = ask {
+                entries!(line, "ask": ask);
+            }
         }
-        Event::GateAnswered { gate, approved, reason, waited_ms } => {
-            let action = if *approved { "approved" } else { "rejected" };
+        Event::GateAnswered { gate, approved, reason, waited_ms, answer } => {
+            let action = match (approved, answer) {
+                (true, Some(_)) => "answered",
+                (true, None) => "approved",
+                (false, _) => "rejected",
+            };
             let gate = gate_id(&run.spec.id, *gate);
             entries!(line, "type": "human_gate", "gateId": gate, "action": action, "waitMs": waited_ms, "reason": reason);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use longhaul_core::tool::ToolGrant;
 
+use crate::ask_human::AskHuman;
 use crate::bash::Bash;
 use crate::edit::Edit;
 use crate::read::Read;
@@ -31,6 +32,7 @@ impl Toolbox {
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
             .with(Arc::new(Edit::new()))
+            .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Bash::new(std::env::vars_os())))
     }
 

@@ -104,7 +104,7 @@ fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision)
             let wake = Wake::Call { call: open.id, attempt: *attempt };
             decision.then(Effect::Sleep { wake, rest: *rest });
         }
-        CallState::Ended { .. } => {}
+        CallState::Asking { .. } | CallState::Ended { .. } => {}
     }
 }
 

@@ -82,6 +82,7 @@ pub fn spec() -> RunSpec {
         models: None,
         mode: None,
         answer_schema: None,
+        on_ask: None,
     }
 }
 

@@ -202,7 +202,7 @@ impl World {
         assert!(!self.approved.load(Ordering::SeqCst), "the answer was lost");
         let gate = run.gates.len() as u32;
         let id = CommandId::from_bits(u128::from(gate));
-        let command = Command { id: id.clone(), wish: Wish::Approve { gate } };
+        let command = Command { id: id.clone(), wish: Wish::Approve { gate, digest: None } };
         store.post(&self.id, &id, &serde_json::to_vec(&command).unwrap()).unwrap();
         self.approved.store(true, Ordering::SeqCst);
     }

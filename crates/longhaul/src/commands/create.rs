@@ -7,7 +7,7 @@ use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Limits, Mode, RunSpec};
+use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
@@ -55,6 +55,10 @@ pub struct Options {
     /// Steps from a YAML or JSON file, or `none` for one step
     #[arg(long, default_value = "none", value_name = "none|FILE")]
     pub plan: String,
+    /// What a call that needs a person leads to: the run waits, the call is denied, or the run pauses [default: wait;
+    /// deny with autonomy 5]
+    #[arg(long, value_name = "wait|deny|pause")]
+    pub on_ask: Option<OnAskArg>,
     /// Tools the agent may call, instead of those its file names
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub tools: Option<Vec<String>>,
@@ -81,6 +85,23 @@ pub struct Options {
 pub enum Switch {
     On,
     Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnAskArg {
+    Wait,
+    Deny,
+    Pause,
+}
+
+/// Whoever chose never to be asked is not asked.
+fn on_ask(typed: Option<OnAskArg>, autonomy: Autonomy) -> Option<OnAsk> {
+    match typed {
+        Some(OnAskArg::Wait) => Some(OnAsk::Wait),
+        Some(OnAskArg::Deny) => Some(OnAsk::Deny),
+        Some(OnAskArg::Pause) => Some(OnAsk::Pause),
+        None => (autonomy.level() == 5).then_some(OnAsk::Deny),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -249,6 +270,7 @@ fn spec(
         models: (models.len() > 1).then_some(models),
         mode: (mode != Mode::Exec).then_some(mode),
         answer_schema: answer_schema(app, options)?,
+        on_ask: on_ask(options.on_ask, autonomy),
         parent: None,
         depth: 0,
         session: None,

@@ -70,6 +70,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::CallRetryScheduled { message, .. } => {
             vec![format!("(failed, will be tried again: {message})")]
         }
+        Event::WaitingForHuman { ask: Some(ask), .. } => vec![format!("(waits for a person: {})", ask.text)],
         Event::CommandDropped { why, .. } => vec![format!("(a command was not obeyed: {why})")],
         Event::Recovered { .. } => vec!["(taken up again after its process ended)".to_owned()],
         Event::StatusChanged { to, reason, .. } => {
@@ -79,7 +80,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::TurnFailed { .. }
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }
-        | Event::WaitingForHuman { .. }
+        | Event::WaitingForHuman { ask: None, .. }
         | Event::GateAnswered { .. }
         | Event::TurnStarted { .. }
         | Event::CallStarted { .. }

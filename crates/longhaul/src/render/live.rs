@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_core::event::Event;
+use longhaul_core::event::{AskKind, Event};
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
 use longhaul_core::run::{Run, Silence};
@@ -150,7 +150,18 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             tool(call),
             duration(rest.delay_ms)
         ),
-        Event::WaitingForHuman { gate, step: index } => {
+        Event::WaitingForHuman { gate, ask: Some(ask), .. } => {
+            let id = longhaul_core::view::gate_id(&run.spec.id, *gate);
+            match ask.kind {
+                AskKind::Permission => {
+                    format!("waiting for a person's leave (approval {id}): {}: {}", tool(&ask.call), ask.text)
+                }
+                AskKind::Question => {
+                    format!("waiting for a person's answer (approval {id}): {}", short(&ask.text, 200))
+                }
+            }
+        }
+        Event::WaitingForHuman { gate, step: index, ask: None } => {
             format!(
                 "waiting for a person before {} (approval {})",
                 step(index),
