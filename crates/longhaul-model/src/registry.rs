@@ -48,7 +48,7 @@ impl Models {
         let api = api.ok_or_else(|| ResolveError::NoNetwork { provider: provider.to_owned() })?;
         let missing = || ResolveError::NoBaseUrl { provider: provider.to_owned() };
         let facts = Facts::of(official(provider), model, &config)
-            .map_err(|source| ResolveError::Price { provider: provider.to_owned(), source })?;
+            .map_err(|why| ResolveError::Price { provider: provider.to_owned(), why })?;
         let parts = Parts {
             provider,
             model,
@@ -61,7 +61,7 @@ impl Models {
             limiter: Arc::clone(&self.limiter),
         };
         Provider::new(parts)
-            .map_err(|source| ResolveError::Wire { provider: provider.to_owned(), source: Box::new(source) })
+            .map_err(|why| ResolveError::Wire { provider: provider.to_owned(), why: Box::new(why) })
     }
 
     /// A provider's whole configuration: what is built in, under the environment's address, under what is configured.
@@ -141,12 +141,12 @@ pub enum ResolveError {
     NoApi { provider: String },
     #[error("providers.{provider}.base_url is missing")]
     NoBaseUrl { provider: String },
-    #[error("providers.{provider}.prices: {source}")]
-    Price { provider: String, source: BadPrice },
+    #[error("providers.{provider}.prices: {why}")]
+    Price { provider: String, why: BadPrice },
     #[error("provider `{provider}` plays files and has no network")]
     NoNetwork { provider: String },
-    #[error("provider `{provider}`: {source}")]
-    Wire { provider: String, source: Box<WireError> },
+    #[error("provider `{provider}`: {why}")]
+    Wire { provider: String, why: Box<WireError> },
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
@@ -170,11 +170,18 @@ impl ResolveError {
             ResolveError::Key(KeyError::Missing { variable, .. }) => Some(format!(
                 "export {variable}=…, or name another variable (`api_key_env`) or a command (`api_key_command`) in longhaul.yaml"
             )),
-            ResolveError::Wire { source, .. } => source.hint().map(str::to_owned),
+            ResolveError::Key(KeyError::Header { variable, .. }) => {
+                Some(format!("export {variable}=…, or take the header out of longhaul.yaml"))
+            }
+            ResolveError::Key(KeyError::Command { provider, .. }) => Some(format!(
+                "try by hand what `providers.{provider}.api_key_command` says; it has to print the key and nothing else"
+            )),
+            ResolveError::Price { .. } => {
+                Some("US dollars for a million tokens, for example `{ input: 3, output: 15 }`".to_owned())
+            }
+            ResolveError::Wire { why, .. } => why.hint().map(str::to_owned),
             ResolveError::Script(error) => error.hint().map(str::to_owned),
-            ResolveError::Price { .. }
-            | ResolveError::NoNetwork { .. }
-            | ResolveError::Key(KeyError::Header { .. } | KeyError::Command { .. }) => None,
+            ResolveError::NoNetwork { .. } => None,
         }
     }
 }
