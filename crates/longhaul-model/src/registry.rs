@@ -11,6 +11,7 @@ use crate::known;
 use crate::model::Model;
 use crate::provider::{
     BUILTINS, BadPrice, Builtin, Facts, Found, KeyError, Limiter, Parts, Provider, ProviderConfig, Speaks,
+    Told,
 };
 use crate::scripted::{ScriptError, Scripted};
 use crate::wire::{ToolOffer, WireError};
@@ -27,6 +28,7 @@ pub struct Models {
     /// Where keys and addresses are looked for.
     pub environment: BTreeMap<String, String>,
     pub limiter: Arc<Limiter>,
+    pub told: Arc<Told>,
 }
 
 impl Models {
@@ -55,7 +57,7 @@ impl Models {
             api,
             config: &config,
             base_url: config.base_url.clone().ok_or_else(missing)?,
-            found: Found::look(provider, &config, &self.environment)?,
+            found: Found::look(provider, &config, &self.environment, &self.told)?,
             facts,
             offers: Arc::clone(&self.offers),
             limiter: Arc::clone(&self.limiter),
@@ -98,21 +100,14 @@ impl Models {
         Ok(model.map(|model| format!("{provider}/{model}")))
     }
 
-    /// Every key there is, of all providers: what must not be written anywhere.
+    /// Every key there is, of all providers: what must not be written anywhere. Of a command it is known once its provider
+    /// was found.
     pub fn secrets(&self) -> Vec<SecretString> {
         let of = |name: &String| {
             let config = self.config(name).ok()?;
-            // A command is only asked when its provider is used; then its key is in no tool's reach.
-            if config.api_key_command.is_some() {
-                return None;
-            }
-            Found::look(name, &config, &self.environment).ok()
+            Some(Found::secrets(name, &config, &self.environment, &self.told))
         };
-        let found: Vec<Found> = self.names().iter().filter_map(of).collect();
-        found
-            .into_iter()
-            .flat_map(|found| found.key.into_iter().chain(found.headers.into_iter().map(|(_, value)| value)))
-            .collect()
+        self.names().iter().filter_map(of).flatten().collect()
     }
 
     fn speaks(&self, provider: &str, config: &ProviderConfig) -> Result<Speaks, ResolveError> {
