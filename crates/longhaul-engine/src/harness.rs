@@ -225,6 +225,9 @@ impl Harness {
         longhaul_tools::reap_leftovers(id);
         let models = Shelf::new(Arc::clone(&self.models));
         models.get(&model).map_err(|source| Error::Model { name: model, source })?;
+        // A fallback's key is asked for while somebody may be there to unlock it, and so that it is known as a secret. One that
+        // cannot be had is met when it is needed.
+        ledger.run().spec.models.iter().flatten().for_each(|fallback| drop(models.get(fallback)));
         let secrets = Secrets::new(self.models.secrets());
         let hands = Hands {
             models,

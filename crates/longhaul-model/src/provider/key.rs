@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use secrecy::{ExposeSecret, SecretString};
 
@@ -16,6 +16,27 @@ use crate::limits::{KEY_BYTES_MAX, KEY_COMMAND_TIME};
 pub struct Found {
     pub key: Option<SecretString>,
     pub headers: Vec<(String, SecretString)>,
+    /// What stands inside headers, as in `Bearer ${TOKEN}`: it may be met without the words around it.
+    pub parts: Vec<SecretString>,
+}
+
+/// What commands have told: each is asked once, and its key is known from then on as something that must not be written.
+#[derive(Debug, Default)]
+pub struct Told(Mutex<BTreeMap<String, SecretString>>);
+
+impl Told {
+    fn known(&self, command: &str) -> Option<SecretString> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(command).cloned()
+    }
+
+    fn ask(&self, provider: &str, command: &str) -> Result<SecretString, KeyError> {
+        if let Some(key) = self.known(command) {
+            return Ok(key);
+        }
+        let key = SecretString::from(ask(provider, command)?);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(command.to_owned(), key.clone());
+        Ok(key)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,13 +55,35 @@ impl Found {
         provider: &str,
         config: &ProviderConfig,
         environment: &BTreeMap<String, String>,
+        told: &Told,
     ) -> Result<Found, KeyError> {
-        let mut headers = Vec::new();
+        let mut found = Found::default();
         for (name, value) in &config.headers {
-            let value = expand(provider, name, value, environment)?;
-            headers.push((name.clone(), value.into()));
+            let value = expand(provider, name, value, environment, &mut found.parts)?;
+            found.headers.push((name.clone(), value.into()));
         }
-        Ok(Found { key: key(provider, config, environment)?, headers })
+        found.key = key(provider, config, environment, told)?;
+        Ok(found)
+    }
+
+    /// Every secret that is there, also of a provider that could not be used for want of another one. No command is asked
+    /// for it.
+    pub(crate) fn secrets(
+        provider: &str,
+        config: &ProviderConfig,
+        environment: &BTreeMap<String, String>,
+        told: &Told,
+    ) -> Vec<SecretString> {
+        let mut secrets = Vec::new();
+        for (name, value) in &config.headers {
+            let whole = expand(provider, name, value, environment, &mut secrets);
+            secrets.extend(whole.ok().map(SecretString::from));
+        }
+        secrets.extend(match &config.api_key_command {
+            Some(command) => told.known(command),
+            None => in_environment(variable(provider, config), environment),
+        });
+        secrets
     }
 
     /// What a rate limit is shared by: the place and the key, in a form that gives neither away.
@@ -57,30 +100,40 @@ fn key(
     provider: &str,
     config: &ProviderConfig,
     environment: &BTreeMap<String, String>,
+    told: &Told,
 ) -> Result<Option<SecretString>, KeyError> {
     if let Some(command) = &config.api_key_command {
-        return ask(provider, command).map(|key| Some(key.into()));
+        return told.ask(provider, command).map(Some);
     }
-    let builtin = Builtin::find(provider);
-    let variable = config.api_key_env.as_deref().or(builtin.and_then(|known| known.key_env));
-    let Some(variable) = variable else { return Ok(None) };
-    if let Some(key) = environment.get(variable).filter(|key| !key.trim().is_empty()) {
-        return Ok(Some(key.trim().into()));
+    let Some(variable) = variable(provider, config) else { return Ok(None) };
+    if let Some(key) = in_environment(Some(variable), environment) {
+        return Ok(Some(key));
     }
     // A server of one's own at another address may want no key; the service itself always does.
-    let elsewhere = builtin.is_some_and(|known| config.base_url.as_deref() != Some(known.base_url));
+    let elsewhere =
+        Builtin::find(provider).is_some_and(|known| config.base_url.as_deref() != Some(known.base_url));
     if elsewhere && config.api_key_env.is_none() {
         return Ok(None);
     }
     Err(KeyError::Missing { provider: provider.to_owned(), variable: variable.to_owned() })
 }
 
-/// Puts environment variables in the place of `${NAME}`.
+/// The variable that should hold the key.
+fn variable<'a>(provider: &str, config: &'a ProviderConfig) -> Option<&'a str> {
+    config.api_key_env.as_deref().or(Builtin::find(provider).and_then(|known| known.key_env))
+}
+
+fn in_environment(variable: Option<&str>, environment: &BTreeMap<String, String>) -> Option<SecretString> {
+    environment.get(variable?).map(|key| key.trim()).filter(|key| !key.is_empty()).map(SecretString::from)
+}
+
+/// Puts environment variables in the place of `${NAME}`, and each of their values among `parts`.
 fn expand(
     provider: &str,
     header: &str,
     value: &str,
     environment: &BTreeMap<String, String>,
+    parts: &mut Vec<SecretString>,
 ) -> Result<String, KeyError> {
     let mut expanded = String::new();
     let mut rest = value;
@@ -93,6 +146,7 @@ fn expand(
         })?;
         expanded.push_str(before);
         expanded.push_str(found);
+        parts.push(found.trim().into());
         rest = behind;
     }
     expanded.push_str(rest);

@@ -14,7 +14,7 @@ use longhaul_core::time::Timestamp;
 use serde_json::{Map, Value};
 
 pub use config::{BUILTINS, Builtin, ModelConfig, PriceConfig, ProviderConfig, Speaks};
-pub use key::{Found, KeyError};
+pub use key::{Found, KeyError, Told};
 pub use limiter::Limiter;
 
 use crate::known::{self, Prices};
@@ -95,7 +95,8 @@ impl Provider {
     pub(crate) fn new(parts: Parts<'_>) -> Result<Provider, WireError> {
         let Parts { provider, model, api, config, base_url, found, facts, offers, limiter } = parts;
         let account = found.account(provider, &base_url);
-        let endpoint = Endpoint { api, base_url, key: found.key, headers: found.headers };
+        let Found { key, headers, parts } = found;
+        let endpoint = Endpoint { api, base_url, key, headers, hidden: parts };
         // A wrong address is better said now than in the middle of the night.
         endpoint.url()?;
         let mut options = Options::usual();

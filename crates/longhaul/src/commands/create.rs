@@ -11,6 +11,7 @@ use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
+use longhaul_workspace::place;
 use serde::Deserialize;
 
 use crate::agents;
@@ -362,7 +363,7 @@ fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
     let path = app.state_dir.join("workspace").join("run").join(id.as_str());
     match repository(&app.cwd) {
         Some(repository) => {
-            if is_dirty(&repository) {
+            if place::is_dirty(&repository) {
                 render::warn(
                     "changes that are not committed are not in the run's worktree; `--in-place` would work on them",
                 );
@@ -371,14 +372,6 @@ fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
         }
         None => Chosen { path, repository: None, branch: None },
     }
-}
-
-/// Are there changes in the checkout that a worktree of its last commit does not have?
-fn is_dirty(repository: &Path) -> bool {
-    let mut git = std::process::Command::new("git");
-    git.args(["status", "--porcelain", "--untracked-files=normal"]).current_dir(repository);
-    git.env("GIT_OPTIONAL_LOCKS", "0").stdin(std::process::Stdio::null());
-    git.output().is_ok_and(|output| !output.stdout.is_empty())
 }
 
 /// A plan as people write it: what is always the same may be left out.
