@@ -109,6 +109,11 @@ pub enum Event {
         retry: Option<Rest>,
         #[n(4)]
         kind: Option<ModelFailureKind>,
+        /// When the provider may be asked again, by its own word.
+        #[n(5)]
+        until: Option<Timestamp>,
+        #[n(6)]
+        usage: Option<Usage>,
     },
     #[n(10)]
     CallRefused {

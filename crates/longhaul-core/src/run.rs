@@ -85,8 +85,12 @@ pub struct Patience {
     pub switches: u32,
     /// Replies in a row that ran into the limit of output tokens and asked for nothing.
     pub cut_off: u32,
-    /// Has any provider ever answered this run, even if only to refuse?
+    /// Has the model in use ever answered, even if only to refuse?
     pub reached: bool,
+    /// Models that only a person can make usable again.
+    pub unusable: Vec<String>,
+    /// Models that asked to be left alone, and until when.
+    pub held: Vec<(String, Timestamp)>,
 }
 
 /// A time without an answer. Its beginning, every change of its kind, and its end are news; the failures in between are not.
@@ -94,15 +98,23 @@ pub struct Patience {
 #[serde(rename_all = "camelCase")]
 pub struct Silence {
     pub since: Timestamp,
-    pub kind: ModelFailureKind,
-    /// Failures of this kind in a row.
-    pub in_a_row: u32,
+    /// What was told of it: which model failed how, and which was tried instead.
+    pub told: Vec<String>,
+    /// Did the last event of it tell anything new?
+    pub news: bool,
     pub ended: Option<Timestamp>,
 }
 
 impl Silence {
     pub fn is_news(&self) -> bool {
-        self.in_a_row == 1
+        self.news
+    }
+
+    fn tell(&mut self, what: String) {
+        self.news = !self.told.contains(&what);
+        if self.news {
+            self.told.push(what);
+        }
     }
 }
 
@@ -316,6 +328,17 @@ impl Run {
         }
     }
 
+    /// When a wait for time is over, if the run is in one.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        if self.status != Status::Running {
+            return None;
+        }
+        match (&self.phase, self.open_call().map(|call| &call.state)) {
+            (Phase::Resting { rest, .. }, _) | (_, Some(CallState::Resting { rest, .. })) => Some(rest.until),
+            (_, _) => None,
+        }
+    }
+
     pub fn call(&self, id: CallId) -> Option<&Call> {
         self.calls.get((id.0 as usize).checked_sub(1)?)
     }
@@ -467,9 +490,10 @@ impl Run {
                 self.silence.iter_mut().for_each(|silence| silence.ended = Some(at));
                 self.hear(at, *turn, Heard { text, calls, raw, stop: stop.unwrap_or_default() });
             }
-            Event::TurnFailed { turn, attempt, retry, kind, .. } => {
+            Event::TurnFailed { turn, attempt, retry, kind, until, usage, .. } => {
                 let kind = kind.unwrap_or_default();
-                self.lose_patience(kind);
+                usage.iter().for_each(|usage| self.spend(usage));
+                self.lose_patience(kind, *until);
                 self.fall_silent(at, kind);
                 if let Some(rest) = retry {
                     self.patience.switches = 0;
@@ -510,11 +534,7 @@ impl Run {
             }
             Event::Recovered { generation } => self.generation = *generation,
             Event::LimitsChanged { limits } => self.spec.limits = *limits,
-            Event::ModelChanged { model, why } => {
-                self.spec.model.clone_from(model);
-                self.patience.failures = 0;
-                self.patience.switches = self.patience.switches.saturating_add(u32::from(why.is_some()));
-            }
+            Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
@@ -592,7 +612,23 @@ impl Run {
         }
     }
 
-    fn lose_patience(&mut self, kind: ModelFailureKind) {
+    fn change_model(&mut self, model: &str, by_itself: bool) {
+        model.clone_into(&mut self.spec.model);
+        self.patience.failures = 0;
+        self.patience.reached &= by_itself;
+        self.patience.switches = self.patience.switches.saturating_add(u32::from(by_itself));
+        if let Some(silence) = self.silence.as_mut().filter(|_| by_itself) {
+            silence.tell(format!("to {model}"));
+        }
+    }
+
+    fn lose_patience(&mut self, kind: ModelFailureKind, until: Option<Timestamp>) {
+        let model = &self.spec.model;
+        self.patience.held.retain(|(held, _)| held != model);
+        self.patience.held.extend(until.map(|until| (model.clone(), until)));
+        if kind.is_lasting() && !self.patience.unusable.contains(model) {
+            self.patience.unusable.push(model.clone());
+        }
         self.model_failures = self.model_failures.saturating_add(1);
         self.patience.failures = self.patience.failures.saturating_add(1);
         self.patience.broken =
@@ -601,11 +637,13 @@ impl Run {
     }
 
     fn fall_silent(&mut self, at: Timestamp, kind: ModelFailureKind) {
-        match &mut self.silence {
-            Some(silence) if silence.kind == kind => silence.in_a_row = silence.in_a_row.saturating_add(1),
-            Some(silence) => (silence.kind, silence.in_a_row) = (kind, 1),
-            None => self.silence = Some(Silence { since: at, kind, in_a_row: 1, ended: None }),
-        }
+        let silence = self.silence.get_or_insert_with(|| Silence {
+            since: at,
+            told: Vec::new(),
+            news: false,
+            ended: None,
+        });
+        silence.tell(format!("{} {}", self.spec.model, kind.words()));
     }
 
     fn hear(&mut self, at: Timestamp, turn: u32, heard: Heard<'_>) {
@@ -616,7 +654,8 @@ impl Run {
         let cut_off = heard.stop == Stop::Length && heard.calls.is_empty();
         self.model_failures = 0;
         let cut_off_before = self.patience.cut_off;
-        self.patience = Patience { reached: true, ..Patience::default() };
+        let unusable = std::mem::take(&mut self.patience.unusable);
+        self.patience = Patience { reached: true, unusable, ..Patience::default() };
         let mut requests = Vec::with_capacity(heard.calls.len());
         for call in heard.calls {
             requests.push(self.propose(at, turn, call));

@@ -234,13 +234,14 @@ impl RunSpec {
         self.mode.unwrap_or_default()
     }
 
-    /// The model to try after the one in use, going round; `None` if there is no other.
-    pub fn next_model(&self) -> Option<&str> {
+    /// The model to try after the one in use, going round, of those that are not `unusable`.
+    pub fn next_model(&self, unusable: &[String]) -> Option<&str> {
         let models = self.models.as_deref().unwrap_or(&[]);
         let current = models.iter().position(|model| *model == self.model);
         let after = current.map_or(0, |index| index + 1);
         let round = models.iter().skip(after).chain(models);
-        round.map(String::as_str).find(|model| *model != self.model)
+        let usable = |model: &&String| !unusable.contains(*model) && **model != self.model;
+        round.filter(usable).map(String::as_str).next()
     }
 
     /// Everything a run must satisfy before it may exist.

@@ -148,7 +148,8 @@ fn no_model(error: &ResolveError) -> ModelFailure {
         | ResolveError::Wire { .. }
         | ResolveError::Script(_) => ModelFailureKind::ModelUnknown,
     };
-    ModelFailure { kind, after_ms: None, message: error.to_string() }
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    ModelFailure::new(kind, format!("{error}{hint}"))
 }
 
 /// What a tool reports, without the providers' keys.
@@ -218,7 +219,8 @@ async fn call_model(
         Ok(Err(failure)) => failed(failure),
         Err(panic) => {
             let message = format!("the model's client panicked: {}", panic_text(panic.as_ref()));
-            failed(ModelFailure { kind: ModelFailureKind::Fatal, after_ms: None, message })
+            // What it panicked at may be the one odd reply of a night: a person looks, and nothing is lost.
+            failed(ModelFailure::new(ModelFailureKind::Rejected, message))
         }
     }
 }

@@ -102,6 +102,8 @@ fn samples() -> Vec<Event> {
             message: text(),
             retry: Some(rest),
             kind: Some(ModelFailureKind::RateLimited),
+            until: Some(Timestamp::from_millis(1_771_581_600_000)),
+            usage: Some(usage),
         },
         Event::CallRefused { call, failure: Failure::NotPermitted, message: text() },
         Event::CallStarted { call, attempt, class: EffectClass::Checkable, traces: vec![trace] },
@@ -185,7 +187,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
             return None;
         }
         Event::ModelReplied { usage, .. } => usage.unpriced_tokens = 0,
-        Event::TurnFailed { kind, .. } => *kind = None,
+        Event::TurnFailed { kind, until, usage, .. } => (*kind, *until, *usage) = (None, None, None),
         Event::ModelChanged { why, .. } => *why = None,
         _ => {}
     }

@@ -194,11 +194,7 @@ impl Sim {
                 Input::ModelFailed {
                     turn,
                     attempt,
-                    failure: ModelFailure {
-                        kind: ModelFailureKind::Unavailable,
-                        after_ms: None,
-                        message: "overloaded".to_owned(),
-                    },
+                    failure: ModelFailure::new(ModelFailureKind::Unavailable, "overloaded"),
                 }
             }
             Effect::CallModel { turn, attempt } => {

@@ -139,16 +139,13 @@ impl Provider {
 
     async fn ask(&self, request: ModelRequest, deltas: &dyn Deltas) -> Result<ModelReply, ModelFailure> {
         if let Some(left_ms) = self.limiter.left_ms(&self.account, now()) {
-            let message = "rate limited: this key was told to wait, by this run or another".to_owned();
-            return Err(ModelFailure {
-                kind: ModelFailureKind::RateLimited,
-                after_ms: Some(left_ms),
-                message,
-            });
+            let message = "rate limited: this key was told to wait, by this run or another";
+            let limited = ModelFailure::new(ModelFailureKind::RateLimited, message);
+            return Err(ModelFailure { after_ms: Some(left_ms), ..limited });
         }
         let answer = self.client.send(&self.endpoint, &self.encode(&request), deltas).await;
         match answer {
-            Ok(reply) => Ok(convert::reply(reply, &self.full_name, self.facts.prices.as_ref())),
+            Ok(reply) => convert::reply(reply, &self.full_name, self.facts.prices.as_ref()),
             Err(error) => {
                 if let Kind::RateLimited { after: Some(after) } = error.kind {
                     let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
