@@ -216,8 +216,7 @@ fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Fai
         .resolve(name)
         .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
     if limits.max_cost.is_some() && !model.is_priced() {
-        return Err(Failure::usage(format!("--max-cost cannot be kept: what {name} charges is not known"))
-            .hint("set `providers.NAME.prices` in longhaul.yaml, or limit with --max-tokens"));
+        return Err(longhaul_engine::Error::Unpriced { name: name.to_owned() }.into());
     }
     Ok(())
 }
