@@ -226,7 +226,7 @@ impl Harness {
         let models = self.models_for(ledger.run(), &wanted)?;
         let secrets = Secrets::new(self.models.secrets());
         let hands = Hands {
-            models,
+            models: Arc::new(models),
             secrets: secrets.clone(),
             deltas,
             toolbox: Arc::clone(&self.toolbox),
@@ -250,8 +250,13 @@ impl Harness {
     pub fn models_for(&self, run: &Run, opening: &Opening) -> Result<Shelf, Error> {
         let shelf = Shelf::new(Arc::clone(&self.models));
         let name = opening.model.as_ref().unwrap_or(&run.spec.model);
-        let model = shelf.get(name).map_err(|source| Error::Model { name: name.clone(), source })?;
-        let mut usable = vec![(name, model)];
+        let mut usable = Vec::new();
+        match shelf.get(name) {
+            Ok(model) => usable.push((name, model)),
+            // With another to turn to, one that cannot be had is the run's to get over.
+            Err(_) if opening.model.is_none() && self.any_other(run, &shelf) => {}
+            Err(source) => return Err(Error::Model { name: name.clone(), source }),
+        }
         // A fallback's key is asked for while somebody may be there to unlock it, and so that it is known as a secret. One that
         // cannot be had is met when it is needed.
         let fallbacks = run.spec.models.iter().flatten();
@@ -261,6 +266,10 @@ impl Harness {
             Some((name, _)) => Err(Error::Unpriced { name: name.clone() }),
             None => Ok(shelf),
         }
+    }
+
+    fn any_other(&self, run: &Run, shelf: &Shelf) -> bool {
+        run.spec.models.iter().flatten().any(|name| *name != run.spec.model && shelf.get(name).is_ok())
     }
 
     /// Leaves a command with a run, whoever drives it, now or later.

@@ -86,7 +86,7 @@ async fn a_model_that_panics() {
     let store = place.harness.store_of(&id).unwrap();
     let model = place.harness.look(&id).unwrap().spec.model;
     let hands = Hands {
-        models: Shelf::new(Arc::clone(&place.harness.models)).with(&model, Arc::new(Broken)),
+        models: Arc::new(Shelf::new(Arc::clone(&place.harness.models)).with(&model, Arc::new(Broken))),
         secrets: Secrets::default(),
         deltas: Arc::new(Quiet),
         toolbox: Arc::clone(&place.harness.toolbox),

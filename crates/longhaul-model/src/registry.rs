@@ -11,7 +11,7 @@ use crate::known;
 use crate::model::Model;
 use crate::provider::{
     BUILTINS, BadPrice, Builtin, Facts, Found, KeyError, Limiter, Parts, Provider, ProviderConfig, Speaks,
-    Told,
+    Told, official,
 };
 use crate::scripted::{ScriptError, Scripted};
 use crate::wire::{ToolOffer, WireError};
@@ -66,10 +66,10 @@ impl Models {
             .map_err(|why| ResolveError::Wire { provider: provider.to_owned(), why: Box::new(why) })
     }
 
-    /// A provider's whole configuration: what is built in, under the environment's address, under what is configured.
+    /// A provider's whole configuration: what is built in, under what is configured, under the environment's address.
     pub fn config(&self, provider: &str) -> Result<ProviderConfig, ResolveError> {
         let builtin = Builtin::find(provider);
-        let configured = self.providers.get(provider);
+        let configured = self.providers.get(provider).or_else(|| self.providers.get(official(provider)));
         if builtin.is_none() && configured.is_none() {
             return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), known: self.names() });
         }
@@ -81,7 +81,7 @@ impl Models {
                 .map(|url| url.trim().to_owned()),
             ..ProviderConfig::default()
         };
-        Ok(base.under(from_environment).under(configured.cloned().unwrap_or_default()))
+        Ok(base.under(configured.cloned().unwrap_or_default()).under(from_environment))
     }
 
     /// The names a model may begin with.
@@ -110,6 +110,11 @@ impl Models {
         self.names().iter().filter_map(of).flatten().collect()
     }
 
+    /// Forgets the keys that commands told, so that they are asked again.
+    pub fn forget_keys(&self) {
+        self.told.forget();
+    }
+
     fn speaks(&self, provider: &str, config: &ProviderConfig) -> Result<Speaks, ResolveError> {
         config.api.ok_or_else(|| ResolveError::NoApi { provider: provider.to_owned() })
     }
@@ -118,11 +123,6 @@ impl Models {
         let known_tools: Vec<&str> = self.offers.iter().map(|offer| offer.name.as_str()).collect();
         Scripted::load(&self.base_dir.join(path), &known_tools)
     }
-}
-
-/// The name under which the table of models knows a provider.
-fn official(provider: &str) -> &str {
-    Builtin::find(provider).map_or(provider, |known| known.name)
 }
 
 /// Why a name is no model.

@@ -178,8 +178,10 @@ impl World {
         longhaul_tools::reap_leftovers(&self.id);
         let script = SCRIPT.replace("HALF_WAY", &half_way());
         let hands = Hands {
-            models: Shelf::new(Arc::default())
-                .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),
+            models: Arc::new(
+                Shelf::new(Arc::default())
+                    .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),
+            ),
             secrets: Secrets::default(),
             deltas: Arc::new(Quiet),
             toolbox: Arc::new(self.toolbox.clone()),

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 
@@ -25,6 +27,11 @@ pub struct Found {
 pub struct Told(Mutex<BTreeMap<String, SecretString>>);
 
 impl Told {
+    /// Forgets everything, so that commands are asked again: keys expire.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn known(&self, command: &str) -> Option<SecretString> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(command).cloned()
     }
@@ -87,9 +94,12 @@ impl Found {
     }
 
     /// What a rate limit is shared by: the place and the key, in a form that gives neither away.
-    pub(super) fn account(&self, provider: &str, base_url: &str) -> String {
+    pub(super) fn account(&self, provider: &str, base_url: &str, model: &str) -> String {
         let mut hasher = DefaultHasher::new();
-        base_url.hash(&mut hasher);
+        (base_url, model).hash(&mut hasher);
+        for (name, value) in &self.headers {
+            (name, value.expose_secret()).hash(&mut hasher);
+        }
         self.key.as_ref().map(ExposeSecret::expose_secret).hash(&mut hasher);
         let plain: String = provider.chars().filter(char::is_ascii_alphanumeric).collect();
         format!("{plain}-{:016x}", hasher.finish())
@@ -154,29 +164,36 @@ fn expand(
 }
 
 /// Runs the command and takes its first line. What it says on standard error goes to the user's terminal, where a
-/// password manager may have something to ask.
+/// password manager may have something to ask. It is given no key: it is to find one.
 fn ask(provider: &str, command: &str) -> Result<String, KeyError> {
     let failed = |why: String| KeyError::Command { provider: provider.to_owned(), why };
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let child = shell.spawn().map_err(|error| failed(format!("could not be started: {error}")))?;
-    let pid = child.id();
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
-    let output = match receiver.recv_timeout(KEY_COMMAND_TIME) {
-        Ok(output) => output.map_err(|error| failed(format!("could not be heard: {error}")))?,
-        Err(_) => {
-            drop(Command::new("kill").arg(pid.to_string()).status());
-            return Err(failed(format!("said nothing within {KEY_COMMAND_TIME:?}")));
-        }
-    };
-    if !output.status.success() {
-        return Err(failed(format!("failed: {}", output.status)));
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().ends_with("_API_KEY")) {
+        shell.env_remove(name);
     }
-    let key = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let mut child = shell.spawn().map_err(|error| failed(format!("could not be started: {error}")))?;
+    let group = format!("-{}", child.id());
+    let stdout = child.stdout.take();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        // One byte more than allowed tells a key that just fits from one that does not end.
+        let read = stdout.map(|out| out.take(KEY_BYTES_MAX as u64 + 1).read_to_end(&mut said));
+        drop(sender.send((read.transpose().map(|_| said), child.wait())));
+    });
+    let (said, status) = receiver.recv_timeout(KEY_COMMAND_TIME).map_err(|_| {
+        drop(Command::new("kill").args(["-KILL", "--", &group]).status());
+        failed(format!("said nothing within {KEY_COMMAND_TIME:?}"))
+    })?;
+    let said = said.map_err(|error| failed(format!("could not be heard: {error}")))?;
+    let status = status.map_err(|error| failed(format!("could not be waited for: {error}")))?;
+    let text = String::from_utf8_lossy(&said);
+    let key = text.lines().next().unwrap_or("").trim();
     match key.len() {
+        _ if said.len() > KEY_BYTES_MAX => Err(failed(format!("printed more than {KEY_BYTES_MAX} bytes"))),
+        _ if !status.success() => Err(failed(format!("failed: {status}"))),
         0 => Err(failed("printed nothing".to_owned())),
-        1..=KEY_BYTES_MAX => Ok(key),
-        _ => Err(failed(format!("printed more than {KEY_BYTES_MAX} bytes"))),
+        _ => Ok(key.to_owned()),
     }
 }

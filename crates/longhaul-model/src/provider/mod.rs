@@ -13,7 +13,7 @@ use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, Mo
 use longhaul_core::time::Timestamp;
 use serde_json::{Map, Value};
 
-pub use config::{BUILTINS, Builtin, ModelConfig, PriceConfig, ProviderConfig, Speaks};
+pub use config::{BUILTINS, Builtin, ModelConfig, PriceConfig, ProviderConfig, Speaks, official};
 pub use key::{Found, KeyError, Told};
 pub use limiter::Limiter;
 
@@ -21,7 +21,7 @@ use crate::known::{self, Prices};
 use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
 use crate::tokens;
-use crate::wire::{Api, Client, Endpoint, Kind, Listed, Options, ToolOffer, WireError};
+use crate::wire::{Api, Client, Endpoint, Listed, Options, ToolOffer, WireError};
 
 /// One model of one provider, ready to be asked.
 pub struct Provider {
@@ -54,7 +54,10 @@ impl Facts {
         let prices = own.prices.or(config.prices).map(|prices| prices.read()).transpose()?;
         Ok(Facts {
             window: own.context_window.or(config.context_window).or(known.as_ref().map(|known| known.window)),
-            max_output_tokens: own.max_output_tokens.or(config.max_output_tokens),
+            max_output_tokens: own
+                .max_output_tokens
+                .or(config.max_output_tokens)
+                .or(known.as_ref().and_then(|known| known.max_output)),
             prices: prices.or(known.and_then(|known| known.prices)),
         })
     }
@@ -94,7 +97,7 @@ pub(crate) struct Parts<'a> {
 impl Provider {
     pub(crate) fn new(parts: Parts<'_>) -> Result<Provider, WireError> {
         let Parts { provider, model, api, config, base_url, found, facts, offers, limiter } = parts;
-        let account = found.account(provider, &base_url);
+        let account = found.account(provider, &base_url, model);
         let Found { key, headers, parts } = found;
         let endpoint = Endpoint { api, base_url, key, headers, hidden: parts };
         // A wrong address is better said now than in the middle of the night.
@@ -147,11 +150,11 @@ impl Provider {
         match answer {
             Ok(reply) => convert::reply(reply, &self.full_name, self.facts.prices.as_ref()),
             Err(error) => {
-                if let Kind::RateLimited { after: Some(after) } = error.kind {
-                    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-                    self.limiter.hold(&self.account, now().plus_millis(after_ms));
+                let failure = convert::failure(&error);
+                if let Some(after_ms) = failure.after_ms {
+                    self.limiter.hold(&self.account, now(), after_ms);
                 }
-                Err(convert::failure(&error))
+                Err(failure)
             }
         }
     }
@@ -164,6 +167,10 @@ impl Model for Provider {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(self.ask(request, deltas))
+    }
+
+    fn account(&self) -> Option<&str> {
+        Some(&self.account)
     }
 
     fn context_window(&self) -> u64 {

@@ -47,7 +47,7 @@ pub struct Options {
     /// What the run is for: exec works, review may only look, complete answers once without tools
     #[arg(long, default_value = "exec", value_name = "MODE")]
     pub mode: ModeArg,
-    /// The answer must be JSON that fits the schema in this file
+    /// Ask the provider for an answer in JSON that fits the schema in this file
     #[arg(long, value_name = "FILE")]
     pub answer_schema: Option<PathBuf>,
     /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
@@ -309,6 +309,7 @@ fn tools(
     typed: Option<Vec<String>>,
     of_agent: Option<Vec<String>>,
 ) -> Result<Vec<ToolGrant>, Failure> {
+    let was_typed = typed.is_some();
     let all = || harness.toolbox.names().into_iter().map(str::to_owned).collect();
     let names = match (typed, mode) {
         (Some(typed), _) => typed,
@@ -316,7 +317,16 @@ fn tools(
         (None, Mode::Exec | Mode::Review) => of_agent.unwrap_or_else(all),
     };
     let grants = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(grants.into_iter().filter(|grant| mode.allows(grant.class)).collect())
+    let (allowed, dropped): (Vec<ToolGrant>, Vec<ToolGrant>) =
+        grants.into_iter().partition(|grant| mode.allows(grant.class));
+    if let (true, Some(grant)) = (was_typed, dropped.first()) {
+        let name = &grant.name;
+        return Err(Failure::usage(format!(
+            "--tools {name}: in mode {} an agent may only look, and {name} changes things",
+            mode.as_str()
+        )));
+    }
+    Ok(allowed)
 }
 
 /// An answer is one turn.

@@ -60,6 +60,9 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::TurnFailed { message, .. } if run.silence.as_ref().is_none_or(Silence::is_news) => {
             vec![format!("(the model did not answer: {message})")]
         }
+        Event::ModelChanged { why: Some(_), .. } if !run.silence.as_ref().is_none_or(Silence::is_news) => {
+            Vec::new()
+        }
         Event::ModelChanged { model, why } => {
             let why = why.as_ref().map(|why| format!(", because {why}")).unwrap_or_default();
             vec![format!("(now with {model}{why})")]
