@@ -65,6 +65,6 @@ impl Toolbox {
     fn grant(&self, name: &str) -> Result<ToolGrant, UnknownTool> {
         let unknown = || UnknownTool { name: name.to_owned(), known: self.names().join(", ") };
         let spec = self.get(name).ok_or_else(unknown)?.spec();
-        Ok(ToolGrant { name: spec.name.clone(), class: spec.class })
+        Ok(ToolGrant { name: spec.name.clone(), class: spec.class, ask: None })
     }
 }

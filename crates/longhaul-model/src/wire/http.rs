@@ -425,12 +425,13 @@ fn form(headers: &HeaderMap, request: &Request) -> Result<Form, WireError> {
     match kind {
         "text/event-stream" => Ok(Form::Events),
         "text/html" | "application/xhtml+xml" => {
-            Err(WireError::malformed("a web page came instead of a reply"))
+            Err(WireError::new(Kind::Foreign, "a web page came instead of a reply"))
         }
         json if json == "application/json" || json.ends_with("+json") => Ok(Form::Json),
-        other => {
-            Err(WireError::malformed(format!("the answer is of type `{}`, not a reply", cut(other, 60))))
-        }
+        other => Err(WireError::new(
+            Kind::Foreign,
+            format!("the answer is of type `{}`, not a reply", cut(other, 60)),
+        )),
     }
 }
 
