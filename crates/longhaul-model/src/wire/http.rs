@@ -345,14 +345,15 @@ fn take_event(assembler: &mut Assembler, event: Event<'_>, deltas: &dyn Deltas) 
     if assembler.progress() == Progress::Done {
         return Ok(false);
     }
-    let brought = assembler.take(event.name(), event.data)?;
-    for delta in &brought {
+    let mut moved = false;
+    assembler.take(event.name(), event.data, &mut |delta| {
+        moved = true;
         match delta {
             Delta::Text(piece) => deltas.text(piece),
             Delta::Thinking(_) | Delta::Arguments | Delta::Step => {}
         }
-    }
-    Ok(!brought.is_empty())
+    })?;
+    Ok(moved)
 }
 
 /// The two clocks of an exchange: one is set back by progress, one is not.
