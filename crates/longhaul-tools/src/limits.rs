@@ -20,6 +20,45 @@ pub const CLOSEST_LINES_SEARCHED_MAX: usize = 100_000;
 /// Close lines, or places of an ambiguous edit, that are named. More would bury the message.
 pub const PLACES_NAMED_MAX: usize = 10;
 
+/// Bytes of a glob or regex pattern. People write a few dozen; a long list belongs in several calls.
+pub const PATTERN_BYTES_MAX: usize = 10_000;
+
+/// Bytes that a compiled regular expression may take: ripgrep's own bound, against `(a{1000}){1000}`.
+pub const REGEX_BYTES_MAX: usize = 10 * 1024 * 1024;
+
+/// Threads that walk and search. More than eight wait for the same disk.
+pub const WALK_THREADS_MAX: usize = 8;
+
+/// Files that a thread takes at once: enough that threads seldom meet, few enough to share one directory.
+pub const WALK_HANDFUL: usize = 64;
+
+/// Files and directories of one walk. Ten times the largest repositories; beyond, a path has to be given.
+pub const WALK_FILES_MAX: usize = 5_000_000;
+
+/// Bytes of one `.gitignore`. Real ones have a few kilobytes.
+pub const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Results that `glob` and `grep` show when they are not told how many: what a model reads with profit.
+pub const RESULTS_DEFAULT: usize = 100;
+
+/// Results that may be asked for. They go into a blob, of which the conversation has start and end.
+pub const RESULTS_MAX: usize = 10_000;
+
+/// Bytes shown of a line that `grep` found. Longer ones are cut around what was found.
+pub const FOUND_LINE_BYTES_MAX: usize = 400;
+
+/// Lines shown around each that `grep` found. More is what `read` is for.
+pub const FOUND_CONTEXT_MAX: usize = 50;
+
+/// Bytes of memory for one line, or one file searched across lines. A file beyond is named as not read.
+pub const SEARCH_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Levels that `list` goes down. Deeper trees are looked at piece by piece.
+pub const LIST_DEPTH_MAX: u64 = 20;
+
+/// Entries that `list` shows when it is not told how many.
+pub const LIST_ENTRIES_DEFAULT: usize = 500;
+
 /// Bytes of one shell command. Linux refuses a single argument of 128 KiB; a longer command belongs in a file.
 pub const COMMAND_BYTES_MAX: usize = 120 * 1024;
 

@@ -9,6 +9,9 @@ use longhaul_core::tool::ToolGrant;
 
 use crate::bash::Bash;
 use crate::edit::Edit;
+use crate::glob::Glob;
+use crate::grep::Grep;
+use crate::list::List;
 use crate::read::Read;
 use crate::tool::{Tool, ToolSpec};
 use crate::write::Write;
@@ -31,6 +34,9 @@ impl Toolbox {
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
             .with(Arc::new(Edit::new()))
+            .with(Arc::new(Glob::new()))
+            .with(Arc::new(Grep::new()))
+            .with(Arc::new(List::new()))
             .with(Arc::new(Bash::new(std::env::vars_os())))
     }
 
