@@ -8,6 +8,9 @@ pub const READ_LINES_DEFAULT: u64 = 2000;
 /// Bytes shown of one line. Longer lines are minified code or data, which a model cannot use line by line.
 pub const LINE_BYTES_MAX: usize = 2000;
 
+/// Bytes of a line up to which its length is measured. Beyond, the page ends: a line of a gigabyte would take a second.
+pub const LINE_MEASURED_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Bytes at the start of a file in which a NUL means that it is not text. Git looks at as many.
 pub const BINARY_PROBE_BYTES: usize = 8000;
 
@@ -16,6 +19,18 @@ pub const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Lines of a file that are compared to explain why an edit found nothing. A second of work at most.
 pub const CLOSEST_LINES_SEARCHED_MAX: usize = 100_000;
+
+/// Lines of a text that was not found, up to which the place that was meant is looked for line by line.
+pub const CLOSEST_OLD_LINES_MAX: usize = 200;
+
+/// Edits of one call. A model that changes more writes the file anew.
+pub const EDITS_MAX: usize = 100;
+
+/// Letters of a content tag: 40 bits, enough against accidents and short to repeat.
+pub const TAG_LETTERS: usize = 10;
+
+/// Bytes of a file up to which `read` tells its tag, which takes reading all of it: a few milliseconds.
+pub const TAGGED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Close lines, or places of an ambiguous edit, that are named. More would bury the message.
 pub const PLACES_NAMED_MAX: usize = 10;

@@ -84,7 +84,6 @@ impl Tool for List {
 }
 
 /// What is in one directory, for whoever asked for a file there.
-#[expect(dead_code, reason = "x")]
 pub(crate) fn one_level(context: &Context, path: &str) -> Result<(String, String), Outcome> {
     show(context, path, 1, limits::LIST_ENTRIES_DEFAULT)
 }
