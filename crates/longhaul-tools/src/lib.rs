@@ -3,6 +3,7 @@
 //! Owns the built-in tools, the child processes they start, and the box they are found in by name. Refuses to decide
 //! whether a call is allowed, to retry one, or to remember it: a tool gets arguments and answers with an outcome.
 
+mod apply_patch;
 mod arguments;
 mod bash;
 mod cancel;
@@ -19,6 +20,7 @@ mod list;
 mod nearby;
 mod notebook;
 mod output;
+mod patch;
 mod patience;
 mod pattern;
 mod process;
@@ -32,6 +34,7 @@ mod toolbox;
 mod walk;
 mod write;
 
+pub use apply_patch::ApplyPatch;
 pub use bash::Bash;
 pub use cancel::{Cancel, CancelSwitch};
 pub use edit::Edit;

@@ -26,6 +26,9 @@ pub const CLOSEST_OLD_LINES_MAX: usize = 200;
 /// Edits of one call. A model that changes more writes the file anew.
 pub const EDITS_MAX: usize = 100;
 
+/// Files of one patch. Each is a trace in the journal; more is a job for a script.
+pub const PATCH_FILES_MAX: usize = 200;
+
 /// Letters of a content tag: 40 bits, enough against accidents and short to repeat.
 pub const TAG_LETTERS: usize = 10;
 

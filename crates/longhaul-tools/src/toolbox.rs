@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use longhaul_core::tool::ToolGrant;
 
+use crate::apply_patch::ApplyPatch;
 use crate::bash::Bash;
 use crate::edit::Edit;
 use crate::glob::Glob;
@@ -34,6 +35,7 @@ impl Toolbox {
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
             .with(Arc::new(Edit::new()))
+            .with(Arc::new(ApplyPatch::new()))
             .with(Arc::new(Glob::new()))
             .with(Arc::new(Grep::new()))
             .with(Arc::new(List::new()))

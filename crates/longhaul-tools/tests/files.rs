@@ -468,7 +468,10 @@ async fn a_new_file_is_recognised_after_a_crash() {
 #[tokio::test]
 async fn the_toolbox_grants_what_it_has() {
     let fixture = Fixture::new();
-    assert_eq!(fixture.toolbox.names(), ["bash", "edit", "glob", "grep", "list", "read", "write"]);
+    assert_eq!(
+        fixture.toolbox.names(),
+        ["apply_patch", "bash", "edit", "glob", "grep", "list", "read", "write"]
+    );
     let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
     assert_eq!(
         fixture.toolbox.grants(&["write", "read", "bash"]).unwrap(),
@@ -480,7 +483,7 @@ async fn the_toolbox_grants_what_it_has() {
     );
     assert_eq!(
         fixture.toolbox.grants(&["teleport"]).unwrap_err().to_string(),
-        "there is no tool `teleport`; there are: bash, edit, glob, grep, list, read, write"
+        "there is no tool `teleport`; there are: apply_patch, bash, edit, glob, grep, list, read, write"
     );
 }
 

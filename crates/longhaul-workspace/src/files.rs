@@ -196,10 +196,18 @@ impl Workspace {
     /// Puts `bytes` at `path`: after a crash at any point the file has its old bytes or the new ones. Missing
     /// directories are made. A link at `path` stays, and what it points to is replaced. `key` names the temporary file.
     pub fn replace(&self, path: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
+        self.replace_like(path, path, bytes, key)
+    }
+
+    /// The same for a file that is new at `path` and gets the permission bits of that at `like`, if there is one.
+    pub fn replace_like(&self, path: &str, like: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
         self.check_present()?;
         let temporary = temporary_name(key)?;
         let spot = self.locate(path, Parents::Create)?;
-        let old = self.stat(path, &spot)?;
+        let old = match self.stat(path, &spot)? {
+            None if path != like => self.stat(like, &self.locate(like, Parents::MustExist)?)?,
+            old => old,
+        };
         if let Some(stat) = &old {
             regular(path, stat)?;
         }
@@ -215,11 +223,49 @@ impl Workspace {
         sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
     }
 
-    /// Makes what is at `path` survive a power cut. Used when the writer died between its rename and its sync.
-    pub fn settle(&self, path: &str) -> Result<(), Error> {
-        let file = self.open_file(path)?;
-        fsync(&file).map_err(|errno| self.refusal("sync", path, errno))?;
+    /// Removes the file at `path`, for good. One that is not there is removed already; a link is refused.
+    pub fn remove(&self, path: &str) -> Result<(), Error> {
+        self.refuse_link(path)?;
         let spot = self.locate(path, Parents::MustExist)?;
+        if let Some(stat) = self.stat(path, &spot)? {
+            regular(path, &stat)?;
+            unlinkat(&spot.directory, &spot.name, AtFlags::empty())
+                .map_err(|errno| self.refusal("remove", path, errno))?;
+        }
+        sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
+    }
+
+    /// Refuses a path whose last part is a link: whether the link or its target is meant would be a guess.
+    pub fn refuse_link(&self, path: &str) -> Result<(), Error> {
+        self.check_present()?;
+        let relative = self.relative(path)?;
+        let Some(name) = relative.file_name() else {
+            return Err(Error::Directory { path: path.to_owned() });
+        };
+        let failed = |errno| self.refusal("reach", path, errno);
+        let parent = relative.parent().unwrap_or(Path::new(""));
+        let directory = self.directory(parent, Parents::MustExist).map_err(failed)?;
+        match beneath::link_target(directory.as_fd(), name) {
+            Ok(Some(_)) => Err(Error::NotRegular { path: path.to_owned(), kind: "a symbolic link" }),
+            Ok(None) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Makes what is at `path`, or that nothing is, survive a power cut. Used when the writer died between its rename
+    /// and its sync.
+    pub fn settle(&self, path: &str) -> Result<(), Error> {
+        match self.open_file(path) {
+            Ok(file) => fsync(&file).map_err(|errno| self.refusal("sync", path, errno))?,
+            Err(Error::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let spot = match self.locate(path, Parents::MustExist) {
+            Ok(spot) => spot,
+            // Without its directory it is certainly not there.
+            Err(Error::Missing { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
     }
 
