@@ -90,7 +90,11 @@ impl Performer for Hands {
             Work::CallModel { turn, attempt, request } => {
                 let deltas = Arc::clone(&self.deltas);
                 match self.models.get(&request.model) {
-                    Ok(model) => Box::pin(call_model(model, deltas, turn, attempt, request, cancel)),
+                    Ok(model) => {
+                        let toolbox = Arc::clone(&self.toolbox);
+                        let asking = call_model(model, deltas, turn, attempt, request, cancel);
+                        Box::pin(asking.map(move |input| input.map(|input| by_own_names(input, &toolbox))))
+                    }
                     Err(error) => {
                         let failure = no_model(&error);
                         Box::pin(std::future::ready(Some(Input::ModelFailed { turn, attempt, failure })))
@@ -149,6 +153,16 @@ fn no_model(error: &ResolveError) -> ModelFailure {
         | ResolveError::Script(_) => ModelFailureKind::ModelUnknown,
     };
     ModelFailure { kind, after_ms: None, message: error.to_string() }
+}
+
+/// A reply whose calls name the tools as they are granted, whatever alias the model used: permission is by one name only.
+fn by_own_names(mut input: Input, toolbox: &Toolbox) -> Input {
+    if let Input::ModelReplied { reply, .. } = &mut input {
+        for call in &mut reply.calls {
+            call.tool = toolbox.canonical(&call.tool).to_owned();
+        }
+    }
+    input
 }
 
 /// What a tool reports, without the providers' keys.

@@ -29,6 +29,12 @@ pub const EDITS_MAX: usize = 100;
 /// Files of one patch. Each is a trace in the journal; more is a job for a script.
 pub const PATCH_FILES_MAX: usize = 200;
 
+/// Items of a todo list. With the letters below it fits into a conversation whole.
+pub const TODO_ITEMS_MAX: usize = 100;
+
+/// Letters shown of one item: it is a reminder, not the work.
+pub const TODO_TEXT_LETTERS_MAX: usize = 120;
+
 /// Letters of a content tag: 40 bits, enough against accidents and short to repeat.
 pub const TAG_LETTERS: usize = 10;
 

@@ -465,13 +465,12 @@ async fn a_new_file_is_recognised_after_a_crash() {
     assert_eq!(fixture.check("write", &args, &trace).await, Found::Done);
 }
 
+/// D11.7: all built-in tools are there without any tool server.
 #[tokio::test]
 async fn the_toolbox_grants_what_it_has() {
     let fixture = Fixture::new();
-    assert_eq!(
-        fixture.toolbox.names(),
-        ["apply_patch", "bash", "edit", "glob", "grep", "list", "read", "write"]
-    );
+    let names = ["apply_patch", "bash", "edit", "glob", "grep", "list", "read", "todo", "write"];
+    assert_eq!(fixture.toolbox.names(), names);
     let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
     assert_eq!(
         fixture.toolbox.grants(&["write", "read", "bash"]).unwrap(),
@@ -483,8 +482,43 @@ async fn the_toolbox_grants_what_it_has() {
     );
     assert_eq!(
         fixture.toolbox.grants(&["teleport"]).unwrap_err().to_string(),
-        "there is no tool `teleport`; there are: apply_patch, bash, edit, glob, grep, list, read, write"
+        format!("there is no tool `teleport`; there are: {}", names.join(", "))
     );
+}
+
+/// D6.9: other harnesses' names are understood, and the tool's own name is what is granted, once.
+#[tokio::test]
+async fn aliases_lead_to_the_same_tools() {
+    let fixture = Fixture::new();
+    let toolbox = &fixture.toolbox;
+    let granted = |names: &[&str]| {
+        let grants = toolbox.grants(names).unwrap();
+        grants.into_iter().map(|grant| grant.name).collect::<Vec<_>>()
+    };
+    assert_eq!(granted(&["read_file", "write_file", "read"]), ["read", "write"]);
+    assert_eq!(granted(&["Read", "Edit_File", "list_files", "search"]), ["read", "edit", "list", "grep"]);
+    assert_eq!((toolbox.canonical("ls"), toolbox.canonical("teleport")), ("list", "teleport"));
+    assert!(toolbox.get("shell").is_some() && toolbox.get("constructor").is_none());
+    assert_eq!(longhaul_tools::Toolbox::default().canonical("read_file"), "read_file");
+}
+
+/// The list is what was sent, drawn; nothing is remembered.
+#[tokio::test]
+async fn todo_draws_the_list() {
+    let fixture = Fixture::new();
+    let items = json!([
+        { "text": "look", "status": "done" },
+        { "text": "change\n  it", "status": "active" },
+        { "text": "test", "status": "pending" },
+    ]);
+    let todo = async |items: Value| fixture.run("todo", &json!({ "items": items })).await;
+    assert_eq!(done(&todo(items).await), "[x] look\n[>] change it\n[ ] test\n[1 of 3 done]\n");
+    assert_eq!(done(&todo(json!([])).await), "the list is empty\n");
+    let bad = todo(json!([{ "text": "x", "status": "maybe" }])).await;
+    assert!(failure(&bad).1.starts_with("unknown variant `maybe`"), "{bad:?}");
+    let many = json!(vec![json!({ "text": "x".repeat(500), "status": "pending" }); 100]);
+    assert!(done(&todo(many).await).len() < 16 * 1024);
+    assert_eq!(fixture.tool("todo").spec().class, EffectClass::Repeatable);
 }
 
 /// What the model sees of the tools.
