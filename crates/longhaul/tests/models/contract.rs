@@ -41,7 +41,11 @@ fn exec_works_on_every_protocol() {
         let requests = asked(&fake);
         assert_eq!(requests.len(), 3, "{api}");
         for request in &requests {
-            assert_eq!(offered(request), ["ask_human", "bash", "edit", "read", "write"], "{api}");
+            assert_eq!(
+                offered(request),
+                ["apply_patch", "ask_human", "bash", "edit", "glob", "grep", "list", "read", "todo", "write"],
+                "{api}"
+            );
             assert_eq!(request.body["model"], "m", "{api}");
             let key = request.header("x-api-key").or(request.header("authorization")).unwrap();
             assert_eq!(key.trim_start_matches("Bearer "), KEY, "{api}");
@@ -120,7 +124,7 @@ conversations:
         let requests = asked(&fake);
         assert_eq!(
             requests.iter().map(|request| offered(request)).collect::<Vec<_>>(),
-            [["ask_human", "read"]; 2]
+            [["ask_human", "glob", "grep", "list", "read", "todo"]; 2]
         );
         let told = Exchanged::of(&requests[1]);
         told.check();
