@@ -11,15 +11,20 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, fsync, mkdirat, openat};
 use rustix::fs::{Gid, Uid, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::{beneath, limits};
+use crate::beneath::{self, Links};
+use crate::limits;
 
 /// The digest of a file that is not there.
 pub const ABSENT: &str = "absent";
+
+/// Where runs keep their journals, unless told otherwise. It may lie inside a workspace, and is no part of it.
+pub const STATE_DIRECTORY: &str = ".longhaul";
 
 /// The digest of these bytes, as [`Workspace::digest`] would report them.
 pub fn digest_of(bytes: &[u8]) -> String {
@@ -42,6 +47,8 @@ pub enum Error {
         root.display()
     )]
     Outside { path: String, root: PathBuf },
+    #[error("`{path}` is the harness's own state, which is not part of the workspace")]
+    State { path: String },
     #[error("`{path}` does not exist")]
     Missing { path: String },
     #[error("`{path}` is a directory, not a file")]
@@ -54,8 +61,8 @@ pub enum Error {
     LinkLoop { path: String },
     #[error("`{path}` has {bytes} bytes; at most {max} are handled at once")]
     TooLarge { path: String, bytes: u64, max: u64 },
-    #[error("`{path}` is not yours to {action}: it belongs to the harness or to git itself")]
-    Guarded { path: String, action: &'static str },
+    #[error("`{path}` is not to be written: it belongs to the harness or to git itself")]
+    Guarded { path: String },
     #[error("the effect key `{key}` is not usable as a file name")]
     BadKey { key: String },
     #[error("cannot {action} `{path}`: {source}")]
@@ -95,18 +102,24 @@ pub struct Workspace {
     given: PathBuf,
     /// The root with all links resolved.
     root: PathBuf,
-    handle: File,
-    guard: Guard,
+    pub(crate) handle: File,
+    pub(crate) guard: Arc<Guard>,
 }
 
 /// What inside a workspace its agent's tools leave alone, with all links resolved. Git's own directories are never
 /// written to: what they hold makes git run programs.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// Not even to be read: the state directory of the harness.
+    /// Not even to be read: the state directory of the harness, wherever it is.
     pub hidden: Vec<PathBuf>,
     /// To be read only: its settings.
     pub read_only: Vec<PathBuf>,
+}
+
+impl Guard {
+    pub(crate) fn hides(&self, real: &Path) -> bool {
+        self.hidden.iter().any(|hidden| real.starts_with(hidden))
+    }
 }
 
 impl Workspace {
@@ -117,13 +130,13 @@ impl Workspace {
         let flags = beneath::DIRECTORY | OFlags::CLOEXEC;
         let handle =
             rustix::fs::open(&resolved, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Workspace { given, root: resolved, handle: File::from(handle), guard: Guard::default() })
+        Ok(Workspace { given, root: resolved, handle: File::from(handle), guard: Arc::default() })
     }
 
     /// The same with places that its tools leave alone.
     #[must_use]
     pub fn guarded(self, guard: Guard) -> Workspace {
-        Workspace { guard, ..self }
+        Workspace { guard: Arc::new(guard), ..self }
     }
 
     /// The root with all links resolved.
@@ -149,9 +162,9 @@ impl Workspace {
         let relative = self.relative(path)?;
         // Without NONBLOCK, opening a FIFO waits for a writer for ever.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = beneath::open(self.handle.as_fd(), &relative, flags)
+        let file = beneath::open(self.handle.as_fd(), &relative, flags, Links::Inside)
             .map_err(|errno| self.refusal("open", path, errno))?;
-        self.check_readable(path, &real_path(&file).unwrap_or_else(|| self.root.join(&relative)))?;
+        self.refuse_state(path, &relative, &file)?;
         let stat = fstat(&file).map_err(|errno| self.refusal("look at", path, errno))?;
         regular(path, &stat)?;
         Ok(File::from(file))
@@ -209,15 +222,18 @@ impl Workspace {
     /// Puts `bytes` at `path`: after a crash at any point the file has its old bytes or the new ones. Missing
     /// directories are made. A link at `path` stays, and what it points to is replaced. `key` names the temporary file.
     pub fn replace(&self, path: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
+        self.replace_like(path, path, bytes, key)
+    }
+
+    /// The same for a file that is new at `path` and gets the permission bits of that at `like`, if there is one.
+    pub fn replace_like(&self, path: &str, like: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
         self.check_present()?;
         let temporary = temporary_name(key)?;
-        // As it is spelled, before a directory is made for it; as it really is, because links may lead there.
-        self.check_writable(path, &self.root.join(self.relative(path)?))?;
-        let spot = self.locate(path, Parents::Create)?;
-        if let Some(directory) = real_path(&spot.directory) {
-            self.check_writable(path, &directory.join(&spot.name))?;
-        }
-        let old = self.stat(path, &spot)?;
+        let spot = self.locate_to_write(path, Parents::Create)?;
+        let old = match self.stat(path, &spot)? {
+            None if path != like => self.stat(like, &self.locate(like, Parents::MustExist)?)?,
+            old => old,
+        };
         if let Some(stat) = &old {
             regular(path, stat)?;
         }
@@ -233,11 +249,49 @@ impl Workspace {
         sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
     }
 
-    /// Makes what is at `path` survive a power cut. Used when the writer died between its rename and its sync.
+    /// Removes the file at `path`, for good. One that is not there is removed already; a link is refused.
+    pub fn remove(&self, path: &str) -> Result<(), Error> {
+        self.refuse_link(path)?;
+        let spot = self.locate_to_write(path, Parents::MustExist)?;
+        if let Some(stat) = self.stat(path, &spot)? {
+            regular(path, &stat)?;
+            unlinkat(&spot.directory, &spot.name, AtFlags::empty())
+                .map_err(|errno| self.refusal("remove", path, errno))?;
+        }
+        sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
+    }
+
+    /// Refuses a path whose last part is a link: whether the link or its target is meant would be a guess.
+    pub fn refuse_link(&self, path: &str) -> Result<(), Error> {
+        self.check_present()?;
+        let relative = self.relative(path)?;
+        let Some(name) = relative.file_name() else {
+            return Err(Error::Directory { path: path.to_owned() });
+        };
+        let failed = |errno| self.refusal("reach", path, errno);
+        let parent = relative.parent().unwrap_or(Path::new(""));
+        let directory = self.directory(parent, Parents::MustExist).map_err(failed)?;
+        match beneath::link_target(directory.as_fd(), name) {
+            Ok(Some(_)) => Err(Error::NotRegular { path: path.to_owned(), kind: "a symbolic link" }),
+            Ok(None) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Makes what is at `path`, or that nothing is, survive a power cut. Used when the writer died between its rename
+    /// and its sync.
     pub fn settle(&self, path: &str) -> Result<(), Error> {
-        let file = self.open_file(path)?;
-        fsync(&file).map_err(|errno| self.refusal("sync", path, errno))?;
-        let spot = self.locate(path, Parents::MustExist)?;
+        match self.open_file(path) {
+            Ok(file) => fsync(&file).map_err(|errno| self.refusal("sync", path, errno))?,
+            Err(Error::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let spot = match self.locate(path, Parents::MustExist) {
+            Ok(spot) => spot,
+            // Without its directory it is certainly not there.
+            Err(Error::Missing { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
     }
 
@@ -258,26 +312,29 @@ impl Workspace {
         }
     }
 
-    fn check_readable(&self, path: &str, real: &Path) -> Result<(), Error> {
-        if self.guard.hidden.iter().any(|hidden| real.starts_with(hidden)) {
-            return Err(Error::Guarded { path: path.to_owned(), action: "read" });
+    /// The same as `locate` for what is to be changed: refuses what is guarded, as it is spelled, before a directory is
+    /// made for it, and as it really is, because links may lead there.
+    fn locate_to_write(&self, path: &str, parents: Parents) -> Result<Spot, Error> {
+        self.check_writable(path, &self.root.join(self.relative(path)?))?;
+        let spot = self.locate(path, parents)?;
+        if let Some(directory) = real_path(&spot.directory) {
+            self.check_writable(path, &directory.join(&spot.name))?;
         }
-        Ok(())
+        Ok(spot)
     }
 
     fn check_writable(&self, path: &str, real: &Path) -> Result<(), Error> {
-        let guarded =
-            self.guard.hidden.iter().chain(&self.guard.read_only).any(|place| real.starts_with(place));
+        let guarded = self.guard.read_only.iter().any(|place| real.starts_with(place));
         let below = real.strip_prefix(&self.root).unwrap_or(real);
         let is_git = below.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
         if guarded || is_git {
-            return Err(Error::Guarded { path: path.to_owned(), action: "write" });
+            return Err(Error::Guarded { path: path.to_owned() });
         }
         Ok(())
     }
 
     /// The path below the root. `..` is left in place: only the kernel knows what it means behind a link.
-    fn relative(&self, path: &str) -> Result<PathBuf, Error> {
+    pub(crate) fn relative(&self, path: &str) -> Result<PathBuf, Error> {
         if path.is_empty() {
             return Err(Error::EmptyPath);
         }
@@ -301,6 +358,10 @@ impl Workspace {
     /// The directory and the name that `path` finally means, with a link in last place followed.
     fn locate(&self, path: &str, parents: Parents) -> Result<Spot, Error> {
         let mut relative = self.relative(path)?;
+        // Before any directory is made on the way.
+        if names_state(&relative) {
+            return Err(Error::State { path: path.to_owned() });
+        }
         for _ in 0..limits::LINKS_MAX {
             let Some(name) = relative.file_name().map(ToOwned::to_owned) else {
                 return Err(Error::Directory { path: path.to_owned() });
@@ -308,6 +369,7 @@ impl Workspace {
             let parent = relative.parent().unwrap_or(Path::new("")).to_owned();
             let directory =
                 self.directory(&parent, parents).map_err(|errno| self.refusal("reach", path, errno))?;
+            self.refuse_state(path, Path::new(&name), &directory)?;
             match beneath::link_target(directory.as_fd(), &name) {
                 Ok(Some(target)) if target.is_absolute() => return Err(self.outside(path)),
                 Ok(Some(target)) => relative = parent.join(target),
@@ -320,7 +382,7 @@ impl Workspace {
 
     fn directory(&self, relative: &Path, parents: Parents) -> Result<OwnedFd, Errno> {
         let path = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        match (beneath::open(self.handle.as_fd(), path, beneath::DIRECTORY), parents) {
+        match (beneath::open(self.handle.as_fd(), path, beneath::DIRECTORY, Links::Inside), parents) {
             (Err(Errno::NOENT), Parents::Create) => self.create_directories(path),
             (result, Parents::Create | Parents::MustExist) => result,
         }
@@ -329,18 +391,23 @@ impl Workspace {
     /// Each directory is made inside one that was opened beneath the root, so a race can move it but not lead it out.
     fn create_directories(&self, relative: &Path) -> Result<OwnedFd, Errno> {
         let root = self.handle.as_fd();
-        let mut here = beneath::open(root, Path::new("."), beneath::DIRECTORY)?;
+        let open = |path: &Path| beneath::open(root, path, beneath::DIRECTORY, Links::Inside);
+        let mut here = open(Path::new("."))?;
         let mut prefix = PathBuf::new();
         for part in relative.components() {
             prefix.push(part);
-            here = match beneath::open(root, &prefix, beneath::DIRECTORY) {
+            here = match open(&prefix) {
+                // A link may have led into the state, where nothing is to be made either.
+                Err(Errno::NOENT) if real_path(&here).is_some_and(|real| self.is_state(&real)) => {
+                    return Err(Errno::XDEV);
+                }
                 Err(Errno::NOENT) => {
                     match mkdirat(&here, part.as_os_str(), Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno),
                     }
                     sync_directory(&here)?;
-                    beneath::open(root, &prefix, beneath::DIRECTORY)?
+                    open(&prefix)?
                 }
                 result => result?,
             };
@@ -381,11 +448,24 @@ impl Workspace {
         fsync(&file).map_err(refusal("sync"))
     }
 
+    /// Refuses what is the harness's state, or in it, however the path got there.
+    pub(crate) fn refuse_state(&self, path: &str, relative: &Path, opened: &OwnedFd) -> Result<(), Error> {
+        if names_state(relative) || real_path(opened).is_some_and(|real| self.is_state(&real)) {
+            return Err(Error::State { path: path.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The workspace itself may lie in a state directory; what counts is what comes below the root.
+    fn is_state(&self, real: &Path) -> bool {
+        real.strip_prefix(&self.root).is_ok_and(names_state) || self.guard.hides(real)
+    }
+
     fn outside(&self, path: &str) -> Error {
         Error::Outside { path: path.to_owned(), root: self.root.clone() }
     }
 
-    fn refusal(&self, action: &'static str, path: &str, errno: Errno) -> Error {
+    pub(crate) fn refusal(&self, action: &'static str, path: &str, errno: Errno) -> Error {
         let path = path.to_owned();
         match errno {
             Errno::XDEV => Error::Outside { path, root: self.root.clone() },
@@ -397,25 +477,6 @@ impl Workspace {
             errno => Error::Io { action, path, source: errno.into() },
         }
     }
-}
-
-/// Where an open file or directory is, all links resolved; `None` where the system cannot tell.
-#[cfg(target_os = "linux")]
-fn real_path(file: &OwnedFd) -> Option<PathBuf> {
-    use std::os::fd::AsRawFd;
-    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
-}
-
-#[cfg(target_os = "macos")]
-fn real_path(file: &OwnedFd) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStringExt;
-    let path = rustix::fs::getpath(file).ok()?;
-    Some(PathBuf::from(OsString::from_vec(path.into_bytes())))
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn real_path(_file: &OwnedFd) -> Option<PathBuf> {
-    None
 }
 
 /// Where a path finally leads: a name in a directory that is open and beneath the root.
@@ -458,6 +519,29 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         result => result,
     }
+}
+
+fn names_state(relative: &Path) -> bool {
+    relative.components().any(|part| part.as_os_str() == STATE_DIRECTORY)
+}
+
+/// Where an open file or directory is, all links resolved; `None` where the system cannot tell.
+#[cfg(target_os = "linux")]
+pub(crate) fn real_path(file: &OwnedFd) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+}
+
+#[cfg(target_os = "macos")]
+pub(crate) fn real_path(file: &OwnedFd) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = rustix::fs::getpath(file).ok()?;
+    Some(PathBuf::from(OsString::from_vec(path.into_bytes())))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub(crate) fn real_path(_file: &OwnedFd) -> Option<PathBuf> {
+    None
 }
 
 fn kind_of(stat: &Stat) -> Kind {

@@ -11,7 +11,7 @@ use longhaul_engine::{Error, Harness, Opening};
 use super::ask::refuse_early;
 use super::create::{LimitArgs, settled_model};
 use super::drive::{self, Again};
-use super::holding::{HoldingArgs, hold, tell};
+use super::holding::{self, HoldingArgs, hold};
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -51,7 +51,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let settings = app.settings()?;
     let sandbox = hold(app, &settings, &args.holding)?;
     let harness = app.driving(&settings, sandbox.clone())?;
-    tell(&sandbox)?;
+    holding::tell(&sandbox)?;
     let record = args.record.settled(app)?;
     if let Some(number) = args.checkpoint {
         tell(&id, &harness.take_back(&id, number)?);
@@ -68,20 +68,23 @@ fn go_on(
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
     let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
-    if args.detach {
-        if harness.look(id)?.status != Status::Running {
-            refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
-        }
-        let (limits, holding) = (args.limits.clone(), args.holding.clone());
-        let again = Again { limits, holding, model, record: record.map(Path::to_owned) };
-        return drive::detach(app, harness, id, &again);
-    }
-    // The run is only read twice when its limits are to be compared with those asked for.
+    // The run is only read twice when its limits are to be compared with those asked for, or nobody will be there to hear.
     let limits = match &args.limits {
         none if *none == LimitArgs::default() => None,
         asked => asked.over(harness.look(id)?.spec.limits)?,
     };
-    drive::drive(app, harness, id, Opening { limits, model }, record)
+    let opening = Opening { limits, model };
+    if args.detach {
+        let run = harness.look(id)?;
+        if run.status != Status::Running {
+            refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
+        }
+        harness.models_for(&run, &opening)?;
+        let (limits, holding) = (args.limits.clone(), args.holding.clone());
+        let again = Again { limits, holding, model: opening.model, record: record.map(Path::to_owned) };
+        return drive::detach(app, harness, id, &again);
+    }
+    drive::drive(app, harness, id, opening, record)
 }
 
 /// Says loudly what going back cost.
