@@ -58,6 +58,10 @@ pub enum Input {
     OlderSchema {
         version: u16,
     },
+    /// What the driving process has found to hold the agent's commands.
+    Contained {
+        by: String,
+    },
     /// The journal is kept in the fallback store, and why.
     FellBack {
         reason: String,

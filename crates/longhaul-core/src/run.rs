@@ -65,6 +65,9 @@ pub struct Run {
     /// The schema the journal was last taken over in, if it began in an older one.
     #[serde(skip)]
     pub schema: Option<u16>,
+    /// What holds the agent's commands, as the last process that drove the run has found it.
+    #[serde(skip)]
+    pub contained: Option<String>,
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
@@ -296,6 +299,7 @@ impl Run {
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
             schema: None,
+            contained: None,
             imported: None,
             imported_seq: 0,
         }
@@ -457,6 +461,7 @@ impl Run {
             | Event::LimitsChanged { .. }
             | Event::ModelChanged { .. }
             | Event::SchemaUpgraded { .. }
+            | Event::Contained { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }
@@ -536,6 +541,7 @@ impl Run {
             Event::LimitsChanged { limits } => self.spec.limits = *limits,
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
+            Event::Contained { by } => self.contained = Some(by.clone()),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
     }

@@ -46,6 +46,8 @@ pub struct Harness {
     pub toolbox: Arc<Toolbox>,
     pub models: Arc<Models>,
     pub clock: Arc<dyn Clock>,
+    /// What holds the commands of the runs driven here; on record with each of them.
+    contained: Option<String>,
 }
 
 /// Where runs are kept.
@@ -104,7 +106,14 @@ impl Harness {
     fn new(keeping: Keeping, toolbox: Toolbox, models: Models, clock: Arc<dyn Clock>) -> Harness {
         let clerk = Arc::default();
         let models = Models { offers: offers(&toolbox), ..models };
-        Harness { keeping, clerk, toolbox: Arc::new(toolbox), models: Arc::new(models), clock }
+        let (toolbox, models) = (Arc::new(toolbox), Arc::new(models));
+        Harness { keeping, clerk, toolbox, models, clock, contained: None }
+    }
+
+    /// The same with what was found to hold the commands of its tools.
+    #[must_use]
+    pub fn contained(self, by: String) -> Harness {
+        Harness { contained: Some(by), ..self }
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -224,6 +233,9 @@ impl Harness {
         // What our dead predecessor left running would work against us.
         longhaul_tools::reap_leftovers(id);
         let models = self.models_for(ledger.run(), &wanted)?;
+        if let Some(by) = self.contained.clone() {
+            ledger.commit(Input::Contained { by })?;
+        }
         let secrets = Secrets::new(self.models.secrets());
         let hands = Hands {
             models: Arc::new(models),

@@ -190,6 +190,7 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::CheckpointDue
         | Input::DiskLow
         | Input::OlderSchema { .. }
+        | Input::Contained { .. }
         | Input::FellBack { .. }) => other,
     }
 }

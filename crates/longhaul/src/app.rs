@@ -71,7 +71,11 @@ impl App {
     }
 
     fn over(&self, home: Home, models: Models, sandbox: Sandbox) -> Harness {
-        Harness::durable(Arc::new(home), Toolbox::builtin(sandbox), models, Arc::new(SystemClock))
+        let found = sandbox.prove().map(ToString::to_string);
+        let harness =
+            Harness::durable(Arc::new(home), Toolbox::builtin(sandbox), models, Arc::new(SystemClock));
+        // Where nothing holds, nothing is run that would have to be on record.
+        found.into_iter().fold(harness, Harness::contained)
     }
 
     /// What holds the commands of the runs driven here; nothing is tried yet.

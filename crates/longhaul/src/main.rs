@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     if let Some(exit) = inner_stage() {
         return exit;
     }
+    keep_to_ourselves();
     let cli = Cli::parse();
     match dispatch(cli) {
         Ok(Exit::Ok) if !render::all_data_printed() => {
@@ -41,6 +42,17 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Keys are in our memory and our environment: they go into no core dump, and other processes of this user do not read them
+/// there. What we start is as it would be otherwise.
+fn keep_to_ourselves() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Neither can fail for what is only made less; if it did, that would be no reason not to work.
+    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
+    setrlimit(Resource::Core, none).ok();
+    #[cfg(target_os = "linux")]
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).ok();
 }
 
 /// What we are when we started ourselves inside a sandbox. Looked at before anything else: it is done for every command.

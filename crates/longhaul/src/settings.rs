@@ -61,12 +61,6 @@ pub struct Permissions {
     pub network: Network,
 }
 
-impl std::fmt::Display for Permissions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, network {}", self.sandbox, self.network)
-    }
-}
-
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]

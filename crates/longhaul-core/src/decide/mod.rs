@@ -65,6 +65,7 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::Woke(Wake::Call { call, attempt }) => Ok(call::woke(run, call, attempt)),
         Input::DiskLow => Ok(lifecycle::disk_low(run)),
         Input::OlderSchema { version } => Ok(lifecycle::older_schema(run, version)),
+        Input::Contained { by } => Ok(lifecycle::contained(run, by)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

@@ -40,7 +40,7 @@ impl Bubblewrap {
         let candidates = PLACES.iter().map(|place| Path::new(place).join("bwrap"));
         let program = candidates.into_iter().find(|file| is_the_systems(file));
         let program = program.ok_or_else(|| "bubblewrap (bwrap) is not installed".to_owned())?;
-        let said = Command::new(&program).arg("--help").stdin(Stdio::null()).output();
+        let said = Command::new(&program).arg("--help").env_clear().stdin(Stdio::null()).output();
         let said = said.map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
         let said = [said.stdout, said.stderr].concat();
         let said = String::from_utf8_lossy(&said);

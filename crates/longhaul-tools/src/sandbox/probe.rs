@@ -4,6 +4,7 @@
 //! read, write and connect where it must not, and says how it is held. Refuses to believe a sandbox that was only
 //! configured.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,7 +16,7 @@ use std::time::Instant;
 use super::bwrap::{self, Bubblewrap};
 use super::containment::{Containment, Mode, Wrapping};
 use super::orders::Limits;
-use super::policy::{Network, Policy};
+use super::policy::{Host, Network, Policy};
 use super::report::{self, Questions, REPORT, Report};
 use super::{Options, Proof, Refused, Tools, wrapped};
 use crate::limits;
@@ -78,7 +79,7 @@ fn attempt(options: &Options, wrapping: Wrapping) -> Result<Proof, String> {
         Wrapping::Namespaces => Some(Bubblewrap::find()?),
         Wrapping::Restrictions | Wrapping::Profile | Wrapping::None => None,
     };
-    let home_files = [(PathBuf::from(".gitconfig"), identity())].into();
+    let home_files = [(PathBuf::from(".gitconfig"), identity(&options.host))].into();
     let tools = Tools { wrapping, bubblewrap, home_files, ..nothing(options) };
     let rig = Rig::new()?;
     let report = rig.run(options, &tools)?;
@@ -207,12 +208,16 @@ fn printed(child: &mut Child) -> (String, String) {
     (said, complaint)
 }
 
-/// Who commits, as git's settings of this user say; the rest of them may name programs and hold passwords.
-fn identity() -> String {
+/// Who commits, as git's settings of this user say; the rest of them may name programs and hold passwords. Git is told where
+/// they are, and none of our keys.
+fn identity(host: &Host) -> String {
+    let known = ["HOME", "PATH", "XDG_CONFIG_HOME"].map(OsStr::new);
+    let known = host.environment.iter().filter(|(name, _)| known.contains(&name.as_os_str()));
     let mut text = "[user]\n".to_owned();
     for key in ["name", "email"] {
         let mut git = Command::new("git");
         git.args(["config", "--global", "--get", &format!("user.{key}")]).stdin(Stdio::null());
+        git.env_clear().envs(known.clone());
         let Ok(said) = git.stderr(Stdio::null()).output() else { continue };
         let value = String::from_utf8_lossy(&said.stdout).trim().replace(['\\', '"', '\n'], "");
         if !value.is_empty() {

@@ -41,11 +41,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::warn(&format!("{count} events were written by a newer longhaul and are not shown"));
     }
     let view = RunView::of(onlooker.run()?);
-    let sandbox = app.settings().map_or_else(|_| String::new(), |settings| settings.permissions.to_string());
     if app.json() {
-        let mut shown = serde_json::to_value(&view).map_err(anyhow::Error::from)?;
-        shown["sandbox"] = serde_json::json!(sandbox);
-        render::json(&shown);
+        render::json(&view);
         return Ok(Exit::Ok);
     }
     let holder = harness.store_of(&id)?.holder(&id)?;
@@ -64,7 +61,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         ("reason", view.reason.unwrap_or_default()),
         ("driven", driven),
         ("autonomy", view.autonomy.to_string()),
-        ("sandbox", sandbox),
+        ("sandbox", view.sandbox.unwrap_or_default()),
         ("steps", format!("{} of {}", view.steps_completed, view.steps_total)),
         ("turns", format!("{} of {}", view.turn_count, view.limits.max_steps)),
         ("calls", format!("{} of {}", view.tool_call_count, view.limits.max_tool_calls)),

@@ -119,8 +119,8 @@ async fn the_end_of_a_held_command_is_said() {
     assert_eq!(message(&held.run("no-such-program").await), "exit code 127");
     let slow = "trap 'echo cleared up; exit 0' TERM; echo so far; while :; do sleep 0.05; done";
     let outcome = held.run_for(slow, Some(1500)).await;
-    assert_eq!(
-        (message(&outcome).as_str(), &*output(&outcome).text),
-        ("timed out after 1500 ms", "so far\ncleared up\n")
-    );
+    assert_eq!(message(&outcome), "timed out after 1500 ms");
+    // In between, the shell may say how its `sleep` ended.
+    let text = &output(&outcome).text;
+    assert!(text.starts_with("so far\n") && text.ends_with("cleared up\n"), "{text}");
 }

@@ -7,5 +7,6 @@
 mod attacks;
 mod held;
 mod levels;
+mod memory;
 mod processes;
 mod rig;
