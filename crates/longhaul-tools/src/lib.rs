@@ -11,6 +11,7 @@ mod change;
 mod child;
 mod edit;
 pub mod limits;
+pub mod mcp;
 mod process;
 mod read;
 mod table;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longhaul_core::ids::RunId;
 use longhaul_core::tool::ToolGrant;
 
 use crate::bash::Bash;
@@ -58,6 +59,13 @@ impl Toolbox {
     /// What a run is granted when it is created with these tools, in the order given.
     pub fn grants<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<ToolGrant>, UnknownTool> {
         names.iter().map(|name| self.grant(name.as_ref())).collect()
+    }
+
+    /// Lets every tool go of what it holds for a run.
+    pub async fn rest(&self, run: &RunId) {
+        for tool in self.0.values() {
+            tool.rest(run).await;
+        }
     }
 
     fn grant(&self, name: &str) -> Result<ToolGrant, UnknownTool> {
