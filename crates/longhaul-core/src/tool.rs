@@ -8,6 +8,9 @@ use crate::limits::OUTPUT_INLINE_BYTES_MAX;
 use crate::prompt::head;
 use crate::text::Text;
 
+/// The tool by which an agent asks a person. It does nothing itself: the run waits, and the answer is its result.
+pub const ASK_HUMAN: &str = "ask_human";
+
 /// What recovery may do with an effect whose outcome never reached the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]

@@ -1,5 +1,7 @@
 //! A bad night: the provider is out of order for hours, and the run outlives it. Time is the test's own.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

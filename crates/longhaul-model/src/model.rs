@@ -23,6 +23,11 @@ pub trait Model: Send + Sync {
     /// too high.
     fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, u64>;
 
+    /// Where and with which key it is asked, in a form that gives neither away; nothing if there is no key.
+    fn account(&self) -> Option<&str> {
+        None
+    }
+
     /// Is it known what it charges? Without that no budget of money can be kept.
     fn is_priced(&self) -> bool {
         true

@@ -4,6 +4,7 @@
 //! whether a call is allowed, to retry one, or to remember it: a tool gets arguments and answers with an outcome.
 
 mod arguments;
+mod ask_human;
 mod bash;
 mod cancel;
 mod capture;
@@ -19,6 +20,7 @@ mod tool;
 mod toolbox;
 mod write;
 
+pub use ask_human::AskHuman;
 pub use bash::Bash;
 pub use cancel::{Cancel, CancelSwitch};
 pub use edit::Edit;

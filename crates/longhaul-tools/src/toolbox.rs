@@ -8,6 +8,7 @@ use std::sync::Arc;
 use longhaul_core::ids::RunId;
 use longhaul_core::tool::ToolGrant;
 
+use crate::ask_human::AskHuman;
 use crate::bash::Bash;
 use crate::edit::Edit;
 use crate::read::Read;
@@ -32,6 +33,7 @@ impl Toolbox {
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
             .with(Arc::new(Edit::new()))
+            .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Bash::new(std::env::vars_os())))
     }
 

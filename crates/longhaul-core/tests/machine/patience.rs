@@ -14,7 +14,7 @@ use longhaul_core::status::{Status, Wait};
 use super::sim::{Sim, World, spec};
 
 fn failure(kind: ModelFailureKind) -> ModelFailure {
-    ModelFailure { kind, after_ms: None, message: "said so".to_owned() }
+    ModelFailure::new(kind, "said so")
 }
 
 /// Fails the turn in hand like this, and wakes the run from its rest if it takes one.

@@ -82,6 +82,7 @@ pub fn spec() -> RunSpec {
         models: None,
         mode: None,
         answer_schema: None,
+        on_ask: None,
     }
 }
 
@@ -193,11 +194,7 @@ impl Sim {
                 Input::ModelFailed {
                     turn,
                     attempt,
-                    failure: ModelFailure {
-                        kind: ModelFailureKind::Unavailable,
-                        after_ms: None,
-                        message: "overloaded".to_owned(),
-                    },
+                    failure: ModelFailure::new(ModelFailureKind::Unavailable, "overloaded"),
                 }
             }
             Effect::CallModel { turn, attempt } => {

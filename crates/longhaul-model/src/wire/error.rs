@@ -71,8 +71,8 @@ impl WireError {
             | Kind::RateLimited { .. }
             | Kind::Overflow
             | Kind::Refused
-            | Kind::Truncated
-            | Kind::TooLarge => None,
+            | Kind::Truncated => None,
+            Kind::TooLarge => Some("check the provider's `base_url`: no model replies at such length"),
         }
     }
 
@@ -158,7 +158,7 @@ fn with_wait(kind: Kind, after: Option<Duration>) -> Kind {
     }
 }
 
-fn by_status(status: u16) -> Kind {
+pub(crate) fn by_status(status: u16) -> Kind {
     match status {
         401 | 403 => Kind::Credentials,
         402 => Kind::Quota,

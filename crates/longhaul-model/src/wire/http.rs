@@ -29,6 +29,8 @@ pub struct Endpoint {
     pub key: Option<SecretString>,
     /// Sent with every request, over our own of the same name. Values are secrets too: some providers take keys there.
     pub headers: Vec<(String, SecretString)>,
+    /// What else must not be shown: a part of a header may be repeated without the rest of it.
+    pub hidden: Vec<SecretString>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -114,7 +116,8 @@ impl Endpoint {
     }
 
     fn scrub(&self, text: &str) -> String {
-        let secrets = self.key.iter().chain(self.headers.iter().map(|(_, value)| value));
+        let headers = self.headers.iter().map(|(_, value)| value);
+        let secrets = self.key.iter().chain(headers).chain(&self.hidden);
         let known = secrets.map(|secret| secret.expose_secret().trim());
         let long = known.filter(|secret| secret.len() >= limits::SECRET_BYTES_MIN);
         long.fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))

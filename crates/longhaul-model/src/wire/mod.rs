@@ -24,6 +24,7 @@ use longhaul_core::json::Json;
 use serde_json::{Map, Value};
 
 pub use args::MalformedArgs;
+pub(crate) use error::by_status;
 pub use error::{Kind, WireError};
 pub use http::{Client, Endpoint, Options};
 pub use listing::Listed;

@@ -28,7 +28,7 @@ fn options() -> Options {
 
 fn endpoint(api: Api, base_url: String) -> Endpoint {
     let headers = vec![("x-team".to_owned(), HEADER_CANARY.into())];
-    Endpoint { api, base_url, key: Some(CANARY.into()), headers }
+    Endpoint { api, base_url, key: Some(CANARY.into()), headers, hidden: Vec::new() }
 }
 
 /// Sends one request; no error may show a secret, in either of its forms.

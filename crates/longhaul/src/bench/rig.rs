@@ -153,5 +153,6 @@ pub fn spec(id: RunId) -> RunSpec {
         models: None,
         mode: None,
         answer_schema: None,
+        on_ask: None,
     }
 }
