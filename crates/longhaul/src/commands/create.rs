@@ -20,6 +20,7 @@ use crate::choice;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::servers;
 use crate::settings::Settings;
 
 /// The agent that is meant when none is named.
@@ -60,7 +61,7 @@ pub struct Options {
     /// deny with autonomy 5]
     #[arg(long, value_name = "wait|deny|pause")]
     pub on_ask: Option<OnAskArg>,
-    /// Tools the agent may call, instead of those its file names
+    /// Tools the agent may call, instead of those its file names; `SERVER__*` is all of an MCP server
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub tools: Option<Vec<String>>,
     /// Work in the current directory instead of a workspace of the run's own
@@ -113,7 +114,7 @@ pub enum ModeArg {
 }
 
 impl ModeArg {
-    fn mode(self) -> Mode {
+    pub fn mode(self) -> Mode {
         match self {
             ModeArg::Exec => Mode::Exec,
             ModeArg::Review => Mode::Review,
@@ -182,6 +183,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         )
         .hint("use `longhaul run`, or enable the harness"));
     }
+    servers::meet(app, &settings, &args.options)?;
     let run = create(app, &app.harness()?, &settings, &args.task, &args.options)?;
     if app.json() {
         render::json(&RunView::of(&run));
@@ -316,6 +318,7 @@ fn tools(
         (None, Mode::Complete) => Vec::new(),
         (None, Mode::Exec | Mode::Review) => of_agent.unwrap_or_else(all),
     };
+    let names = servers::spelled_out(names, &harness.toolbox.names());
     let grants = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
     let (allowed, dropped): (Vec<ToolGrant>, Vec<ToolGrant>) =
         grants.into_iter().partition(|grant| mode.allows(grant.class));
