@@ -31,7 +31,7 @@ fn is_plain(letter: char) -> bool {
 }
 
 /// The text with everything written out that a reader would not see: control characters, directions, tags.
-pub(super) fn visible(text: &str) -> String {
+pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         if is_invisible(letter) {
