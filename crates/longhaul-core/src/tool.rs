@@ -35,6 +35,10 @@ pub struct ToolGrant {
     pub name: String,
     #[n(1)]
     pub class: EffectClass,
+    /// Must a person give leave for every call?
+    #[n(2)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<bool>,
 }
 
 /// How tool calls are tried: seed defaults are 3 retries, 1 s base delay, 30 s timeout.

@@ -101,7 +101,9 @@ impl Performer for Hands {
         match work {
             Work::CallModel { turn, attempt, request } => {
                 let (models, deltas) = (Arc::clone(&self.models), Arc::clone(&self.deltas));
-                Box::pin(call_model(models, deltas, turn, attempt, request, cancel))
+                let toolbox = Arc::clone(&self.toolbox);
+                let asking = call_model(models, deltas, turn, attempt, request, cancel);
+                Box::pin(asking.map(move |input| input.map(|input| by_own_names(input, &toolbox))))
             }
             Work::PrepareTool(work) => {
                 let tool = self.tool(&work);
@@ -157,6 +159,16 @@ fn no_model(error: &ResolveError) -> ModelFailure {
     };
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     ModelFailure::new(kind, format!("{error}{hint}"))
+}
+
+/// A reply whose calls name the tools as they are granted, whatever alias the model used: permission is by one name only.
+fn by_own_names(mut input: Input, toolbox: &Toolbox) -> Input {
+    if let Input::ModelReplied { reply, .. } = &mut input {
+        for call in &mut reply.calls {
+            call.tool = toolbox.canonical(&call.tool).to_owned();
+        }
+    }
+    input
 }
 
 /// What a tool reports, without the providers' keys.

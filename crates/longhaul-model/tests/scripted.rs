@@ -316,10 +316,10 @@ fn a_named_fault_is_a_failure_of_its_kind() {
         Broken: the model's provider failed with drip
         Broken: the model's provider failed with huge_event
         Broken: the model's provider failed with endless_events
-        Broken: the model's provider failed with html
+        Unreachable: the model's provider failed with html
         Unavailable: the model's provider failed with empty
         Broken: the model's provider failed with gzip_bomb
-        Broken: the model's provider failed with wrong_type
+        Unreachable: the model's provider failed with wrong_type
         Broken: the model's provider failed with truncated_json
         Broken: the model's provider failed with invalid_utf8
         Unreachable: the model's provider failed with garbage_tls"#]]

@@ -282,6 +282,11 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<Leave, (Failure
     if call.tool == ASK_HUMAN {
         return question(call).map(Leave::Ask);
     }
+    if !call.granted && needs_leave(run, call.tool) {
+        let text = format!("may {} be called?", call.tool);
+        let digest = ask::digest(call.tool, call.args);
+        return Ok(Leave::Ask(Ask { call: call.id, kind: AskKind::Permission, text, digest }));
+    }
     Ok(Leave::Given(class))
 }
 
@@ -292,6 +297,10 @@ fn question(call: &Asked<'_>) -> Result<Ask, (Failure, String)> {
     let text = head(text.ok_or_else(missing)?, OUTPUT_INLINE_BYTES_MAX).to_owned();
     let digest = ask::digest(call.tool, call.args);
     Ok(Ask { call: call.id, kind: AskKind::Question, text, digest })
+}
+
+fn needs_leave(run: &Run, tool: &str) -> bool {
+    run.spec.tools.iter().any(|grant| grant.name == tool && grant.ask == Some(true))
 }
 
 fn class_of(run: &Run, tool: &str) -> Option<EffectClass> {

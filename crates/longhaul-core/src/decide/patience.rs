@@ -122,13 +122,9 @@ fn is_worth_a_switch(run: &Run, failure: &ModelFailure) -> bool {
 
 fn out_of_patience(run: &Run, failure: &ModelFailure) -> Option<Next> {
     let unreached = failure.kind == ModelFailureKind::Unreachable && !run.patience.reached;
-    // Before the first reply something else than a model may have answered, a web page for one.
-    let unheard = failure.kind == ModelFailureKind::Broken && run.spending.is_empty();
-    if (unreached || unheard) && run.model_failures + 1 >= FIRST_CONTACT_TRIES_MAX {
-        let reason = format!(
-            "no reply in {FIRST_CONTACT_TRIES_MAX} tries: {}; check the provider's `base_url` and `api`",
-            failure.message
-        );
+    if unreached && run.model_failures + 1 >= FIRST_CONTACT_TRIES_MAX {
+        let reason =
+            format!("the model was never reached in {FIRST_CONTACT_TRIES_MAX} tries: {}", failure.message);
         return Some(Next::Park(Cause::Provider, reason));
     }
     if failure.kind == ModelFailureKind::Broken && run.patience.broken + 1 >= BROKEN_REPLIES_MAX {

@@ -54,7 +54,7 @@ pub struct Sim {
 }
 
 pub fn spec() -> RunSpec {
-    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: None };
     RunSpec {
         id: RunId::from_bits(7),
         agent: "MARS".to_owned(),

@@ -195,7 +195,8 @@ pub(crate) fn kind(kind: Kind) -> (ModelFailureKind, Option<Duration>) {
     match kind {
         Kind::Retryable { after } => (ModelFailureKind::Unavailable, after),
         Kind::RateLimited { after } => (ModelFailureKind::RateLimited, after),
-        Kind::Unreachable => (ModelFailureKind::Unreachable, None),
+        // Before the model ever answered, another address is wanted; after it, a gateway stands in the way for a while.
+        Kind::Unreachable | Kind::Foreign => (ModelFailureKind::Unreachable, None),
         Kind::Credentials => (ModelFailureKind::Credentials, None),
         Kind::Quota => (ModelFailureKind::Quota, None),
         Kind::ModelUnknown => (ModelFailureKind::ModelUnknown, None),

@@ -230,13 +230,15 @@ fn fault_kind(fault: Fault) -> ModelFailureKind {
         Fault::Refusal(Refusal::Overloaded) => ModelFailureKind::Unavailable,
         // Too much of something, something else, or only a part.
         Fault::Breakage(Breakage::HugeEvent | Breakage::EndlessEvents | Breakage::GzipBomb)
-        | Fault::Breakage(Breakage::Html | Breakage::WrongType | Breakage::InvalidUtf8)
+        | Fault::Breakage(Breakage::InvalidUtf8)
         | Fault::Breakage(Breakage::Drip | Breakage::TruncatedJson) => ModelFailureKind::Broken,
         // Nothing came that would have to be paid for.
         Fault::Breakage(Breakage::PingsOnly | Breakage::Silence | Breakage::Empty) => {
             ModelFailureKind::Unavailable
         }
-        Fault::Breakage(Breakage::GarbageTls) => ModelFailureKind::Unreachable,
+        Fault::Breakage(Breakage::GarbageTls | Breakage::Html | Breakage::WrongType) => {
+            ModelFailureKind::Unreachable
+        }
         // Played as a reply; as a failure it would be one of the script.
         Fault::Odd(_) => ModelFailureKind::Fatal,
     }

@@ -345,14 +345,15 @@ fn take_event(assembler: &mut Assembler, event: Event<'_>, deltas: &dyn Deltas) 
     if assembler.progress() == Progress::Done {
         return Ok(false);
     }
-    let brought = assembler.take(event.name(), event.data)?;
-    for delta in &brought {
+    let mut moved = false;
+    assembler.take(event.name(), event.data, &mut |delta| {
+        moved = true;
         match delta {
             Delta::Text(piece) => deltas.text(piece),
             Delta::Thinking(_) | Delta::Arguments | Delta::Step => {}
         }
-    }
-    Ok(!brought.is_empty())
+    })?;
+    Ok(moved)
 }
 
 /// The two clocks of an exchange: one is set back by progress, one is not.
@@ -425,12 +426,13 @@ fn form(headers: &HeaderMap, request: &Request) -> Result<Form, WireError> {
     match kind {
         "text/event-stream" => Ok(Form::Events),
         "text/html" | "application/xhtml+xml" => {
-            Err(WireError::malformed("a web page came instead of a reply"))
+            Err(WireError::new(Kind::Foreign, "a web page came instead of a reply"))
         }
         json if json == "application/json" || json.ends_with("+json") => Ok(Form::Json),
-        other => {
-            Err(WireError::malformed(format!("the answer is of type `{}`, not a reply", cut(other, 60))))
-        }
+        other => Err(WireError::new(
+            Kind::Foreign,
+            format!("the answer is of type `{}`, not a reply", cut(other, 60)),
+        )),
     }
 }
 

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
-use longhaul_core::tool::{Failure, Outcome, Output};
+use longhaul_core::tool::{Failure, Outcome};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
 use super::names::line;
 use crate::capture::Capture;
-use crate::tool::{Blobs, blocking};
+use crate::output::bounded_in;
+use crate::tool::Blobs;
 
 /// The outcome, with `secrets` struck out of it.
 pub(super) async fn outcome(result: CallToolResult, secrets: &[String], blobs: Arc<dyn Blobs>) -> Outcome {
@@ -20,7 +20,9 @@ pub(super) async fn outcome(result: CallToolResult, secrets: &[String], blobs: A
     let text = secrets.iter().fold(text(&result), |text, secret| text.replace(secret, "[secret]"));
     let first = text.lines().find(|line| !line.trim().is_empty()).map(line);
     let empty = text.trim().is_empty();
-    let output = output(if empty { "(no output)".to_owned() } else { text }, blobs).await;
+    let mut capture = Capture::default();
+    capture.push(if empty { b"(no output)" } else { text.as_bytes() });
+    let output = bounded_in(&blobs, capture, "").await;
     if !is_error {
         return Outcome::Done { output };
     }
@@ -72,28 +74,11 @@ fn described(kind: &str, mime_type: &str, base64: &str) -> String {
     format!("[{kind}, {}, {} bytes; it cannot be shown here]", line(mime_type), base64.len() / 4 * 3)
 }
 
-/// The text a conversation keeps; the whole goes into a blob if it is longer.
-async fn output(text: String, blobs: Arc<dyn Blobs>) -> Output {
-    let mut capture = Capture::default();
-    capture.push(text.as_bytes());
-    let bytes = capture.total();
-    if let Some(text) = capture.whole(OUTPUT_INLINE_BYTES_MAX) {
-        return Output { text: text.into(), blob: None, bytes };
-    }
-    let kept = blocking(move || blobs.keep(text.as_bytes())).await;
-    let blob = kept.unwrap_or_else(|outcome| Err(outcome.error().unwrap_or_default().to_owned()));
-    let whereabouts = match &blob {
-        Ok(hash) => format!("all of it is kept for people, as blob {hash}"),
-        Err(why) => format!("the rest could not be kept: {}", line(why)),
-    };
-    let note = format!("\n[output cut: {bytes} bytes in all, start and end are shown; {whereabouts}]\n");
-    Output { text: capture.clipped(OUTPUT_INLINE_BYTES_MAX, &note).into(), blob: blob.ok(), bytes }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
+    use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
     use serde_json::json;
 
     use super::*;

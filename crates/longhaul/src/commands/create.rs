@@ -61,6 +61,9 @@ pub struct Options {
     /// deny with autonomy 5]
     #[arg(long, value_name = "wait|deny|pause")]
     pub on_ask: Option<OnAskArg>,
+    /// Tools for each call of which a person must give leave, by name
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub ask: Vec<String>,
     /// Tools the agent may call, instead of those its file names; `SERVER__*` is all of an MCP server
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub tools: Option<Vec<String>>,
@@ -250,7 +253,12 @@ fn spec(
         "none" => Plan::single(task, &agent.name),
         file => read_plan(&app.cwd.join(file), &agent.name)?,
     };
-    let tools = tools(harness, mode, options.tools.clone(), agent.tools)?;
+    let mut tools = tools(harness, mode, options.tools.clone(), agent.tools)?;
+    for name in &options.ask {
+        let grant = tools.iter_mut().find(|grant| grant.name == *name);
+        let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
+        grant.ok_or_else(none)?.ask = Some(true);
+    }
     let place = place(app, options, &id);
     let mut retry = settings.retry;
     retry.timeout_ms = options.tool_timeout_ms.unwrap_or(retry.timeout_ms);

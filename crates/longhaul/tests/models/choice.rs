@@ -12,9 +12,9 @@ const ANSWER: &str =
 const CHECK: &str = r#"
 conversations:
   - turns:
-      - calls: [ { tool: echo, args: { word: longhaul } } ]
+      - calls: [ { tool: get_word, args: { language: English } } ]
         usage: { input: 10, output: 5 }
-      - text: "It returned longhaul."
+      - text: "It returned quernstone."
         usage: { input: 20, output: 5 }
 "#;
 
@@ -134,8 +134,9 @@ fn the_models_are_listed() {
 #[test]
 fn a_model_is_checked() {
     for (script, code, told) in [
-        (CHECK.to_owned(), 0, "answers and calls tools: It returned longhaul."),
+        (CHECK.to_owned(), 0, "answers and calls tools: It returned quernstone."),
         (ANSWER.to_owned(), 1, "made NO tool call"),
+        (CHECK.replace("quernstone", "apple"), 1, "does NOT use what they return"),
         (failing("{ fault: credentials }"), 2, "error: anthropic/claude-opus-5-5: credentials refused"),
         (failing("{ fault: html }"), 2, "check the provider's `base_url` and `api`"),
         (failing("{ status: 529 }"), 5, "provider unavailable"),

@@ -41,7 +41,7 @@ fn exec_works_on_every_protocol() {
         let requests = asked(&fake);
         assert_eq!(requests.len(), 3, "{api}");
         for request in &requests {
-            assert_eq!(offered(request), ["bash", "edit", "read", "write"], "{api}");
+            assert_eq!(offered(request), ["ask_human", "bash", "edit", "read", "write"], "{api}");
             assert_eq!(request.body["model"], "m", "{api}");
             let key = request.header("x-api-key").or(request.header("authorization")).unwrap();
             assert_eq!(key.trim_start_matches("Bearer "), KEY, "{api}");
@@ -118,7 +118,10 @@ conversations:
         let said = rig.say(&["run", "look", "--mode", "review", "--model", &model, "--json"]);
         assert_eq!(said.code, 0, "{api}: {said:?}");
         let requests = asked(&fake);
-        assert_eq!(requests.iter().map(|request| offered(request)).collect::<Vec<_>>(), [["read"], ["read"]]);
+        assert_eq!(
+            requests.iter().map(|request| offered(request)).collect::<Vec<_>>(),
+            [["ask_human", "read"]; 2]
+        );
         let told = Exchanged::of(&requests[1]);
         told.check();
         let texts: Vec<&str> = told.results.iter().map(|(_, text)| text.as_str()).collect();

@@ -31,13 +31,13 @@ conversations:
 /// an event says so, and each model's part is counted under its name.
 #[test]
 fn the_second_model_takes_over() {
-    for (fail, tries, kind) in [
-        ("{ fault: credentials, times: 9 }", 1, "credentials"),
-        ("{ fault: quota, times: 9 }", 1, "quota"),
-        ("{ fault: model_removed, times: 9 }", 1, "model_unknown"),
-        ("{ status: 529, times: 9 }", 3, "unavailable"),
-        ("{ fault: html, times: 9 }", 3, "broken"),
-        ("{ status: 429, retry_after: '3600', times: 9 }", 1, "rate_limited"),
+    for (fail, tries, words) in [
+        ("{ fault: credentials, times: 9 }", 1, "refuses its key"),
+        ("{ fault: quota, times: 9 }", 1, "has nothing left to spend"),
+        ("{ fault: model_removed, times: 9 }", 1, "does not exist for us"),
+        ("{ status: 529, times: 9 }", 3, "is out of order"),
+        ("{ fault: html, times: 9 }", 3, "cannot be reached"),
+        ("{ status: 429, retry_after: '3600', times: 9 }", 1, "is rate-limited"),
     ] {
         let (one, other) = (serve(&first(fail)), serve(SECOND));
         let rig = Rig::with(&[
@@ -54,7 +54,7 @@ fn the_second_model_takes_over() {
         assert_eq!(changes.len(), 1, "{fail}: {changes:?}");
         assert_eq!(
             (&changes[0]["model"], &changes[0]["reason"]),
-            (&json!("other/y"), &json!(format!("one/x is {kind}")))
+            (&json!("other/y"), &json!(format!("one/x {words}")))
         );
         let told = Exchanged::of(&asked(&other)[0]);
         told.check();
