@@ -149,6 +149,7 @@ fn no_model(error: &ResolveError) -> ModelFailure {
         ResolveError::Key(_) => ModelFailureKind::Credentials,
         ResolveError::BadName { .. }
         | ResolveError::UnknownProvider { .. }
+        | ResolveError::Untrusted { .. }
         | ResolveError::NoApi { .. }
         | ResolveError::NoBaseUrl { .. }
         | ResolveError::Price { .. }

@@ -33,6 +33,10 @@ pub fn drive(
     let runtime = runtime()?;
     let rested = runtime.block_on(async {
         let live = Live::new();
+        if let Some(servers) = app.servers_in_use() {
+            let live = live.clone();
+            servers.listen(Arc::new(move |line| live.line(line)));
+        }
         let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
         let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
         until_rest(driven, &live).await
@@ -90,6 +94,7 @@ pub fn detach(
     let log = std::fs::File::create(&log_path)?;
     let mut process = Process::new(std::env::current_exe()?);
     process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]).args(limits.typed());
+    process.args(app.shared.trust.then_some("--trust"));
     process.args(model.iter().flat_map(|model| ["--model", model]));
     if let Some(path) = record {
         process.arg("--record").arg(path);
