@@ -51,7 +51,10 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::CommandUnfit { id, why } => Ok(lifecycle::unfit(run, id, why)),
         Input::CheckpointDue => Ok(lifecycle::checkpoint_due(run)),
         Input::ModelReplied { turn, attempt, reply, duration_us } => {
-            Ok(turn::replied(run, turn, attempt, reply, duration_us))
+            Ok(match patience::unanswered(run, &reply) {
+                Some(failure) => patience::failed(run, at, turn, attempt, failure),
+                None => turn::replied(run, turn, attempt, reply, duration_us),
+            })
         }
         Input::ModelFailed { turn, attempt, failure } => {
             Ok(patience::failed(run, at, turn, attempt, failure))
