@@ -188,6 +188,9 @@ pub struct Call {
     /// A person has given leave for exactly this call.
     #[serde(default)]
     pub granted: bool,
+    /// The attempt that comes next while none is under way.
+    #[serde(default = "Attempt::first")]
+    pub next: Attempt,
     /// How often it failed and was to be tried again. Attempts also count what crashes cut short.
     #[serde(default)]
     pub failures: u32,
@@ -574,7 +577,14 @@ impl Run {
     fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
         self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
         match ask {
-            Some(ask) => self.set_call(ask.call, CallState::Asking { gate: number }),
+            Some(ask) => {
+                if let Some(call) = self.call_mut(ask.call)
+                    && let CallState::Started { attempt, .. } = call.state
+                {
+                    call.next = attempt.next();
+                }
+                self.set_call(ask.call, CallState::Asking { gate: number });
+            }
             None => self.phase = Phase::Gated { gate: number },
         }
     }
@@ -690,6 +700,7 @@ impl Run {
             asked_at: at,
             malformed: call.malformed.clone(),
             granted: false,
+            next: Attempt::FIRST,
             failures: 0,
             state: CallState::Proposed,
         });

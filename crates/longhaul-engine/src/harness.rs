@@ -247,9 +247,10 @@ impl Harness {
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
         let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
-        let harness = self.clone();
+        let (harness, resting) = (self.clone(), id.clone());
         let task = tokio::spawn(async move {
             let rested = driver.drive(first).await;
+            harness.toolbox.rest(&resting).await;
             if let Ok((run, _)) = &rested {
                 harness.keep_row(run, store.as_ref());
             }

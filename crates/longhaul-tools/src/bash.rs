@@ -5,9 +5,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use longhaul_core::json::Json;
@@ -21,7 +21,7 @@ use crate::child::{Child, End, Finished};
 use crate::limits;
 use crate::output;
 use crate::process::{CALL_MARKER, Killed, RUN_MARKER, Reach};
-use crate::sandbox::{Kept, Mode, Network, Sandbox, Wrapped};
+use crate::sandbox::{Job, Kept, Mode, More, Network, Sandbox, Wrapped};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, refused};
 
 /// What a command may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
@@ -117,7 +117,7 @@ impl Bash {
             return Err(Outcome::failed(Failure::Cancelled, "not started because the run was paused"));
         }
         let wrapped = self.wrapped(context, &args.command)?;
-        let reach = if wrapped.namespaces { Reach::Namespace } else { Reach::Group };
+        let reach = wrapped.reach();
         let child = Child::start(wrapped.command, &context.key, reach).map_err(not_started)?;
         let finished = child.finish(time, &context.cancel).await;
         Ok(report(context, finished, &wrapped.kept, reach, time).await)
@@ -150,28 +150,12 @@ impl Bash {
         environment.push((RUN_MARKER.into(), context.run.as_str().into()));
         environment.push((CALL_MARKER.into(), context.key.as_str().into()));
         let words = [self.shell.clone().into(), "-c".into(), "--".into(), text.into()];
-        let wrapped = self.sandbox.wrap(context.workspace.root(), &words, &environment);
+        let workspace = context.workspace.root();
+        let job = Job { workspace, words: &words, environment: &environment, more: More::default() };
+        let wrapped = self.sandbox.wrap(&job);
         let wrapped =
             wrapped.map_err(|reason| Outcome::failed(Failure::NotPermitted, format!("not run: {reason}")))?;
-        // Namespaces and restrictions bring a session of their own.
-        if wrapped.held {
-            return Ok(wrapped);
-        }
-        Ok(Wrapped { command: self.in_session(wrapped.command), ..wrapped })
-    }
-
-    /// The command without a terminal, as the leader of its own group.
-    fn in_session(&self, mut command: Command) -> Command {
-        let Some(setsid) = &self.setsid else {
-            command.process_group(0);
-            return command;
-        };
-        // Not a group leader yet, `setsid` becomes the shell without a fork: its number stays the one we know.
-        let mut outer = Command::new(setsid);
-        outer.arg(command.get_program()).args(command.get_args()).env_clear();
-        outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        outer.current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
-        outer
+        Ok(wrapped.in_session(self.setsid.as_deref()))
     }
 }
 

@@ -19,6 +19,7 @@ mod image;
 pub mod limits;
 mod lines;
 mod list;
+pub mod mcp;
 mod nearby;
 mod notebook;
 mod output;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longhaul_core::ids::RunId;
 use longhaul_core::tool::ToolGrant;
 
 use crate::apply_patch::ApplyPatch;
@@ -114,6 +115,13 @@ impl Toolbox {
             }
         }
         Ok(grants)
+    }
+
+    /// Lets every tool go of what it holds for a run.
+    pub async fn rest(&self, run: &RunId) {
+        for tool in self.0.values() {
+            tool.rest(run).await;
+        }
     }
 
     fn grant(&self, name: &str) -> Result<ToolGrant, UnknownTool> {

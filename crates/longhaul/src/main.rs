@@ -10,7 +10,9 @@ mod exit;
 mod failure;
 mod limits;
 mod render;
+mod servers;
 mod settings;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -94,6 +96,8 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Result(args) => commands::result::run(&app, args),
         Command::Cost(args) => commands::cost::run(&app, args),
         Command::Models(args) => commands::models::run(&app, args),
+        Command::Mcp(args) => commands::mcp::run(&app, args),
+        Command::Trust(args) => commands::trust::run(&app, args),
         Command::Approvals(args) => commands::approvals::run(&app, args),
         Command::Approve(args) => commands::approvals::approve(&app, args),
         Command::Reject(args) => commands::approvals::reject(&app, args),

@@ -82,7 +82,7 @@ pub(super) fn arguments(policy: &Policy, abilities: Abilities, helper: &Path) ->
         }
     }
     list.add(&["--remount-ro", "/"]);
-    list.path("--chdir", &policy.workspace);
+    list.path("--chdir", &policy.cwd);
     list.add(&["--"]);
     list.0
 }
@@ -134,6 +134,7 @@ mod tests {
     fn a_policy_becomes_arguments() {
         let policy = Policy {
             workspace: "/w".into(),
+            cwd: "/w".into(),
             mounts: vec![
                 Mount::Link { at: "/bin".into(), to: "usr/bin".into() },
                 Mount::Scratch("/tmp".into()),

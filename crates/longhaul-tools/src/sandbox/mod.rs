@@ -112,19 +112,38 @@ impl Sandbox {
         self.0.proof.get_or_init(|| probe::prove(&self.0.options)).as_ref().map_err(Clone::clone)
     }
 
-    /// A command, wrapped; to be run in `workspace`, with `passed` of our environment.
-    pub(crate) fn wrap(
-        &self,
-        workspace: &Path,
-        command: &[OsString],
-        passed: &[(OsString, OsString)],
-    ) -> Result<Wrapped, String> {
+    /// A program as it is to be started.
+    pub(crate) fn wrap(&self, job: &Job<'_>) -> Result<Wrapped, String> {
         let proof = self.proof().map_err(|refused| refused.to_string())?;
         if proof.tools.wrapping == Wrapping::None {
-            return Ok(Wrapped::bare(workspace, command, passed));
+            return Ok(Wrapped::bare(job));
         }
-        let policy = Policy::new(&self.0.options.host, workspace, proof.tools.network);
+        let network = job.more.network.unwrap_or(proof.tools.network);
+        let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more);
         let policy = policy.map_err(|error| error.to_string())?;
-        wrapped::wrap(&proof.tools, &policy, command, passed)
+        wrapped::wrap(&proof.tools, &policy, job)
     }
+}
+
+/// A program to be held.
+pub(crate) struct Job<'a> {
+    /// Where it may write.
+    pub(crate) workspace: &'a Path,
+    pub(crate) words: &'a [OsString],
+    /// All it is given of ours.
+    pub(crate) environment: &'a [(OsString, OsString)],
+    pub(crate) more: More,
+}
+
+/// What programs have that the user configured; an agent's commands have none of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct More {
+    /// Where it is started, if not in the workspace. It is there to be read.
+    pub(crate) cwd: Option<PathBuf>,
+    /// What else is there to be read.
+    pub(crate) shown: Vec<PathBuf>,
+    /// What it reaches, if not what commands do.
+    pub(crate) network: Option<Network>,
+    /// It lives as long as a run, so the time it computes is not bounded.
+    pub(crate) lasting: bool,
 }

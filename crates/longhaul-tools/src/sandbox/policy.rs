@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use longhaul_workspace::gitdirs::{self, GitDirs};
+use serde::{Deserialize, Serialize};
+
+use super::More;
 
 /// What of the machine every command sees, read-only, where it exists.
 const SYSTEM: &[&str] = &[
@@ -158,7 +161,8 @@ impl Mount {
 }
 
 /// Whether a command reaches other machines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Network {
     /// Nothing but a loopback of its own.
     #[default]
@@ -211,6 +215,8 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub workspace: PathBuf,
+    /// Where it is started.
+    pub cwd: PathBuf,
     /// Parents before what lies in them.
     pub mounts: Vec<Mount>,
     pub network: Network,
@@ -234,6 +240,16 @@ pub enum PolicyError {
 impl Policy {
     /// The world of a command in `workspace`, which is given with its links resolved.
     pub fn new(host: &Host, workspace: &Path, network: Network) -> Result<Policy, PolicyError> {
+        Policy::showing(host, workspace, network, &More::default())
+    }
+
+    /// The same with more to be seen.
+    pub(super) fn showing(
+        host: &Host,
+        workspace: &Path,
+        network: Network,
+        more: &More,
+    ) -> Result<Policy, PolicyError> {
         let home = host.home();
         if home.starts_with(workspace) {
             return Err(PolicyError::HoldsHome { workspace: workspace.to_owned() });
@@ -244,10 +260,15 @@ impl Policy {
         let mut world = World::default();
         world.system(network);
         world.home(host, &home);
+        for path in more.shown.iter().chain(&more.cwd) {
+            world.show_more(path, workspace, &home);
+        }
         world.workspace(host, workspace, &home);
         world.hide(host, workspace);
+        let cwd = more.cwd.clone().filter(|cwd| cwd.starts_with(workspace) || world.shows(cwd));
         Ok(Policy {
             workspace: workspace.to_owned(),
+            cwd: cwd.unwrap_or_else(|| workspace.to_owned()),
             mounts: world.in_order(),
             network,
             home,
@@ -330,6 +351,13 @@ impl World {
     fn show_content(&mut self, path: &Path) {
         if path.exists() {
             self.add(Mount::ReadOnly(path.to_owned()));
+        }
+    }
+
+    /// Shows what the user's settings name, unless that is writable already, seen already, or all of the home directory.
+    fn show_more(&mut self, path: &Path, workspace: &Path, home: &Path) {
+        if !path.starts_with(workspace) && !home.starts_with(path) && !self.shows(path) {
+            self.show_content(path);
         }
     }
 

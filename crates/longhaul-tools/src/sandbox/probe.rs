@@ -18,7 +18,7 @@ use super::containment::{Containment, Mode, Wrapping};
 use super::orders::Limits;
 use super::policy::{Host, Network, Policy};
 use super::report::{self, Questions, REPORT, Report};
-use super::{Options, Proof, Refused, Tools, wrapped};
+use super::{Job, More, Options, Proof, Refused, Tools, wrapped};
 use crate::limits;
 
 /// Ways to hold a command, the strongest first. Only the first is enough where a sandbox is required.
@@ -166,7 +166,9 @@ impl Rig {
         let words = [helper.into(), REPORT.into(), questions.into()];
         let policy = Policy::new(&options.host, &self.workspace(), options.network);
         let policy = policy.map_err(|error| error.to_string())?;
-        let wrapped = wrapped::wrap(tools, &policy, &words, &[])?;
+        let (workspace, more) = (self.workspace(), More::default());
+        let job = Job { workspace: &workspace, words: &words, environment: &[], more };
+        let wrapped = wrapped::wrap(tools, &policy, &job)?;
         let said = run(wrapped.command)?;
         serde_json::from_str(&said).map_err(|_| "the self-probe gave no answer".to_owned())
     }

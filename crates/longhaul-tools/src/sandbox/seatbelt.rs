@@ -53,6 +53,7 @@ mod tests {
     fn a_policy_becomes_a_profile() {
         let policy = Policy {
             workspace: "/w".into(),
+            cwd: "/w".into(),
             mounts: vec![
                 Mount::Scratch("/tmp".into()),
                 Mount::ReadOnly("/usr".into()),

@@ -6,13 +6,15 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::orders::{ENTER, Orders};
 use super::policy::{Network, Policy};
-use super::{Tools, Wrapping, bwrap};
+use super::{Job, Tools, Wrapping, bwrap};
+use crate::process::Reach;
 
 /// Variables that name places which are private inside, and there have their usual names.
 const PRIVATE: &[&str] = &["HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "GOCACHE"];
@@ -37,12 +39,36 @@ pub(crate) struct Kept {
 }
 
 impl Wrapped {
-    /// The command as it is.
-    pub(super) fn bare(workspace: &Path, words: &[OsString], passed: &[(OsString, OsString)]) -> Wrapped {
-        let mut command = Command::new(words.first().map_or(OsStr::new("false"), OsString::as_os_str));
-        command.args(words.iter().skip(1)).current_dir(workspace).env_clear();
-        command.envs(passed.iter().map(|(name, value)| (name, value)));
+    /// The program as it is.
+    pub(crate) fn bare(job: &Job<'_>) -> Wrapped {
+        let mut command = Command::new(job.words.first().map_or(OsStr::new("false"), OsString::as_os_str));
+        command.args(job.words.iter().skip(1)).env_clear();
+        command.current_dir(job.more.cwd.as_deref().unwrap_or(job.workspace));
+        command.envs(job.environment.iter().map(|(name, value)| (name, value)));
         Wrapped { command, kept: Kept { scratch: None, swept: Vec::new() }, namespaces: false, held: false }
+    }
+
+    /// Without a terminal, as the leader of its own group, which what is held is anyway. `setsid` is the program of that
+    /// name, if there is one.
+    pub(crate) fn in_session(self, setsid: Option<&Path>) -> Wrapped {
+        if self.held {
+            return self;
+        }
+        let mut command = self.command;
+        let Some(setsid) = setsid else {
+            command.process_group(0);
+            return Wrapped { command, ..self };
+        };
+        // Not a group leader yet, `setsid` becomes the program without a fork: its number stays the one we know.
+        let mut outer = Command::new(setsid);
+        outer.arg(command.get_program()).args(command.get_args()).env_clear();
+        outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        outer.current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
+        Wrapped { command: outer, ..self }
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        if self.namespaces { Reach::Namespace } else { Reach::Group }
     }
 }
 
@@ -73,13 +99,12 @@ impl Drop for Kept {
 }
 
 /// A command in the world of `policy`.
-pub(super) fn wrap(
-    tools: &Tools,
-    policy: &Policy,
-    words: &[OsString],
-    passed: &[(OsString, OsString)],
-) -> Result<Wrapped, String> {
+pub(super) fn wrap(tools: &Tools, policy: &Policy, job: &Job<'_>) -> Result<Wrapped, String> {
+    let (words, passed) = (job.words, job.environment);
     let mut orders = orders(tools, policy);
+    if job.more.lasting {
+        orders.limits.cpu_seconds = u64::MAX;
+    }
     let mut kept = Kept { scratch: None, swept: policy.swept.clone() };
     // What a command of a harness that was killed has left is in the way of this one.
     kept.sweep();
@@ -105,7 +130,7 @@ pub(super) fn wrap(
         }
     };
     let orders = serde_json::to_string(&orders).map_err(|error| format!("a path is not text: {error}"))?;
-    command.arg(ENTER).arg(orders).arg("--").args(words).current_dir(&policy.workspace);
+    command.arg(ENTER).arg(orders).arg("--").args(words).current_dir(&policy.cwd);
     Ok(Wrapped { command, kept, namespaces: tools.wrapping == Wrapping::Namespaces, held: true })
 }
 
@@ -152,7 +177,7 @@ fn profile(
     let scratch = scratch()?;
     let profile = super::seatbelt::profile(policy, &scratch)?;
     let mut command = Command::new("/usr/bin/sandbox-exec");
-    command.arg("-p").arg(profile).args(words).current_dir(&policy.workspace).env_clear();
+    command.arg("-p").arg(profile).args(words).current_dir(&policy.cwd).env_clear();
     command.envs(private(policy, passed, &scratch));
     kept.scratch = Some(scratch);
     Ok(Wrapped { command, kept, namespaces: false, held: false })

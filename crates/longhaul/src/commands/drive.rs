@@ -34,6 +34,10 @@ pub fn drive(
     let runtime = runtime()?;
     let rested = runtime.block_on(async {
         let live = Live::new();
+        if let Some(servers) = app.servers_in_use() {
+            let live = live.clone();
+            servers.listen(Arc::new(move |line| live.line(line)));
+        }
         let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
         let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
         until_rest(driven, &live).await
@@ -93,6 +97,7 @@ pub fn detach(app: &App, harness: &Harness, id: &RunId, again: &Again) -> Result
     let mut process = Process::new(std::env::current_exe()?);
     process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]);
     process.args(again.limits.typed()).args(again.holding.typed());
+    process.args(app.shared.trust.then_some("--trust"));
     process.args(again.model.iter().flat_map(|model| ["--model", model]));
     if let Some(path) = &again.record {
         process.arg("--record").arg(path);

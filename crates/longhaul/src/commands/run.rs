@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::servers;
 
 /// Work on a task until it is done, a limit is reached, or a person is needed
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let record = args.record.settled(app)?;
     // Before anything is made: a run whose commands cannot be held is none.
     let sandbox = hold(app, &settings, &args.holding)?;
+    servers::meet(app, &settings, &sandbox, &args.options)?;
     let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
     let id = run.spec.id;
@@ -69,7 +71,8 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
         .hint("use `--autonomy 4`, or enable the harness"));
     }
     let sandbox = hold(app, settings, &args.holding)?;
-    let harness = app.forgetful(settings, sandbox.clone());
+    servers::meet(app, settings, &sandbox, &args.options)?;
+    let harness = app.forgetful(settings, sandbox.clone())?;
     // Without a state directory there is no place of its own to work in.
     let options = Options { in_place: true, ..args.options.clone() };
     let run = create::create(app, &harness, settings, &args.task, &options)?;
