@@ -10,3 +10,4 @@ mod levels;
 mod memory;
 mod processes;
 mod rig;
+mod servers;
