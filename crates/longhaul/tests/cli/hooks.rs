@@ -61,7 +61,11 @@ fn a_blocked_call_is_not_made() {
     ran(&desk, 0);
     let calls = calls(&desk);
     assert_eq!(calls[0]["result"]["message"], "the hook `guard` blocks this: not here");
-    assert!(calls[1]["result"]["message"].as_str().unwrap().contains("exit code"), "there is no file: {}", calls[1]);
+    assert!(
+        calls[1]["result"]["message"].as_str().unwrap().contains("exit code"),
+        "there is no file: {}",
+        calls[1]
+    );
 }
 
 /// D7.1: an interrupted call waits for a person and is made once with leave, although the hook says the same again.
@@ -87,7 +91,11 @@ fn the_strictest_hook_wins() {
     let [go_on, block, interrupt] = ["continue", "block", "interrupt"].map(word);
     let blocked = desk(&format!("  before_tool: [ {block}, {go_on} ]\n"));
     ran(&blocked, 0);
-    assert!(calls(&blocked).iter().all(|call| call["result"]["message"].as_str().unwrap().contains("blocks this")));
+    assert!(
+        calls(&blocked)
+            .iter()
+            .all(|call| call["result"]["message"].as_str().unwrap().contains("blocks this"))
+    );
     let interrupted = desk(&format!("  before_tool: [ {go_on}, {interrupt}, {block} ]\n"));
     ran(&interrupted, 3);
     assert_eq!(interrupted.json(&["approvals", "list"]).as_array().unwrap().len(), 1);
@@ -115,7 +123,10 @@ fn a_broken_hook_lets_nothing_through() {
         );
         let calls = calls(&desk);
         assert_eq!(calls.len(), 3);
-        assert!(calls.iter().all(|call| call["result"]["message"].as_str().unwrap().contains(why)), "{calls:?}");
+        assert!(
+            calls.iter().all(|call| call["result"]["message"].as_str().unwrap().contains(why)),
+            "{calls:?}"
+        );
     }
 }
 
@@ -127,7 +138,10 @@ fn a_result_is_judged() {
         desk("  after_tool: [ { command: 'echo \"tests fail\"; exit 2', name: tests, tools: [write] } ]\n");
     ran(&objecting, 0);
     let calls_ = calls(&objecting);
-    assert_eq!(calls_[0]["result"]["message"], "the call was made, but the hook `tests` blocks this: tests fail");
+    assert_eq!(
+        calls_[0]["result"]["message"],
+        "the call was made, but the hook `tests` blocks this: tests fail"
+    );
     assert_eq!(calls_[1]["result"]["output"]["text"], "hello\n", "what was done stays done");
     let stopping = desk(
         "  after_tool: [ { command: 'test -e seen || { touch seen; echo \"{\\\"decision\\\":\\\"interrupt\\\"}\"; }' } ]\n",
