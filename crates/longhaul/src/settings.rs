@@ -8,6 +8,7 @@ use longhaul_core::money::Usd;
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
+use longhaul_tools::hooks::HooksConfig;
 use longhaul_tools::mcp::ServerConfig;
 use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,7 @@ pub struct Settings {
     pub provider: Option<String>,
     pub providers: BTreeMap<String, ProviderConfig>,
     pub mcp_servers: BTreeMap<String, ServerConfig>,
+    pub hooks: HooksConfig,
     pub agent_dirs: Vec<PathBuf>,
     pub permissions: Permissions,
     /// What the project's file says that may do harm, trusted or not.
@@ -78,6 +80,8 @@ struct File {
     providers: Option<BTreeMap<String, ProviderConfig>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mcp: Option<Mcp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hooks: Option<HooksConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -296,12 +300,16 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
     let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
+    let mut hooks = HooksConfig::default();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
         }
         if let Some(mut configured) = layer.as_object_mut().and_then(|layer| layer.remove("mcp")) {
             add_servers(configured["servers"].take(), source, &place, &mut mcp_servers, &mut origins)?;
+        }
+        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("hooks")) {
+            add_hooks(configured, source, &place, &mut hooks, &mut origins)?;
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
@@ -340,6 +348,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             network: read.parsed("permissions.network")?,
         },
         mcp_servers,
+        hooks,
         items: Vec::new(),
         untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
@@ -417,6 +426,25 @@ fn add_servers(
         config.check(&name).map_err(|error| Failure::usage(format!("{error}, in {place}")))?;
         origins.insert(format!("mcp.servers.{name}"), (shown(&config), source));
         servers.insert(name, config);
+    }
+    Ok(())
+}
+
+/// A source's hooks are added to those of the sources before it: what one of them guards another cannot open.
+fn add_hooks(
+    configured: Value,
+    source: Source,
+    place: &str,
+    hooks: &mut HooksConfig,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    let configured: HooksConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    hooks.add(configured);
+    let lists = [("before_tool", &hooks.before_tool), ("after_tool", &hooks.after_tool)];
+    for (when, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        origins.insert(format!("hooks.{when}"), (json!(list), source));
     }
     Ok(())
 }
