@@ -15,7 +15,7 @@ use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_model::{Deltas, Model, Models, ResolveError};
 use longhaul_store::Store;
 use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
-use longhaul_tools::{Blobs, Cancel, Context, Tool, Toolbox};
+use longhaul_tools::{Blobs, Cancel, Context, Printed, Tool, Toolbox};
 use longhaul_workspace::Workspace;
 
 use crate::secrets::Secrets;
@@ -147,7 +147,20 @@ impl Hands {
             cwd: work.cwd.clone(),
             cancel,
             blobs: Arc::clone(&self.blobs),
+            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
         }
+    }
+}
+
+/// What tools print, on its way to whoever watches.
+struct Shown {
+    deltas: Arc<dyn Deltas>,
+    secrets: Secrets,
+}
+
+impl Printed for Shown {
+    fn line(&self, line: &str) {
+        self.deltas.printed(&self.secrets.strike(line));
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_core::ids::RunId;
@@ -19,14 +19,14 @@ use serde::Deserialize;
 
 use crate::arguments::{invalid, parse, schema};
 use crate::capture::Capture;
-use crate::child::{Child, End, Finished};
+use crate::child::{Child, End, Finished, Listener};
 use crate::jobs::Jobs;
 use crate::limits;
 use crate::output;
 use crate::process::{Killed, Reach};
 use crate::sandbox::{Kept, Mode, More, Network, Sandbox};
 use crate::shell::Shell;
-use crate::tool::{BoxFuture, Context, Tool, ToolSpec, refused};
+use crate::tool::{BoxFuture, Context, Printed, Tool, ToolSpec, refused};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +84,7 @@ impl Bash {
         }
         let reach = wrapped.reach();
         let child = Child::start(wrapped.command, &context.key, reach, None).map_err(not_started)?;
+        let child = child.heard_by(line_by_line(Arc::clone(&context.printed)));
         let mut finished = child.finish(time, &context.cancel).await;
         let moved = place.moved(&mut finished.capture);
         let outcome = report(context, finished, &wrapped.kept, reach, time, &place.told(&moved)).await;
@@ -155,6 +156,24 @@ pub(crate) fn not_started(error: io::Error) -> Outcome {
     let busy = Errno::from_io_error(&error).is_some_and(|errno| short.contains(&errno));
     let failure = if busy { Failure::Busy } else { Failure::Tool };
     Outcome::failed(failure, format!("the command could not be started: {error}"))
+}
+
+/// Tells the last whole line of each piece that comes. One too long to be shown is not.
+fn line_by_line(printed: Arc<dyn Printed>) -> Listener {
+    let begun: Mutex<Vec<u8>> = Mutex::default();
+    Box::new(move |bytes| {
+        let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.extend_from_slice(bytes);
+        if let Some(end) = memchr::memrchr(b'\n', &begun) {
+            let start = memchr::memrchr(b'\n', &begun[..end]).map_or(0, |before| before + 1);
+            if end - start <= limits::SHOWN_LINE_BYTES_MAX {
+                printed.line(&String::from_utf8_lossy(&begun[start..end]));
+            }
+            begun.drain(..=end);
+        }
+        // Enough to see at its end that the line was too long.
+        begun.truncate(limits::SHOWN_LINE_BYTES_MAX + 1);
+    })
 }
 
 /// Where in the workspace a command begins and ends.

@@ -56,6 +56,6 @@ pub use process::reap_leftovers;
 pub use read::Read;
 pub use sandbox::Sandbox;
 pub use todo::Todo;
-pub use tool::{Blobs, BoxFuture, Context, Tool, ToolSpec};
+pub use tool::{Blobs, BoxFuture, Context, Printed, Tool, ToolSpec, Unheard};
 pub use toolbox::{Toolbox, UnknownTool};
 pub use write::Write;

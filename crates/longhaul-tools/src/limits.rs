@@ -101,6 +101,9 @@ pub const NOTE_BYTES_MAX: usize = 512;
 /// How far from the end of a command's output the place is looked for where it left the shell: a long path fits.
 pub const MARK_BYTES_MAX: usize = 8 * 1024;
 
+/// A line that is shown while its command still runs.
+pub const SHOWN_LINE_BYTES_MAX: usize = 4 * 1024;
+
 /// Commands a run may have in the background at a time.
 pub const JOBS_MAX: usize = 16;
 

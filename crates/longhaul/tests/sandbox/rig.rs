@@ -89,6 +89,7 @@ impl Held {
             key: format!("{run}.call_1"),
             run,
             timeout: Duration::from_secs(120),
+            printed: Arc::new(longhaul_tools::Unheard),
             cwd: None,
             cancel,
             blobs: Arc::new(MemoryBlobs::default()),
