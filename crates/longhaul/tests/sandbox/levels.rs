@@ -30,7 +30,7 @@ fn told(output: &Output) -> String {
 const RUN: [&str; 5] = ["run", "x", "--in-place", "--model", "scripted/s.yaml"];
 
 /// The program where no bubblewrap is: in a world in which its file is covered.
-fn without_bubblewrap() -> Option<Command> {
+pub fn without_bubblewrap() -> Option<Command> {
     let root = rustix::process::geteuid().is_root();
     if !root || !Path::new("/usr/bin/bwrap").exists() || !super::rig::has("unshare") {
         return None;
