@@ -39,6 +39,8 @@ pub struct ToolWork {
     pub traces: Vec<Trace>,
     /// A person has given leave for exactly this call.
     pub granted: bool,
+    /// Where in the workspace commands begin, if not at its root.
+    pub cwd: Option<String>,
     pub timeout: Duration,
 }
 
@@ -142,6 +144,7 @@ impl Hands {
             run: work.run.clone(),
             key: effect_key(&work.run, work.call),
             timeout: work.timeout,
+            cwd: work.cwd.clone(),
             cancel,
             blobs: Arc::clone(&self.blobs),
         }

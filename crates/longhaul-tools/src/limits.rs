@@ -98,6 +98,15 @@ pub const OUTPUT_TAIL_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of an inline result set aside for what we say about it (truncation, leftovers).
 pub const NOTE_BYTES_MAX: usize = 512;
 
+/// How far from the end of a command's output the place is looked for where it left the shell: a long path fits.
+pub const MARK_BYTES_MAX: usize = 8 * 1024;
+
+/// Commands a run may have in the background at a time.
+pub const JOBS_MAX: usize = 16;
+
+/// The longest time `bash_output` may wait for something new.
+pub const JOB_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// Time a hook gets to say what it thinks of a call, unless configured otherwise, and the most that can be configured.
 pub const HOOK_TIME: Duration = Duration::from_secs(10);
 pub const HOOK_TIME_MAX: Duration = Duration::from_secs(300);

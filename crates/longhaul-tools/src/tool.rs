@@ -25,6 +25,8 @@ pub struct Context {
     /// Made by the harness, unique per call, the same again when the call is recovered (`run_x.call_3`).
     pub key: String,
     pub timeout: Duration,
+    /// Where in the workspace commands begin, if not at its root.
+    pub cwd: Option<String>,
     pub cancel: Cancel,
     pub blobs: Arc<dyn Blobs>,
 }

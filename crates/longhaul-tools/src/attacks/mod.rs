@@ -179,6 +179,7 @@ impl Ground {
             run: RunId::from_bits(0),
             key: self.word().to_owned(),
             timeout: limits::ATTACK_TIME_MAX,
+            cwd: None,
             cancel,
             blobs: Arc::new(Nowhere),
         })

@@ -98,6 +98,7 @@ impl Held {
             key: format!("{run}.call_1"),
             run,
             timeout: Duration::from_secs(120),
+            cwd: None,
             cancel,
             blobs: Arc::new(MemoryBlobs::default()),
         };
