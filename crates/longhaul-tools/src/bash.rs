@@ -143,8 +143,13 @@ fn description(sandbox: &Sandbox) -> String {
             " Only the workspace is kept: /tmp and the home directory are empty at the start of each command and gone \
              after it, and other places can be read at most.",
         );
-        if sandbox.network() == Network::None {
-            text.push_str(" There is no network.");
+        match sandbox.network() {
+            Network::None => text.push_str(" There is no network."),
+            Network::Hosts(_) => {
+                let network = sandbox.network();
+                text.push_str(&format!(" Of the network, only these hosts are reached, by https through the proxy that the environment names: {network}."));
+            }
+            Network::Full => {}
         }
     }
     text
