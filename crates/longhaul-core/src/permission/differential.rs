@@ -14,7 +14,7 @@ use super::call::{Call, Cwd, Term};
 use super::tests::rules;
 use super::unwrap::{doubts, inner};
 use super::walk::{Start, walk};
-use super::{Action, judge, shell};
+use super::{Action, Permissions, judge, shell};
 
 const LINES: usize = 100_000;
 const SHARDS: usize = 4;
@@ -22,7 +22,7 @@ const SHARDS: usize = 4;
 /// What bash is given: it notes the number of the line and the words of every command.
 const HARNESS: &str = r#"
 __note() {
-    ((__n++ > 100)) && exit
+    ((__n++ > 30)) && exit
     local IFS=$'\x1f' words; words="$__line$IFS$*"
     printf '%s\x1e' "${words//$'\n'/$'\x1d'}" >&9
 }
@@ -30,11 +30,11 @@ command_not_found_handle() { __note "$@"; }
 for name in s1 s3 s4 s5 bad; do eval "$name() { __note $name \"\$@\"; }"; done
 s2() { __note s2 "$@"; return 1; }
 bash() { __note bash "$@"; if [[ $1 = -c ]]; then ( eval "$2" ); fi; }
-: > f1; : > s5x; FUNCNEST=30; __line=0
+: > f1; : > s5x; FUNCNEST=6; __line=0
 exec 9>>"$LOG" 8<"$INPUT"; unset LOG INPUT; PATH=nowhere
 while IFS= read -r -d '' text <&8; do
     ((__line++))
-    ( ulimit -t 2; exec 8<&-; eval "$text"; wait ) </dev/null >/dev/null 2>&1
+    ( ulimit -t 1; exec 8<&-; eval "$text"; wait ) </dev/null >/dev/null 2>&1
 done
 "#;
 
@@ -59,11 +59,12 @@ fn bash_runs_nothing_that_was_not_seen() {
     );
     assert!(tally.ran > LINES, "bash ran only {} commands", tally.ran);
     assert!(tally.sure * 3 > LINES, "only {} lines were read for sure", tally.sure);
-    assert!(tally.allowed * 10 > LINES, "only {} lines were allowed", tally.allowed);
+    assert!(tally.allowed * 80 > LINES, "only {} lines were allowed", tally.allowed);
 }
 
 #[derive(Debug, Default)]
 struct Tally {
+    lines: usize,
     ran: usize,
     sure: usize,
     allowed: usize,
@@ -72,6 +73,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, other: &Tally) {
+        self.lines += other.lines;
         self.ran += other.ran;
         self.sure += other.sure;
         self.allowed += other.allowed;
@@ -82,16 +84,12 @@ impl Tally {
 fn run_shard(shard: usize) -> Tally {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (shard as u64 + 1));
     let lines: Vec<String> = (0..LINES / SHARDS).map(|_| line(&mut random)).collect();
-    let t = std::time::Instant::now();
     let ran = run_in_bash(shard, &lines);
-    println!("bash {:?}", t.elapsed());
-    let t = std::time::Instant::now();
     let mut tally = Tally::default();
     for (line, ran) in lines.iter().zip(&ran) {
         tally.ran += ran.len();
         compare(line, ran, &mut tally);
     }
-    println!("ours {:?}", t.elapsed());
     tally
 }
 
@@ -141,25 +139,26 @@ fn noted(log: &Path, lines: usize) -> Vec<Vec<Vec<String>>> {
 }
 
 fn compare(line: &str, ran: &[Vec<String>], tally: &mut Tally) {
-    let command = serde_json::json!({ "command": line });
-    let open = rules(&[
-        ("bash", &[("*", Action::Allow), ("bad *", Action::Deny)]),
-        ("external_directory", &[("*", Action::Allow)]),
-    ]);
-    let verdict = judge(&open, "/ws", "bash", &command);
-    tally.allowed += usize::from(verdict.action == Action::Allow);
-    if verdict.action == Action::Allow && ran.iter().any(|words| words[0] == "bad") {
-        tally.failures.push(format!("allowed, but `bad` ran: {line:?}"));
+    let names: Vec<&str> = ran.iter().map(|words| words[0].as_str()).collect();
+    // Judging costs more than reading, so it is done where it could be wrong, and for a part of the rest to see how many
+    // lines are allowed at all.
+    let ran_bad = names.contains(&"bad");
+    if ran_bad || tally.lines % 8 == 0 {
+        let denied = rules(&[
+            ("bash", &[("*", Action::Allow), ("bad *", Action::Deny)]),
+            ("external_directory", &[("*", Action::Allow)]),
+        ]);
+        let allowed = judged(&denied, line) == Action::Allow;
+        tally.allowed += usize::from(allowed);
+        if allowed && ran_bad {
+            tally.failures.push(format!("allowed, but `bad` ran: {line:?}"));
+        }
     }
-    let allowed = ["s1", "s2", "s3", "s5", "bash", "echo"].map(|name| format!("{name} *"));
-    let mut listed: Vec<(&str, Action)> =
-        allowed.iter().map(|pattern| (pattern.as_str(), Action::Allow)).collect();
-    listed.push(("*", Action::Ask));
-    let listed = rules(&[("bash", &listed), ("external_directory", &[("*", Action::Allow)])]);
-    let known = |words: &Vec<String>| ["s1", "s2", "s3", "s5", "bash"].contains(&words[0].as_str());
-    if judge(&listed, "/ws", "bash", &command).action == Action::Allow && !ran.iter().all(known) {
-        tally.failures.push(format!("only s1, s2, s3, s5 allowed, but ran {ran:?}: {line:?}"));
+    let listed = ["s1", "s2", "s3", "s5", "bash"];
+    if !names.iter().all(|name| listed.contains(name)) && judged(&only(&listed), line) == Action::Allow {
+        tally.failures.push(format!("only {listed:?} are allowed, but {names:?} ran: {line:?}"));
     }
+    tally.lines += 1;
     let Some(calls) = seen(line) else { return };
     tally.sure += 1;
     for words in ran {
@@ -167,6 +166,20 @@ fn compare(line: &str, ran: &[Vec<String>], tally: &mut Tally) {
             tally.failures.push(format!("bash ran {words:?}: {line:?}"));
         }
     }
+}
+
+fn judged(permissions: &Permissions, line: &str) -> Action {
+    judge(permissions, "/ws", "bash", &serde_json::json!({ "command": line })).action
+}
+
+/// Only these commands, and what prints.
+fn only(names: &[&str]) -> Permissions {
+    let patterns: Vec<String> =
+        names.iter().chain(&["echo", "true", ":"]).map(|name| format!("{name} *")).collect();
+    let mut bash: Vec<(&str, Action)> =
+        patterns.iter().map(|pattern| (pattern.as_str(), Action::Allow)).collect();
+    bash.push(("*", Action::Ask));
+    rules(&[("bash", &bash), ("external_directory", &[("*", Action::Allow)])])
 }
 
 /// Every command that was seen; `None` if there was any doubt.
@@ -220,7 +233,7 @@ impl Random {
 }
 
 fn line(random: &mut Random) -> String {
-    let mut line = list(random, 3);
+    let mut line = list(random, 2);
     if random.below(3) == 0 {
         for _ in 0..=random.below(3) {
             mutate(random, &mut line);
@@ -248,7 +261,7 @@ fn mutate(random: &mut Random, line: &mut String) {
 
 fn list(random: &mut Random, depth: usize) -> String {
     let mut text = pipeline(random, depth);
-    for _ in 0..random.below(3) {
+    for _ in 0..random.below(2) {
         let link = random.one(&[
             " && ",
             " || ",
@@ -346,7 +359,7 @@ fn simple(random: &mut Random, depth: usize) -> String {
         ]);
     }
     text += &name(random, depth);
-    for _ in 0..random.below(4) {
+    for _ in 0..random.below(3) {
         text += random.one(&[" ", " ", " ", "  ", "\t", " \\\n"]);
         text += &word(random, depth);
     }

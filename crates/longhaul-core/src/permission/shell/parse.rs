@@ -96,6 +96,9 @@ impl Parser<'_> {
         self.blanks();
         loop {
             if self.took_word("time") {
+                if self.substituted {
+                    return self.unclear("`time` in a substitution");
+                }
                 self.blanks();
                 if self.took_word("-p") {
                     self.blanks();
@@ -474,7 +477,11 @@ impl Parser<'_> {
         loop {
             self.lines()?;
             if self.took(")") {
-                return Ok(elements);
+                return if self.at_word() {
+                    self.unclear("a word right behind an array")
+                } else {
+                    Ok(elements)
+                };
             }
             if !self.at_word() {
                 return self.unclear("an array has no end");
@@ -548,7 +555,11 @@ impl Parser<'_> {
             return self.unclear("a continued line in the middle of an operator");
         }
         self.blanks();
+        let closes = operator.ends_with('&') && self.peek() == Some(b'-');
         let word = self.word()?;
+        if closes && word.raw != "-" {
+            return self.unclear("a word right behind a closed descriptor");
+        }
         let direction =
             if operator.starts_with('<') && operator != "<>" { Direction::In } else { Direction::Out };
         let target = match operator {
@@ -626,6 +637,9 @@ fn subscripted(word: &Word, name: &str) -> Result<Option<Split>, &'static str> {
         return if word.raw.contains(']') { Ok(None) } else { Err("a subscript with a blank") };
     };
     let subscript = word.raw[name.len() + 1..end].to_owned();
+    if subscript.contains(['[', ']']) {
+        return Err("a subscript in a subscript");
+    }
     let raw = word.raw[end + length..].to_owned();
     // The value counts as unknown, and its pieces stay where they are: all of them are looked at.
     let pieces = vec![Piece::Other { inner: word.pieces.clone(), quoted: true }];

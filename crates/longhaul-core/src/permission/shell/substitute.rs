@@ -1,7 +1,7 @@
 //! What `$`, backticks and process substitution start: variables, commands, parameters with operators, arithmetic.
 
 use super::parse::program;
-use super::tree::{Piece, Unclear};
+use super::tree::{Link, Node, Piece, Unclear};
 use super::words::{Parser, add_text, is_name_byte};
 
 /// What ends a piece of arithmetic.
@@ -80,7 +80,14 @@ impl Parser<'_> {
         let outer = std::mem::take(&mut self.pending);
         let others = self.others_pending;
         self.others_pending |= !outer.is_empty();
+        let substituted = std::mem::replace(&mut self.substituted, true);
+        let documents = self.facts.documents.len();
         let nodes = self.list()?;
+        let alone = matches!(nodes.as_slice(), [(Node::Simple(_), Link::Then)]);
+        if self.facts.documents.len() > documents && !alone {
+            return self.unclear("a here-document among other commands in a substitution");
+        }
+        self.substituted = substituted;
         self.must(")", "a substitution has no end")?;
         if !self.pending.is_empty() {
             return self.unclear("a here-document has no end");

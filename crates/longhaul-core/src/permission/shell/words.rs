@@ -12,6 +12,9 @@ pub(super) struct Parser<'a> {
     pub(super) pending: Vec<Pending>,
     /// Whether a text around this one waits for the bodies of its here-documents.
     pub(super) others_pending: bool,
+    /// Whether this is inside `$(…)` or `<(…)`. bash 5.2 prints the commands it read there back into text and reads that
+    /// again; what that changes is not read at all.
+    pub(super) substituted: bool,
 }
 
 pub(super) struct Pending {
@@ -27,7 +30,15 @@ impl<'a> Parser<'a> {
         if depth > SHELL_DEPTH_MAX {
             return Err(Unclear::new(0, "nested too deeply"));
         }
-        Ok(Parser { text, at: 0, depth, facts, pending: Vec::new(), others_pending: false })
+        Ok(Parser {
+            text,
+            at: 0,
+            depth,
+            facts,
+            pending: Vec::new(),
+            others_pending: false,
+            substituted: false,
+        })
     }
 
     pub(super) fn unclear<T>(&self, why: &'static str) -> Result<T, Unclear> {
