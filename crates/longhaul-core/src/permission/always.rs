@@ -11,6 +11,19 @@ const ACCOUNT_FILES: &[&str] = &["/etc/passwd", "/etc/shadow", "/etc/sudoers", "
 const GATES: &[&str] =
     &["approve", "reject", "answer", "approvals", "steer", "resume", "start", "import", "store"];
 
+/// The names of these rules, for people.
+pub const ALWAYS: &[&str] = &[
+    "rm of everything",
+    "mkfs",
+    "dd to a device",
+    "a device",
+    "fork bomb",
+    "accounts",
+    "keys",
+    "export of a search path",
+    "own gates",
+];
+
 /// The rule that refuses this command, and a sentence.
 pub(super) fn refuses(call: &Call, sets: &[String]) -> Option<(&'static str, String)> {
     let name = call.name().unwrap_or("");

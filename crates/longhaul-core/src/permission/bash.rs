@@ -26,6 +26,7 @@ pub(super) fn explain(permissions: &Permissions, workspace: &str, text: &str) ->
         findings: Vec::new(),
         seen: Vec::new(),
         order: Vec::new(),
+        is_searched: false,
     };
     match shell::read(text) {
         Ok(script) => bench.script(&script),
@@ -62,6 +63,7 @@ struct Bench<'a> {
     findings: Vec<Finding>,
     seen: Vec<SeenCommand>,
     order: Vec<Ordered>,
+    is_searched: bool,
 }
 
 /// The rule that would allow a command.
@@ -84,6 +86,10 @@ impl<'a> Bench<'a> {
 
     /// Text that was not read is never allowed, and searched for what is denied.
     fn unread(&mut self, why: &str) {
+        // Once is enough: the whole text is searched.
+        if std::mem::replace(&mut self.is_searched, true) {
+            return;
+        }
         let default = self.rules.default_action().unwrap_or(Action::Allow);
         self.findings.push(Finding { action: default.max(Action::Ask), rule: None, why: why.to_owned() });
         self.search(self.text, why);

@@ -32,6 +32,7 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use always::ALWAYS;
 pub use rules::{BadRule, Permissions, Rules};
 
 /// What may be done. The order is strictness.

@@ -20,6 +20,7 @@ pub mod init;
 pub mod list;
 pub mod logs;
 pub mod models;
+pub mod permissions;
 pub mod record;
 pub mod replay;
 pub mod result;

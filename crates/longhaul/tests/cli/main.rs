@@ -11,6 +11,7 @@ mod lifecycle;
 mod looking;
 mod older_journals;
 mod outage;
+mod permissions;
 mod store;
 mod tools;
 mod words;
