@@ -11,6 +11,7 @@ use crate::known;
 use crate::model::Model;
 use crate::provider::{
     BUILTINS, BadPrice, Builtin, Facts, Found, KeyError, Limiter, Parts, Provider, ProviderConfig, Speaks,
+    Told, official,
 };
 use crate::scripted::{ScriptError, Scripted};
 use crate::wire::{ToolOffer, WireError};
@@ -27,6 +28,7 @@ pub struct Models {
     /// Where keys and addresses are looked for.
     pub environment: BTreeMap<String, String>,
     pub limiter: Arc<Limiter>,
+    pub told: Arc<Told>,
 }
 
 impl Models {
@@ -48,26 +50,26 @@ impl Models {
         let api = api.ok_or_else(|| ResolveError::NoNetwork { provider: provider.to_owned() })?;
         let missing = || ResolveError::NoBaseUrl { provider: provider.to_owned() };
         let facts = Facts::of(official(provider), model, &config)
-            .map_err(|source| ResolveError::Price { provider: provider.to_owned(), source })?;
+            .map_err(|why| ResolveError::Price { provider: provider.to_owned(), why })?;
         let parts = Parts {
             provider,
             model,
             api,
             config: &config,
             base_url: config.base_url.clone().ok_or_else(missing)?,
-            found: Found::look(provider, &config, &self.environment)?,
+            found: Found::look(provider, &config, &self.environment, &self.told)?,
             facts,
             offers: Arc::clone(&self.offers),
             limiter: Arc::clone(&self.limiter),
         };
         Provider::new(parts)
-            .map_err(|source| ResolveError::Wire { provider: provider.to_owned(), source: Box::new(source) })
+            .map_err(|why| ResolveError::Wire { provider: provider.to_owned(), why: Box::new(why) })
     }
 
-    /// A provider's whole configuration: what is built in, under the environment's address, under what is configured.
+    /// A provider's whole configuration: what is built in, under what is configured, under the environment's address.
     pub fn config(&self, provider: &str) -> Result<ProviderConfig, ResolveError> {
         let builtin = Builtin::find(provider);
-        let configured = self.providers.get(provider);
+        let configured = self.providers.get(provider).or_else(|| self.providers.get(official(provider)));
         if builtin.is_none() && configured.is_none() {
             return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), known: self.names() });
         }
@@ -79,7 +81,7 @@ impl Models {
                 .map(|url| url.trim().to_owned()),
             ..ProviderConfig::default()
         };
-        Ok(base.under(from_environment).under(configured.cloned().unwrap_or_default()))
+        Ok(base.under(configured.cloned().unwrap_or_default()).under(from_environment))
     }
 
     /// The names a model may begin with.
@@ -98,21 +100,19 @@ impl Models {
         Ok(model.map(|model| format!("{provider}/{model}")))
     }
 
-    /// Every key there is, of all providers: what must not be written anywhere.
+    /// Every key there is, of all providers: what must not be written anywhere. Of a command it is known once its provider
+    /// was found.
     pub fn secrets(&self) -> Vec<SecretString> {
         let of = |name: &String| {
             let config = self.config(name).ok()?;
-            // A command is only asked when its provider is used; then its key is in no tool's reach.
-            if config.api_key_command.is_some() {
-                return None;
-            }
-            Found::look(name, &config, &self.environment).ok()
+            Some(Found::secrets(name, &config, &self.environment, &self.told))
         };
-        let found: Vec<Found> = self.names().iter().filter_map(of).collect();
-        found
-            .into_iter()
-            .flat_map(|found| found.key.into_iter().chain(found.headers.into_iter().map(|(_, value)| value)))
-            .collect()
+        self.names().iter().filter_map(of).flatten().collect()
+    }
+
+    /// Forgets the keys that commands told, so that they are asked again.
+    pub fn forget_keys(&self) {
+        self.told.forget();
     }
 
     fn speaks(&self, provider: &str, config: &ProviderConfig) -> Result<Speaks, ResolveError> {
@@ -123,11 +123,6 @@ impl Models {
         let known_tools: Vec<&str> = self.offers.iter().map(|offer| offer.name.as_str()).collect();
         Scripted::load(&self.base_dir.join(path), &known_tools)
     }
-}
-
-/// The name under which the table of models knows a provider.
-fn official(provider: &str) -> &str {
-    Builtin::find(provider).map_or(provider, |known| known.name)
 }
 
 /// Why a name is no model.
@@ -141,12 +136,12 @@ pub enum ResolveError {
     NoApi { provider: String },
     #[error("providers.{provider}.base_url is missing")]
     NoBaseUrl { provider: String },
-    #[error("providers.{provider}.prices: {source}")]
-    Price { provider: String, source: BadPrice },
+    #[error("providers.{provider}.prices: {why}")]
+    Price { provider: String, why: BadPrice },
     #[error("provider `{provider}` plays files and has no network")]
     NoNetwork { provider: String },
-    #[error("provider `{provider}`: {source}")]
-    Wire { provider: String, source: Box<WireError> },
+    #[error("provider `{provider}`: {why}")]
+    Wire { provider: String, why: Box<WireError> },
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
@@ -170,11 +165,18 @@ impl ResolveError {
             ResolveError::Key(KeyError::Missing { variable, .. }) => Some(format!(
                 "export {variable}=…, or name another variable (`api_key_env`) or a command (`api_key_command`) in longhaul.yaml"
             )),
-            ResolveError::Wire { source, .. } => source.hint().map(str::to_owned),
+            ResolveError::Key(KeyError::Header { variable, .. }) => {
+                Some(format!("export {variable}=…, or take the header out of longhaul.yaml"))
+            }
+            ResolveError::Key(KeyError::Command { provider, .. }) => Some(format!(
+                "try by hand what `providers.{provider}.api_key_command` says; it has to print the key and nothing else"
+            )),
+            ResolveError::Price { .. } => {
+                Some("US dollars for a million tokens, for example `{ input: 3, output: 15 }`".to_owned())
+            }
+            ResolveError::Wire { why, .. } => why.hint().map(str::to_owned),
             ResolveError::Script(error) => error.hint().map(str::to_owned),
-            ResolveError::Price { .. }
-            | ResolveError::NoNetwork { .. }
-            | ResolveError::Key(KeyError::Header { .. } | KeyError::Command { .. }) => None,
+            ResolveError::NoNetwork { .. } => None,
         }
     }
 }

@@ -6,12 +6,15 @@
 use longhaul_core::json::Json;
 use longhaul_core::tool::{Failure, Outcome};
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// The schema of `T`, without the parts that tell a model nothing.
 pub(crate) fn schema<T: JsonSchema>() -> Value {
-    let mut schema = schemars::schema_for!(T);
+    // Written out in place: a model reads one schema, not references into it.
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.remove("$schema");
     schema.remove("title");
     schema.to_value()
@@ -44,9 +47,7 @@ fn complaint(value: &Value, schema: &Value) -> Option<String> {
         return Some(format!("`{name}` is not an argument of this tool"));
     }
     let wrong = fields.iter().find(|(name, value)| !fits(value, &properties[*name]));
-    wrong.map(|(name, value)| {
-        format!("`{name}` must be {}, not {}", type_names(&properties[name]).join(" or "), shown(value))
-    })
+    wrong.map(|(name, value)| format!("`{name}` must be {}, not {}", wanted(&properties[name]), shown(value)))
 }
 
 fn properties(schema: &Value) -> Option<&Map<String, Value>> {
@@ -57,7 +58,22 @@ fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
+/// What a field takes, in words: `"path" or "newest"`, `integer or null`.
+fn wanted(property: &Value) -> String {
+    match choices(property) {
+        Some(choices) => choices.iter().map(Value::to_string).collect::<Vec<_>>().join(" or "),
+        None => type_names(property).join(" or "),
+    }
+}
+
+fn choices(property: &Value) -> Option<&Vec<Value>> {
+    property.get("enum")?.as_array()
+}
+
 fn fits(value: &Value, property: &Value) -> bool {
+    if let Some(choices) = choices(property) {
+        return choices.contains(value);
+    }
     let below_minimum = || {
         let minimum = property.get("minimum").and_then(Value::as_i64);
         minimum.is_some_and(|minimum| value.as_i64().is_some_and(|value| value < minimum))
@@ -67,6 +83,7 @@ fn fits(value: &Value, property: &Value) -> bool {
         "boolean" => value.is_boolean(),
         "integer" => (value.is_i64() || value.is_u64()) && !below_minimum(),
         "null" => value.is_null(),
+        "array" => value.is_array(),
         _ => true,
     })
 }

@@ -11,7 +11,6 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use longhaul_core::json::Json;
-use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
 use rustix::io::Errno;
 use schemars::JsonSchema;
@@ -19,11 +18,11 @@ use serde::Deserialize;
 use tokio::process::Command;
 
 use crate::arguments::{invalid, parse, schema};
-use crate::capture::Capture;
 use crate::child::{Child, End, Finished};
 use crate::limits;
+use crate::output;
 use crate::process::{CALL_MARKER, Killed, RUN_MARKER};
-use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
+use crate::tool::{BoxFuture, Context, Tool, ToolSpec, refused};
 
 /// What a command may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
 const PASSED: &[&str] = &[
@@ -199,7 +198,7 @@ fn not_started(error: io::Error) -> Outcome {
 async fn report(context: &Context, finished: Finished, time: Duration) -> Outcome {
     let Finished { end, capture, rest } = finished;
     let note = rest_note(&end, rest);
-    let output = output(context, capture, &note).await;
+    let output = output::bounded(context, capture, &note).await;
     let (failure, message) = match end {
         End::Exited(status) if status.success() => return done(output),
         End::Exited(status) => (Failure::Tool, ended(status)),
@@ -239,37 +238,4 @@ fn rest_note(end: &End, rest: Killed) -> String {
         note.push_str(&format!("\n[processes that could not be stopped: {}]", rest.survivors));
     }
     note
-}
-
-/// The text a conversation keeps, at most [`OUTPUT_INLINE_BYTES_MAX`]; the rest goes into a blob.
-async fn output(context: &Context, capture: Capture, note: &str) -> Output {
-    let room = OUTPUT_INLINE_BYTES_MAX - limits::NOTE_BYTES_MAX;
-    let bytes = capture.total();
-    if let Some(text) = capture.whole(room) {
-        return Output { text: (text + note).into(), blob: None, bytes };
-    }
-    let (blobs, kept) = (context.blobs.clone(), capture.kept());
-    let blob = match blocking(move || blobs.keep(&kept)).await {
-        Ok(Ok(hash)) => Ok(hash),
-        Ok(Err(message)) => Err(message),
-        Err(outcome) => Err(outcome.error().unwrap_or_default().to_owned()),
-    };
-    let cut = format!(
-        "\n[output cut: {bytes} bytes in all, start and end are shown; {}]\n",
-        whereabouts(&capture, &blob)
-    );
-    Output { text: (capture.clipped(room, &cut) + note).into(), blob: blob.ok(), bytes }
-}
-
-fn whereabouts(capture: &Capture, blob: &Result<String, String>) -> String {
-    match blob {
-        Ok(hash) if capture.lost() == 0 => format!("all of it is kept for people, as blob {hash}"),
-        Ok(hash) => {
-            format!("all but {} bytes in its middle is kept for people, as blob {hash}", capture.lost())
-        }
-        Err(message) => {
-            let short: String = message.chars().take(80).collect();
-            format!("the rest could not be kept: {short}")
-        }
-    }
 }

@@ -1,7 +1,8 @@
-//! `edit`: replaces an exact piece of a file.
+//! `edit`: replaces exact pieces of a file.
 //!
-//! Owns finding that piece and saying why it was not found. Refuses to guess: a piece that is absent, or that occurs
-//! more often than was said, changes nothing.
+//! Owns finding them; `nearby` says why one was not found. Several pieces are replaced one after the other, all or none.
+//! Refuses to guess: a piece that is absent, or that occurs more often than was said, changes nothing, and neither does an
+//! edit of a file that is no longer as its `expect` says.
 
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
@@ -13,6 +14,8 @@ use serde::Deserialize;
 use crate::arguments::{invalid, parse, schema};
 use crate::change::{self, Change};
 use crate::limits;
+use crate::nearby;
+use crate::tag;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 
 #[derive(Clone, Deserialize, JsonSchema)]
@@ -21,12 +24,36 @@ struct Args {
     /// Path of the file, relative to the workspace.
     path: String,
     /// The exact text to replace, with its white space and line breaks.
-    old: String,
+    old: Option<String>,
     /// The text to put in its place.
-    new: String,
+    new: Option<String>,
     /// Replace every occurrence instead of exactly one. Default: false.
     #[serde(default)]
     replace_all: bool,
+    /// Several replacements, made in this order, all or none; instead of old and new.
+    edits: Option<Vec<Piece>>,
+    /// The tag that read showed: the edit is refused if the file has changed since.
+    expect: Option<String>,
+}
+
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Piece {
+    /// The exact text to replace.
+    old: String,
+    /// The text to put in its place.
+    new: String,
+    /// Replace every occurrence. Default: false.
+    #[serde(default)]
+    replace_all: bool,
+}
+
+/// Arguments that make sense together.
+#[derive(Clone)]
+struct Order {
+    path: String,
+    pieces: Vec<Piece>,
+    expect: Option<String>,
 }
 
 pub struct Edit(ToolSpec);
@@ -35,24 +62,36 @@ impl Edit {
     pub fn new() -> Edit {
         Edit(ToolSpec {
             name: "edit".to_owned(),
-            description:
-                "Replaces an exact piece of text in a file. The text in old must occur exactly once, \
-                          unless replace_all is true. Read the file first; give old without line numbers."
-                    .to_owned(),
+            description: "Replaces exact pieces of text in a file. The text in old must occur exactly once, \
+                          unless replace_all is true. Read the file first; give old without line numbers. \
+                          Several pieces at once go into edits."
+                .to_owned(),
             class: EffectClass::Checkable,
             schema: schema::<Args>(),
         })
     }
 
-    fn arguments(&self, args: &Json) -> Result<Args, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
-        if args.old.is_empty() {
-            return Err(invalid("`old` is empty; give the text to replace, or use write to create a file"));
+    fn arguments(&self, args: &Json) -> Result<Order, Outcome> {
+        let Args { path, old, new, replace_all, edits, expect } = parse(args, &self.0.schema)?;
+        let pieces = match (old, new, edits) {
+            (Some(old), Some(new), None) => vec![Piece { old, new, replace_all }],
+            (None, None, Some(edits)) if !replace_all => edits,
+            (Some(_), None, None) => {
+                return Err(invalid("`new` is missing; give the text to put in place of `old`"));
+            }
+            (None, Some(_), None) => return Err(invalid("`old` is missing; give the text to replace")),
+            (None, None, None) => return Err(invalid("`old` and `new` are missing, or else `edits`")),
+            (_, _, Some(_)) => {
+                return Err(invalid("give either `old`, `new` and `replace_all`, or `edits`, not both"));
+            }
+        };
+        if pieces.is_empty() || pieces.len() > limits::EDITS_MAX {
+            return Err(invalid(format!("`edits` must have from 1 to {} entries", limits::EDITS_MAX)));
         }
-        if args.old == args.new {
-            return Err(invalid("`old` and `new` are the same; nothing would change"));
+        for (index, piece) in pieces.iter().enumerate() {
+            piece.refuse_pointless().map_err(|reason| invalid(which(&pieces, index) + reason))?;
         }
-        Ok(args)
+        Ok(Order { path, pieces, expect })
     }
 
     async fn trace(&self, context: &Context, args: &Json) -> Result<Trace, Outcome> {
@@ -131,39 +170,92 @@ impl Tool for Edit {
 }
 
 /// The file after the edit.
-fn edited(args: &Args, bytes: Vec<u8>) -> Result<Change, Outcome> {
+fn edited(order: &Order, bytes: Vec<u8>) -> Result<Change, Outcome> {
     let before = digest_of(&bytes);
     let failed = |message: String| Outcome::failed(Failure::Tool, message);
-    let text = String::from_utf8(bytes)
-        .map_err(|_| failed(format!("`{}` is not UTF-8 text; change it with bash", args.path)))?;
-    let places = places(&text, args);
-    let count = places.len();
-    match (count, args.replace_all) {
-        (0, true | false) => return Err(failed(not_found(&text, args))),
-        (1, true | false) | (_, true) => {}
-        (_, false) => return Err(failed(not_unique(&text, &places))),
+    let path = &order.path;
+    if let Some(expect) = order.expect.as_deref().filter(|expect| !tag::fits(expect, &before)) {
+        let now = tag::of(&before);
+        let message =
+            format!("`{path}` has changed since it was read: its tag is {now}, not {expect}; read it again");
+        return Err(failed(message));
     }
-    let grown = (count as u64).saturating_mul(args.new.len() as u64).saturating_add(text.len() as u64);
-    if grown > FILE_BYTES_MAX {
-        return Err(failed(format!("`{}` could grow to {grown} bytes; at most {FILE_BYTES_MAX}", args.path)));
+    let mut text = String::from_utf8(bytes)
+        .map_err(|_| failed(format!("`{path}` is not UTF-8 text; change it with bash")))?;
+    let mut replaced = Replaced::default();
+    for (index, piece) in order.pieces.iter().enumerate() {
+        text = piece
+            .replace(path, text, &mut replaced)
+            .map_err(|message| failed(which(&order.pieces, index) + &message))?;
     }
-    let lines = named_lines(&text, &places);
-    let report = match count {
-        1 => format!("edited {}: replaced 1 piece, at line {lines}", args.path),
-        count => format!("edited {}: replaced {count} pieces, at lines {lines}", args.path),
-    };
-    let bytes = text.replace(&args.old, &args.new).into_bytes();
-    Ok(Change { path: args.path.clone(), before, bytes, report })
+    let bytes = text.into_bytes();
+    if digest_of(&bytes) == before {
+        return Err(failed("the edits undo each other; nothing would change".to_owned()));
+    }
+    let report = replaced.report(path, &tag::of(&digest_of(&bytes)));
+    Ok(Change { path: path.clone(), before, bytes, report })
 }
 
-/// Where `old` starts. Asked for one, a second place that overlaps the first counts too: which was meant is a guess.
-fn places(text: &str, args: &Args) -> Vec<usize> {
-    let mut places: Vec<usize> = text.match_indices(&args.old).map(|(at, _)| at).collect();
-    if let ([first], false) = (places.as_slice(), args.replace_all) {
-        let next = first + args.old.chars().next().map_or(1, char::len_utf8);
-        places.extend(text[next..].find(&args.old).map(|at| next + at));
+/// Which edit is meant, when there are several.
+fn which(pieces: &[Piece], index: usize) -> String {
+    if pieces.len() == 1 { String::new() } else { format!("edit {} of {}: ", index + 1, pieces.len()) }
+}
+
+/// What was done, over all edits. Each line is numbered as the file was before the edit at that place.
+#[derive(Default)]
+struct Replaced {
+    pieces: usize,
+    lines: Vec<String>,
+}
+
+impl Replaced {
+    fn report(&self, path: &str, tag: &str) -> String {
+        let lines = self.lines.join(", ");
+        match self.pieces {
+            1 => format!("edited {path}: replaced 1 piece, at line {lines} (tag {tag})"),
+            count => format!("edited {path}: replaced {count} pieces, at lines {lines} (tag {tag})"),
+        }
     }
-    places
+}
+
+impl Piece {
+    fn refuse_pointless(&self) -> Result<(), &'static str> {
+        if self.old.is_empty() {
+            return Err("`old` is empty; give the text to replace, or use write to create a file");
+        }
+        if self.old == self.new {
+            return Err("`old` and `new` are the same; nothing would change");
+        }
+        Ok(())
+    }
+
+    /// The text with this piece replaced, or why it cannot be.
+    fn replace(&self, path: &str, text: String, replaced: &mut Replaced) -> Result<String, String> {
+        let places = self.places(&text);
+        let count = places.len();
+        match (count, self.replace_all) {
+            (0, true | false) => return Err(nearby::not_found(path, &text, &self.old)),
+            (1, true | false) | (_, true) => {}
+            (_, false) => return Err(not_unique(&text, &places)),
+        }
+        let grown = (count as u64).saturating_mul(self.new.len() as u64).saturating_add(text.len() as u64);
+        if grown > FILE_BYTES_MAX {
+            return Err(format!("`{path}` could grow to {grown} bytes; at most {FILE_BYTES_MAX}"));
+        }
+        replaced.pieces += count;
+        replaced.lines.push(named_lines(&text, &places));
+        Ok(text.replace(&self.old, &self.new))
+    }
+
+    /// Where `old` starts. Asked for one, a second place that overlaps the first counts too: which was meant is a guess.
+    fn places(&self, text: &str) -> Vec<usize> {
+        let mut places: Vec<usize> = text.match_indices(&self.old).map(|(at, _)| at).collect();
+        if let ([first], false) = (places.as_slice(), self.replace_all) {
+            let next = first + self.old.chars().next().map_or(1, char::len_utf8);
+            places.extend(text[next..].find(&self.old).map(|at| next + at));
+        }
+        places
+    }
 }
 
 fn not_unique(text: &str, places: &[usize]) -> String {
@@ -186,46 +278,4 @@ fn named_lines(text: &str, places: &[usize]) -> String {
         lines.push("…".to_owned());
     }
     lines.join(", ")
-}
-
-fn not_found(text: &str, args: &Args) -> String {
-    let mut message = format!("`old` does not occur in `{}`", args.path);
-    if text.contains("\r\n") && !args.old.contains("\r\n") && args.old.contains('\n') {
-        message.push_str("; its lines end with \\r\\n, those in `old` with \\n");
-    }
-    let wanted = args.old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let closest = closest_lines(text, wanted);
-    if closest.is_empty() {
-        message.push_str("; nothing in it is similar. Read the file again");
-        return message;
-    }
-    message.push_str("; the closest to its first line:");
-    for (number, line) in closest {
-        let shown: String = line.chars().take(200).collect();
-        message.push_str(&format!("\n{number:>6}\t{shown}"));
-    }
-    message
-}
-
-/// Up to three lines that share the longest start and end with `wanted`, at least half of it.
-fn closest_lines<'a>(text: &'a str, wanted: &str) -> Vec<(usize, &'a str)> {
-    let mut scored: Vec<(usize, usize, &str)> = text
-        .lines()
-        .take(limits::CLOSEST_LINES_SEARCHED_MAX)
-        .enumerate()
-        .map(|(index, line)| (likeness(line.trim(), wanted), index + 1, line))
-        .filter(|(score, _, _)| *score > 0 && score * 2 >= wanted.chars().count())
-        .collect();
-    scored.sort_by_key(|(score, number, _)| (std::cmp::Reverse(*score), *number));
-    scored.truncate(3);
-    scored.into_iter().map(|(_, number, line)| (number, line)).collect()
-}
-
-/// Characters that two lines have in common at their start and, beyond that, at their end.
-fn likeness(line: &str, wanted: &str) -> usize {
-    let pairs = line.chars().zip(wanted.chars());
-    let start = pairs.take_while(|(left, right)| left == right).count();
-    let rest = line.chars().count().min(wanted.chars().count()) - start;
-    let pairs = line.chars().rev().zip(wanted.chars().rev()).take(rest);
-    start + pairs.take_while(|(left, right)| left == right).count()
 }

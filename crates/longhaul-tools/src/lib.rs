@@ -3,26 +3,50 @@
 //! Owns the built-in tools, the child processes they start, and the box they are found in by name. Refuses to decide
 //! whether a call is allowed, to retry one, or to remember it: a tool gets arguments and answers with an outcome.
 
+mod apply_patch;
 mod arguments;
+mod ask_human;
 mod bash;
 mod cancel;
 mod capture;
 mod change;
 mod child;
 mod edit;
+mod glob;
+mod grep;
+mod image;
 pub mod limits;
+mod lines;
+mod list;
+mod nearby;
+mod notebook;
+mod output;
+mod patch;
+mod patience;
+mod pattern;
 mod process;
 mod read;
+mod rules;
+mod search;
 mod table;
+mod tag;
+mod todo;
 mod tool;
 mod toolbox;
+mod walk;
 mod write;
 
+pub use apply_patch::ApplyPatch;
+pub use ask_human::AskHuman;
 pub use bash::Bash;
 pub use cancel::{Cancel, CancelSwitch};
 pub use edit::Edit;
+pub use glob::Glob;
+pub use grep::Grep;
+pub use list::List;
 pub use process::reap_leftovers;
 pub use read::Read;
+pub use todo::Todo;
 pub use tool::{Blobs, BoxFuture, Context, Tool, ToolSpec};
 pub use toolbox::{Toolbox, UnknownTool};
 pub use write::Write;

@@ -8,6 +8,9 @@ pub const READ_LINES_DEFAULT: u64 = 2000;
 /// Bytes shown of one line. Longer lines are minified code or data, which a model cannot use line by line.
 pub const LINE_BYTES_MAX: usize = 2000;
 
+/// Bytes of a line up to which its length is measured. Beyond, the page ends: a line of a gigabyte would take a second.
+pub const LINE_MEASURED_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Bytes at the start of a file in which a NUL means that it is not text. Git looks at as many.
 pub const BINARY_PROBE_BYTES: usize = 8000;
 
@@ -17,8 +20,68 @@ pub const BUFFER_BYTES: usize = 64 * 1024;
 /// Lines of a file that are compared to explain why an edit found nothing. A second of work at most.
 pub const CLOSEST_LINES_SEARCHED_MAX: usize = 100_000;
 
+/// Lines of a text that was not found, up to which the place that was meant is looked for line by line.
+pub const CLOSEST_OLD_LINES_MAX: usize = 200;
+
+/// Edits of one call. A model that changes more writes the file anew.
+pub const EDITS_MAX: usize = 100;
+
+/// Files of one patch. Each is a trace in the journal; more is a job for a script.
+pub const PATCH_FILES_MAX: usize = 200;
+
+/// Items of a todo list. With the letters below it fits into a conversation whole.
+pub const TODO_ITEMS_MAX: usize = 100;
+
+/// Letters shown of one item: it is a reminder, not the work.
+pub const TODO_TEXT_LETTERS_MAX: usize = 120;
+
+/// Letters of a content tag: 40 bits, enough against accidents and short to repeat.
+pub const TAG_LETTERS: usize = 10;
+
+/// Bytes of a file up to which `read` tells its tag, which takes reading all of it: a few milliseconds.
+pub const TAGGED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 /// Close lines, or places of an ambiguous edit, that are named. More would bury the message.
 pub const PLACES_NAMED_MAX: usize = 10;
+
+/// Bytes of a glob or regex pattern. People write a few dozen; a long list belongs in several calls.
+pub const PATTERN_BYTES_MAX: usize = 10_000;
+
+/// Bytes that a compiled regular expression may take: ripgrep's own bound, against `(a{1000}){1000}`.
+pub const REGEX_BYTES_MAX: usize = 10 * 1024 * 1024;
+
+/// Threads that walk and search. More than eight wait for the same disk.
+pub const WALK_THREADS_MAX: usize = 8;
+
+/// Files that a thread takes at once: enough that threads seldom meet, few enough to share one directory.
+pub const WALK_HANDFUL: usize = 64;
+
+/// Files and directories of one walk. Ten times the largest repositories; beyond, a path has to be given.
+pub const WALK_FILES_MAX: usize = 5_000_000;
+
+/// Bytes of one `.gitignore`. Real ones have a few kilobytes.
+pub const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Results that `glob` and `grep` show when they are not told how many: what a model reads with profit.
+pub const RESULTS_DEFAULT: usize = 100;
+
+/// Results that may be asked for. They go into a blob, of which the conversation has start and end.
+pub const RESULTS_MAX: usize = 10_000;
+
+/// Bytes shown of a line that `grep` found. Longer ones are cut around what was found.
+pub const FOUND_LINE_BYTES_MAX: usize = 400;
+
+/// Lines shown around each that `grep` found. More is what `read` is for.
+pub const FOUND_CONTEXT_MAX: usize = 50;
+
+/// Bytes of memory for one line, or one file searched across lines. A file beyond is named as not read.
+pub const SEARCH_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Levels that `list` goes down. Deeper trees are looked at piece by piece.
+pub const LIST_DEPTH_MAX: u64 = 20;
+
+/// Entries that `list` shows when it is not told how many.
+pub const LIST_ENTRIES_DEFAULT: usize = 500;
 
 /// Bytes of one shell command. Linux refuses a single argument of 128 KiB; a longer command belongs in a file.
 pub const COMMAND_BYTES_MAX: usize = 120 * 1024;

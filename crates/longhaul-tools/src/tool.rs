@@ -91,7 +91,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 pub(crate) fn refused(error: &Error) -> Outcome {
     let failure = match error {
         Error::EmptyPath | Error::NulInPath => Failure::InvalidArguments,
-        Error::Outside { .. } => Failure::NotPermitted,
+        Error::Outside { .. } | Error::State { .. } => Failure::NotPermitted,
         error if error.is_busy() => Failure::Busy,
         Error::Root { .. }
         | Error::Gone { .. }

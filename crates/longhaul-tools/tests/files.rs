@@ -18,16 +18,22 @@ async fn read_numbers_lines_and_says_how_to_go_on() {
     fs::write(fixture.path("file"), "one\ntwo\r\nthree\nfour").unwrap();
     fs::write(fixture.path("empty"), "").unwrap();
     let read = async |args: Value| fixture.run("read", &args).await;
+    let tag = format!("[tag {}]\n", &digest_of(b"one\ntwo\r\nthree\nfour")[..10]);
 
     assert_eq!(
         done(&read(json!({ "path": "file" })).await),
-        "     1\tone\n     2\ttwo\n     3\tthree\n     4\tfour\n"
+        format!("     1\tone\n     2\ttwo\n     3\tthree\n     4\tfour\n{tag}")
     );
     assert_eq!(
         done(&read(json!({ "path": "file", "offset": 2, "limit": 2 })).await),
-        "     2\ttwo\n     3\tthree\n[lines 2 to 3 shown; the file has 19 bytes and goes on: read with offset 4]\n"
+        format!(
+            "     2\ttwo\n     3\tthree\n[lines 2 to 3 shown; the file has 19 bytes and goes on: read with offset 4]\n{tag}"
+        )
     );
-    assert_eq!(done(&read(json!({ "path": "file", "offset": 4, "limit": 1 })).await), "     4\tfour\n");
+    assert_eq!(
+        done(&read(json!({ "path": "file", "offset": 4, "limit": 1 })).await),
+        format!("     4\tfour\n{tag}")
+    );
     assert_eq!(done(&read(json!({ "path": "empty" })).await), "(the file is empty)");
     assert_eq!(
         failure(&read(json!({ "path": "file", "offset": 5 })).await),
@@ -46,12 +52,80 @@ async fn read_refuses_what_is_no_text_file() {
     fs::write(fixture.path("binary"), b"ELF\0\x01").unwrap();
     let message =
         async |path: &str| failure(&fixture.run("read", &json!({ "path": path })).await).1.to_owned();
-    assert_eq!(message("directory").await, "`directory` is a directory, not a file; list it with bash: ls");
+    fs::write(fixture.path("paper.pdf"), "%PDF-1.7\n").unwrap();
+    assert_eq!(
+        message("paper.pdf").await,
+        "`paper.pdf` is a PDF (9 bytes); turn it into text with bash: pdftotext"
+    );
     assert_eq!(
         message("binary").await,
         "`binary` is binary (5 bytes); look at it with bash: file, xxd, strings"
     );
     assert_eq!(message("nothing").await, "`nothing` does not exist");
+}
+
+/// D6.1: directories are listed, images described, notebooks shown as their cells.
+#[tokio::test]
+async fn read_shows_what_is_no_plain_text() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path("directory")).unwrap();
+    fs::write(fixture.path("directory/file"), "x").unwrap();
+    fs::write(fixture.path("picture"), b"GIF89a\x0a\0\x14\0").unwrap();
+    let notebook = json!({ "cells": [
+        { "cell_type": "markdown", "source": ["# Title\n", "text"] },
+        { "cell_type": "code", "source": "1 + 1", "outputs": [
+            { "output_type": "stream", "text": ["printed\n"] },
+            { "output_type": "execute_result", "data": { "text/plain": ["2"], "text/html": "<b>2</b>" } },
+            { "output_type": "display_data", "data": { "image/png": "iVBORw0" } },
+            { "output_type": "error", "ename": "NameError", "evalue": "x" },
+        ] },
+    ] });
+    fs::write(fixture.path("work.ipynb"), notebook.to_string()).unwrap();
+    fs::write(fixture.path("broken.ipynb"), "{").unwrap();
+    let read = async |path: &str| done(&fixture.run("read", &json!({ "path": path })).await).to_owned();
+    assert_eq!(read("directory").await, "`directory` is a directory:\nfile  1\n");
+    assert_eq!(
+        read("picture").await,
+        "`picture` is a GIF image of 10 × 20 pixels, 10 bytes; it cannot be shown as text"
+    );
+    assert!(read("broken.ipynb").await.starts_with("     1\t{\n[tag "));
+    expect_test::expect![[r#"
+             1	--- cell 1 (markdown)
+             2	# Title
+             3	text
+             4	--- cell 2 (code)
+             5	1 + 1
+             6	--- output
+             7	printed
+             8	--- output
+             9	2
+            10	--- output
+            11	(image/png)
+            12	--- output
+            13	NameError: x
+        [a notebook, its cells shown as text; the file itself is JSON]
+    "#]]
+    .assert_eq(&read("work.ipynb").await);
+}
+
+/// D6.1, D6.4: what was too long for the conversation is paged through like a file.
+#[tokio::test]
+async fn read_pages_through_a_cut_output() {
+    let fixture = Fixture::new();
+    let outcome = fixture.run("bash", &json!({ "command": "seq 1 20000" })).await;
+    let text = done(&outcome);
+    let (_, rest) = text.split_once("read blob:").unwrap();
+    let hash = rest.split_once(' ').unwrap().0;
+    let args = json!({ "path": format!("blob:{hash}"), "offset": 9999, "limit": 2 });
+    let outcome = fixture.run("read", &args).await;
+    assert!(
+        done(&outcome).starts_with("  9999\t9999\n 10000\t10000\n[lines 9999 to 10000 shown; "),
+        "{outcome:?}"
+    );
+    let outcome = fixture.run("read", &json!({ "path": "blob:../../journal" })).await;
+    assert_eq!(failure(&outcome).0, Failure::InvalidArguments);
+    let outcome = fixture.run("read", &json!({ "path": format!("blob:{}", "0".repeat(64)) })).await;
+    assert!(failure(&outcome).1.starts_with("cannot read the blob: "), "{outcome:?}");
 }
 
 /// F42: a file of a gigabyte, in one line or in many, is read in bounded memory and with a bounded result.
@@ -71,7 +145,11 @@ async fn read_takes_bounded_memory_for_huge_files() {
     assert!(text.ends_with("goes on: read with offset 499076]\n"), "{}", &text[text.len() - 100..]);
     let outcome = fixture.run("read", &json!({ "path": "one" })).await;
     let text = done(&outcome);
-    assert!(text.ends_with("[line clipped: 1073741824 bytes]\n") && text.len() < 2100, "{}", text.len());
+    assert!(
+        text.contains("[line clipped: more than 1048576 bytes]\n[lines 1 to 1 shown; ") && text.len() < 2200,
+        "{}",
+        text.len()
+    );
 
     assert!(resident_bytes().saturating_sub(before) < 64 << 20);
 }
@@ -203,10 +281,110 @@ async fn edit_replaces_one_or_all() {
     let fixture = Fixture::new();
     fs::write(fixture.path("file"), "a b\na\n").unwrap();
     let one = fixture.run("edit", &json!({ "path": "file", "old": "b", "new": "c" })).await;
-    assert_eq!(done(&one), "edited file: replaced 1 piece, at line 1");
+    assert_eq!(
+        done(&one),
+        format!("edited file: replaced 1 piece, at line 1 (tag {})", &digest_of(b"a c\na\n")[..10])
+    );
     let all = json!({ "path": "file", "old": "a", "new": "x\ny", "replace_all": true });
-    assert_eq!(done(&fixture.run("edit", &all).await), "edited file: replaced 2 pieces, at lines 1, 2");
+    assert_eq!(
+        done(&fixture.run("edit", &all).await),
+        format!(
+            "edited file: replaced 2 pieces, at lines 1, 2 (tag {})",
+            &digest_of(b"x\ny c\nx\ny\n")[..10]
+        )
+    );
     assert_eq!(fs::read_to_string(fixture.path("file")).unwrap(), "x\ny c\nx\ny\n");
+}
+
+/// D6.3: several edits of one call are made in order, all of them or none.
+#[tokio::test]
+async fn edit_makes_several_replacements_or_none() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("file"), "one\ntwo\nthree\ntwo\n").unwrap();
+    let edit = async |edits: Value| fixture.run("edit", &json!({ "path": "file", "edits": edits })).await;
+    let outcome = edit(json!([{ "old": "one", "new": "1" }, { "old": "two", "new": "2" }])).await;
+    assert_eq!(
+        failure(&outcome).1,
+        "edit 2 of 2: `old` occurs 2 times, at lines 2, 4; add lines around it until it occurs once, or set replace_all"
+    );
+    assert_eq!(fs::read_to_string(fixture.path("file")).unwrap(), "one\ntwo\nthree\ntwo\n");
+    let edits = json!([
+        { "old": "one", "new": "1" },
+        { "old": "1\ntwo", "new": "1\n2" },
+        { "old": "e", "new": "E", "replace_all": true }
+    ]);
+    let args = json!({ "path": "file", "edits": edits });
+    let trace = fixture.prepare("edit", &args).await.unwrap();
+    assert_eq!(fixture.check("edit", &args, &trace).await, Found::NotDone);
+    let outcome = fixture.run_traced("edit", &args, &trace).await;
+    assert!(
+        done(&outcome).starts_with("edited file: replaced 4 pieces, at lines 1, 1, 3, 3 (tag "),
+        "{outcome:?}"
+    );
+    assert_eq!(fixture.check("edit", &args, &trace).await, Found::Done);
+    assert_eq!(fs::read_to_string(fixture.path("file")).unwrap(), "1\n2\nthrEE\ntwo\n");
+    let undone = edit(json!([{ "old": "two", "new": "x" }, { "old": "x", "new": "two" }])).await;
+    assert_eq!(failure(&undone).1, "the edits undo each other; nothing would change");
+    for (args, expected) in [
+        (json!({ "edits": [] }), "`edits` must have from 1 to 100 entries"),
+        (
+            json!({ "edits": [], "old": "x" }),
+            "give either `old`, `new` and `replace_all`, or `edits`, not both",
+        ),
+        (json!({ "old": "x" }), "`new` is missing; "),
+        (json!({}), "`old` and `new` are missing, or else `edits`"),
+        (json!({ "edits": [{ "old": "x" }] }), "missing field `new`"),
+        (json!({ "edits": "x" }), "`edits` must be array or null, not \"x\""),
+    ] {
+        let mut args = args;
+        args["path"] = json!("file");
+        let outcome = fixture.run("edit", &args).await;
+        assert!(failure(&outcome).1.starts_with(expected), "{outcome:?}");
+    }
+}
+
+/// D6.3, A13: the tag that `read` shows tells whether the file is still what was read.
+#[tokio::test]
+async fn edit_refuses_a_file_that_changed_since_it_was_read() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("file"), "one\n").unwrap();
+    let outcome = fixture.run("read", &json!({ "path": "file" })).await;
+    let tag = done(&outcome).split_once("[tag ").unwrap().1.trim_end_matches("]\n").to_owned();
+    let args = json!({ "path": "file", "old": "one", "new": "two", "expect": tag });
+    fs::write(fixture.path("file"), "one, and more\n").unwrap();
+    let refused = fixture.run("edit", &args).await;
+    assert!(
+        failure(&refused).1.starts_with("`file` has changed since it was read: its tag is "),
+        "{refused:?}"
+    );
+    assert_eq!(fixture.prepare("edit", &args).await.unwrap_err(), refused);
+    fs::write(fixture.path("file"), "one\n").unwrap();
+    let outcome = fixture.run("edit", &args).await;
+    let tag = done(&outcome).split_once("(tag ").unwrap().1.trim_end_matches(')').to_owned();
+    done(&fixture.run("edit", &json!({ "path": "file", "old": "two", "new": "three", "expect": tag })).await);
+}
+
+/// D6.3: a near miss is shown with what differs, white space drawn.
+#[tokio::test]
+async fn edit_shows_what_was_probably_meant() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("code"), "fn main() {\n\tlet  a = 1;\n    call(a); \n}\nlast\n").unwrap();
+    let message = async |old: &str| {
+        let outcome = fixture.run("edit", &json!({ "path": "code", "old": old, "new": "NEW" })).await;
+        failure(&outcome).1.to_owned()
+    };
+    expect_test::expect![[r#"
+        `old` does not occur in `code`; lines 1 to 3 are the same but for white space (· is a space, → a tab):
+             2 is	→let··a·=·1;
+           not	····let·a·=·1;
+             3 is	····call(a);·
+           not	····call(a);"#]]
+    .assert_eq(&message("fn main() {\n    let a = 1;\n    call(a);\n").await);
+    expect_test::expect![[r#"
+        `old` does not occur in `code`; lines 3 to 5 are the closest (· is a space, → a tab):
+             3 is	····call(a);·
+           not	····call(b);"#]]
+    .assert_eq(&message("    call(b);\n}\nlast\n").await);
 }
 
 /// The two checkable tools with a call that turns "old" into "new".
@@ -287,11 +465,13 @@ async fn a_new_file_is_recognised_after_a_crash() {
     assert_eq!(fixture.check("write", &args, &trace).await, Found::Done);
 }
 
+/// D11.7: all built-in tools are there without any tool server.
 #[tokio::test]
 async fn the_toolbox_grants_what_it_has() {
     let fixture = Fixture::new();
-    assert_eq!(fixture.toolbox.names(), ["bash", "edit", "read", "write"]);
-    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
+    let names = ["apply_patch", "ask_human", "bash", "edit", "glob", "grep", "list", "read", "todo", "write"];
+    assert_eq!(fixture.toolbox.names(), names);
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: None };
     assert_eq!(
         fixture.toolbox.grants(&["write", "read", "bash"]).unwrap(),
         [
@@ -302,8 +482,43 @@ async fn the_toolbox_grants_what_it_has() {
     );
     assert_eq!(
         fixture.toolbox.grants(&["teleport"]).unwrap_err().to_string(),
-        "there is no tool `teleport`; there are: bash, edit, read, write"
+        format!("there is no tool `teleport`; there are: {}", names.join(", "))
     );
+}
+
+/// D6.9: other harnesses' names are understood, and the tool's own name is what is granted, once.
+#[tokio::test]
+async fn aliases_lead_to_the_same_tools() {
+    let fixture = Fixture::new();
+    let toolbox = &fixture.toolbox;
+    let granted = |names: &[&str]| {
+        let grants = toolbox.grants(names).unwrap();
+        grants.into_iter().map(|grant| grant.name).collect::<Vec<_>>()
+    };
+    assert_eq!(granted(&["read_file", "write_file", "read"]), ["read", "write"]);
+    assert_eq!(granted(&["Read", "Edit_File", "list_files", "search"]), ["read", "edit", "list", "grep"]);
+    assert_eq!((toolbox.canonical("ls"), toolbox.canonical("teleport")), ("list", "teleport"));
+    assert!(toolbox.get("shell").is_some() && toolbox.get("constructor").is_none());
+    assert_eq!(longhaul_tools::Toolbox::default().canonical("read_file"), "read_file");
+}
+
+/// The list is what was sent, drawn; nothing is remembered.
+#[tokio::test]
+async fn todo_draws_the_list() {
+    let fixture = Fixture::new();
+    let items = json!([
+        { "text": "look", "status": "done" },
+        { "text": "change\n  it", "status": "active" },
+        { "text": "test", "status": "pending" },
+    ]);
+    let todo = async |items: Value| fixture.run("todo", &json!({ "items": items })).await;
+    assert_eq!(done(&todo(items).await), "[x] look\n[>] change it\n[ ] test\n[1 of 3 done]\n");
+    assert_eq!(done(&todo(json!([])).await), "the list is empty\n");
+    let bad = todo(json!([{ "text": "x", "status": "maybe" }])).await;
+    assert!(failure(&bad).1.starts_with("unknown variant `maybe`"), "{bad:?}");
+    let many = json!(vec![json!({ "text": "x".repeat(500), "status": "pending" }); 100]);
+    assert!(done(&todo(many).await).len() < 16 * 1024);
+    assert_eq!(fixture.tool("todo").spec().class, EffectClass::Repeatable);
 }
 
 /// What the model sees of the tools.
@@ -315,13 +530,56 @@ fn schemas_are_plain() {
         {
           "additionalProperties": false,
           "properties": {
+            "edits": {
+              "description": "Several replacements, made in this order, all or none; instead of old and new.",
+              "items": {
+                "additionalProperties": false,
+                "properties": {
+                  "new": {
+                    "description": "The text to put in its place.",
+                    "type": "string"
+                  },
+                  "old": {
+                    "description": "The exact text to replace.",
+                    "type": "string"
+                  },
+                  "replace_all": {
+                    "default": false,
+                    "description": "Replace every occurrence. Default: false.",
+                    "type": "boolean"
+                  }
+                },
+                "required": [
+                  "old",
+                  "new"
+                ],
+                "type": "object"
+              },
+              "type": [
+                "array",
+                "null"
+              ]
+            },
+            "expect": {
+              "description": "The tag that read showed: the edit is refused if the file has changed since.",
+              "type": [
+                "string",
+                "null"
+              ]
+            },
             "new": {
               "description": "The text to put in its place.",
-              "type": "string"
+              "type": [
+                "string",
+                "null"
+              ]
             },
             "old": {
               "description": "The exact text to replace, with its white space and line breaks.",
-              "type": "string"
+              "type": [
+                "string",
+                "null"
+              ]
             },
             "path": {
               "description": "Path of the file, relative to the workspace.",
@@ -334,9 +592,7 @@ fn schemas_are_plain() {
             }
           },
           "required": [
-            "path",
-            "old",
-            "new"
+            "path"
           ],
           "type": "object"
         }"#]]

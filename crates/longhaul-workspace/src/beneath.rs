@@ -18,17 +18,30 @@ use crate::limits;
 /// How directories are opened: readable, since a directory must be synced through its descriptor.
 pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
+/// What is done with symbolic links on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// Followed as long as they are relative and stay beneath the root.
+    Inside,
+    /// Not followed at all: `Errno::LOOP`.
+    Refused,
+}
+
 /// Opens `path`, which must exist; nothing is ever created here.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
 
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let resolve = ResolveFlags::BENEATH
+        | match links {
+            Links::Inside => ResolveFlags::NO_MAGICLINKS,
+            Links::Refused => ResolveFlags::NO_SYMLINKS,
+        };
     for _ in 0..limits::RESOLVE_TRIES_MAX {
         match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
             // A rename somewhere on the way made the kernel unsure whether `..` stayed inside.
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::NOSYS) => return walk(root, path, flags),
+            Err(Errno::NOSYS) => return walk(root, path, flags, links),
             result => return result,
         }
     }
@@ -36,13 +49,13 @@ pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<O
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    walk(root, path, flags)
+pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
+    walk(root, path, flags, links)
 }
 
 /// The portable way: `trail` holds the directories from the root to here, so `..` means "the one we came from" and
 /// can never step above the root, whatever is renamed meanwhile.
-fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags, allowed: Links) -> Result<OwnedFd, Errno> {
     let mut trail: Vec<OwnedFd> = Vec::new();
     let mut pending = Vec::new();
     push_parts(&mut pending, path)?;
@@ -55,7 +68,7 @@ fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Err
         let here = trail.last().map_or(root, |directory| directory.as_fd());
         if let Some(target) = link_target(here, &part)? {
             links += 1;
-            if links > limits::LINKS_MAX {
+            if links > limits::LINKS_MAX || allowed == Links::Refused {
                 return Err(Errno::LOOP);
             }
             push_parts(&mut pending, &target)?;
@@ -101,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    type Opener = fn(BorrowedFd<'_>, &Path, OFlags) -> Result<OwnedFd, Errno>;
+    type Opener = fn(BorrowedFd<'_>, &Path, OFlags, Links) -> Result<OwnedFd, Errno>;
 
     /// Both ways of resolving must answer alike, or the portable one would be a hole found only on other systems.
     #[test]
@@ -139,8 +152,13 @@ mod tests {
         let openers: [Opener; 2] = [open, walk];
         for opener in openers {
             for (path, expected) in cases {
-                let result = opener(handle.as_fd(), Path::new(path), OFlags::RDONLY).map(drop);
-                assert_eq!(result, expected, "{path}");
+                let open = |links| opener(handle.as_fd(), Path::new(path), OFlags::RDONLY, links).map(drop);
+                assert_eq!(open(Links::Inside), expected, "{path}");
+                let through_a_link = ["sub/back", "sub/out", "loop"].contains(&path)
+                    || path.starts_with("alias")
+                    || path.starts_with("absolute");
+                let expected = if through_a_link { Err(Errno::LOOP) } else { expected };
+                assert_eq!(open(Links::Refused), expected, "{path} without links");
             }
         }
     }

@@ -16,10 +16,14 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, f
 use rustix::fs::{Gid, Uid, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::{beneath, limits};
+use crate::beneath::{self, Links};
+use crate::limits;
 
 /// The digest of a file that is not there.
 pub const ABSENT: &str = "absent";
+
+/// Where runs keep their journals, unless told otherwise. It may lie inside a workspace, and is no part of it.
+pub const STATE_DIRECTORY: &str = ".longhaul";
 
 /// The digest of these bytes, as [`Workspace::digest`] would report them.
 pub fn digest_of(bytes: &[u8]) -> String {
@@ -42,6 +46,8 @@ pub enum Error {
         root.display()
     )]
     Outside { path: String, root: PathBuf },
+    #[error("`{path}` is the harness's own state, which is not part of the workspace")]
+    State { path: String },
     #[error("`{path}` does not exist")]
     Missing { path: String },
     #[error("`{path}` is a directory, not a file")]
@@ -93,7 +99,7 @@ pub struct Workspace {
     given: PathBuf,
     /// The root with all links resolved.
     root: PathBuf,
-    handle: File,
+    pub(crate) handle: File,
 }
 
 impl Workspace {
@@ -130,8 +136,9 @@ impl Workspace {
         let relative = self.relative(path)?;
         // Without NONBLOCK, opening a FIFO waits for a writer for ever.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = beneath::open(self.handle.as_fd(), &relative, flags)
+        let file = beneath::open(self.handle.as_fd(), &relative, flags, Links::Inside)
             .map_err(|errno| self.refusal("open", path, errno))?;
+        self.refuse_state(path, &relative, &file)?;
         let stat = fstat(&file).map_err(|errno| self.refusal("look at", path, errno))?;
         regular(path, &stat)?;
         Ok(File::from(file))
@@ -189,10 +196,18 @@ impl Workspace {
     /// Puts `bytes` at `path`: after a crash at any point the file has its old bytes or the new ones. Missing
     /// directories are made. A link at `path` stays, and what it points to is replaced. `key` names the temporary file.
     pub fn replace(&self, path: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
+        self.replace_like(path, path, bytes, key)
+    }
+
+    /// The same for a file that is new at `path` and gets the permission bits of that at `like`, if there is one.
+    pub fn replace_like(&self, path: &str, like: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
         self.check_present()?;
         let temporary = temporary_name(key)?;
         let spot = self.locate(path, Parents::Create)?;
-        let old = self.stat(path, &spot)?;
+        let old = match self.stat(path, &spot)? {
+            None if path != like => self.stat(like, &self.locate(like, Parents::MustExist)?)?,
+            old => old,
+        };
         if let Some(stat) = &old {
             regular(path, stat)?;
         }
@@ -208,11 +223,49 @@ impl Workspace {
         sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
     }
 
-    /// Makes what is at `path` survive a power cut. Used when the writer died between its rename and its sync.
-    pub fn settle(&self, path: &str) -> Result<(), Error> {
-        let file = self.open_file(path)?;
-        fsync(&file).map_err(|errno| self.refusal("sync", path, errno))?;
+    /// Removes the file at `path`, for good. One that is not there is removed already; a link is refused.
+    pub fn remove(&self, path: &str) -> Result<(), Error> {
+        self.refuse_link(path)?;
         let spot = self.locate(path, Parents::MustExist)?;
+        if let Some(stat) = self.stat(path, &spot)? {
+            regular(path, &stat)?;
+            unlinkat(&spot.directory, &spot.name, AtFlags::empty())
+                .map_err(|errno| self.refusal("remove", path, errno))?;
+        }
+        sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
+    }
+
+    /// Refuses a path whose last part is a link: whether the link or its target is meant would be a guess.
+    pub fn refuse_link(&self, path: &str) -> Result<(), Error> {
+        self.check_present()?;
+        let relative = self.relative(path)?;
+        let Some(name) = relative.file_name() else {
+            return Err(Error::Directory { path: path.to_owned() });
+        };
+        let failed = |errno| self.refusal("reach", path, errno);
+        let parent = relative.parent().unwrap_or(Path::new(""));
+        let directory = self.directory(parent, Parents::MustExist).map_err(failed)?;
+        match beneath::link_target(directory.as_fd(), name) {
+            Ok(Some(_)) => Err(Error::NotRegular { path: path.to_owned(), kind: "a symbolic link" }),
+            Ok(None) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Makes what is at `path`, or that nothing is, survive a power cut. Used when the writer died between its rename
+    /// and its sync.
+    pub fn settle(&self, path: &str) -> Result<(), Error> {
+        match self.open_file(path) {
+            Ok(file) => fsync(&file).map_err(|errno| self.refusal("sync", path, errno))?,
+            Err(Error::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let spot = match self.locate(path, Parents::MustExist) {
+            Ok(spot) => spot,
+            // Without its directory it is certainly not there.
+            Err(Error::Missing { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
     }
 
@@ -234,7 +287,7 @@ impl Workspace {
     }
 
     /// The path below the root. `..` is left in place: only the kernel knows what it means behind a link.
-    fn relative(&self, path: &str) -> Result<PathBuf, Error> {
+    pub(crate) fn relative(&self, path: &str) -> Result<PathBuf, Error> {
         if path.is_empty() {
             return Err(Error::EmptyPath);
         }
@@ -258,6 +311,10 @@ impl Workspace {
     /// The directory and the name that `path` finally means, with a link in last place followed.
     fn locate(&self, path: &str, parents: Parents) -> Result<Spot, Error> {
         let mut relative = self.relative(path)?;
+        // Before any directory is made on the way.
+        if names_state(&relative) {
+            return Err(Error::State { path: path.to_owned() });
+        }
         for _ in 0..limits::LINKS_MAX {
             let Some(name) = relative.file_name().map(ToOwned::to_owned) else {
                 return Err(Error::Directory { path: path.to_owned() });
@@ -265,6 +322,7 @@ impl Workspace {
             let parent = relative.parent().unwrap_or(Path::new("")).to_owned();
             let directory =
                 self.directory(&parent, parents).map_err(|errno| self.refusal("reach", path, errno))?;
+            self.refuse_state(path, Path::new(&name), &directory)?;
             match beneath::link_target(directory.as_fd(), &name) {
                 Ok(Some(target)) if target.is_absolute() => return Err(self.outside(path)),
                 Ok(Some(target)) => relative = parent.join(target),
@@ -277,7 +335,7 @@ impl Workspace {
 
     fn directory(&self, relative: &Path, parents: Parents) -> Result<OwnedFd, Errno> {
         let path = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        match (beneath::open(self.handle.as_fd(), path, beneath::DIRECTORY), parents) {
+        match (beneath::open(self.handle.as_fd(), path, beneath::DIRECTORY, Links::Inside), parents) {
             (Err(Errno::NOENT), Parents::Create) => self.create_directories(path),
             (result, Parents::Create | Parents::MustExist) => result,
         }
@@ -286,18 +344,23 @@ impl Workspace {
     /// Each directory is made inside one that was opened beneath the root, so a race can move it but not lead it out.
     fn create_directories(&self, relative: &Path) -> Result<OwnedFd, Errno> {
         let root = self.handle.as_fd();
-        let mut here = beneath::open(root, Path::new("."), beneath::DIRECTORY)?;
+        let open = |path: &Path| beneath::open(root, path, beneath::DIRECTORY, Links::Inside);
+        let mut here = open(Path::new("."))?;
         let mut prefix = PathBuf::new();
         for part in relative.components() {
             prefix.push(part);
-            here = match beneath::open(root, &prefix, beneath::DIRECTORY) {
+            here = match open(&prefix) {
+                // A link may have led into the state, where nothing is to be made either.
+                Err(Errno::NOENT) if real_path(&here).is_some_and(|real| self.is_state(&real)) => {
+                    return Err(Errno::XDEV);
+                }
                 Err(Errno::NOENT) => {
                     match mkdirat(&here, part.as_os_str(), Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno),
                     }
                     sync_directory(&here)?;
-                    beneath::open(root, &prefix, beneath::DIRECTORY)?
+                    open(&prefix)?
                 }
                 result => result?,
             };
@@ -338,11 +401,24 @@ impl Workspace {
         fsync(&file).map_err(refusal("sync"))
     }
 
+    /// Refuses what is the harness's state, or in it, however the path got there.
+    pub(crate) fn refuse_state(&self, path: &str, relative: &Path, opened: &OwnedFd) -> Result<(), Error> {
+        if names_state(relative) || real_path(opened).is_some_and(|real| self.is_state(&real)) {
+            return Err(Error::State { path: path.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The workspace itself may lie in a state directory; what counts is what comes below the root.
+    fn is_state(&self, real: &Path) -> bool {
+        real.strip_prefix(&self.root).is_ok_and(names_state)
+    }
+
     fn outside(&self, path: &str) -> Error {
         Error::Outside { path: path.to_owned(), root: self.root.clone() }
     }
 
-    fn refusal(&self, action: &'static str, path: &str, errno: Errno) -> Error {
+    pub(crate) fn refusal(&self, action: &'static str, path: &str, errno: Errno) -> Error {
         let path = path.to_owned();
         match errno {
             Errno::XDEV => Error::Outside { path, root: self.root.clone() },
@@ -396,6 +472,23 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         result => result,
     }
+}
+
+fn names_state(relative: &Path) -> bool {
+    relative.components().any(|part| part.as_os_str() == STATE_DIRECTORY)
+}
+
+/// Where an open file really is, links and renames included; `None` where the system does not say.
+#[cfg(target_os = "linux")]
+fn real_path(opened: &OwnedFd) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd;
+
+    std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn real_path(_opened: &OwnedFd) -> Option<PathBuf> {
+    None
 }
 
 fn kind_of(stat: &Stat) -> Kind {

@@ -1,14 +1,16 @@
 //! The directory an agent works in, and how it is reached safely.
 //!
 //! Owns the disk side of a workspace: opening files so that no path leads out (`files`), replacing them so that a
-//! crash leaves the old or the new bytes and nothing between (`files`), and making the directory itself (`place`).
+//! crash leaves the old or the new bytes and nothing between (`files`), listing directories without ever following a link (`directory`), and making the directory itself (`place`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 mod beneath;
+mod directory;
 mod files;
 mod git;
 pub mod limits;
 pub mod place;
 mod worktree;
 
-pub use files::{ABSENT, Error, Kind, Metadata, Workspace, digest_of};
+pub use directory::{Directory, Entry, EntryKind, Facts};
+pub use files::{ABSENT, Error, Kind, Metadata, STATE_DIRECTORY, Workspace, digest_of};

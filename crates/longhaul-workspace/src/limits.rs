@@ -8,6 +8,9 @@ pub const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of a file that is digested. Digesting streams, so only time counts: this is about one second.
 pub const DIGEST_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
+/// Entries of one directory. More than any tool shows or searches in its time; about 100 MB of names.
+pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+
 /// Symbolic links followed for one path. Linux itself gives up at 40.
 pub const LINKS_MAX: usize = 40;
 

@@ -111,13 +111,20 @@ impl App {
         Harness::forgetful(Toolbox::builtin(), models, Arc::new(SystemClock))
     }
 
+    /// Where rate limits are shared by all runs of this user, whichever repository they are in.
+    fn limits_dir(&self) -> PathBuf {
+        let set = |name: &str| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let user = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+        user.map_or_else(|| self.state_dir.join("limits"), |dir| dir.join("longhaul/limits"))
+    }
+
     /// What a model's name is resolved against here.
     pub fn models(&self, settings: &Settings) -> Models {
         Models {
             base_dir: self.project.clone(),
             providers: settings.providers.clone(),
             environment: environment(),
-            limiter: Arc::new(Limiter::new(Some(self.state_dir.join("limits")))),
+            limiter: Arc::new(Limiter::new(Some(self.limits_dir()))),
             ..Models::default()
         }
     }

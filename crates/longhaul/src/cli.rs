@@ -57,6 +57,7 @@ pub enum Command {
     Approvals(commands::approvals::Args),
     Approve(commands::approvals::ApproveArgs),
     Reject(commands::approvals::RejectArgs),
+    Answer(commands::approvals::AnswerArgs),
     Export(commands::export::Args),
     Import(commands::import::Args),
     Replay(commands::replay::Args),

@@ -61,6 +61,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Approvals(args) => commands::approvals::run(&app, args),
         Command::Approve(args) => commands::approvals::approve(&app, args),
         Command::Reject(args) => commands::approvals::reject(&app, args),
+        Command::Answer(args) => commands::approvals::answer(&app, args),
         Command::Export(args) => commands::export::run(&app, args),
         Command::Import(args) => commands::import::run(&app, args),
         Command::Replay(args) => commands::replay::run(&app, args),

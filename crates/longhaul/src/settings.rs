@@ -202,8 +202,10 @@ fn read_layer(source: Source, path: &Path) -> Result<Option<Layer>, Failure> {
         return Ok(None);
     }
     let options = serde_saphyr::options! { strict_booleans: true };
-    let file: File = serde_saphyr::from_str_with_options(&text, options)
-        .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let file: File = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
+        Failure::usage(format!("{shown}: {error}"))
+            .hint("`longhaul init` in an empty directory writes such a file with every field")
+    })?;
     Ok(Some((source, shown, json!(file))))
 }
 

@@ -1,4 +1,4 @@
-//! `bench`: what durability costs on this disk, to be read by people or by a script.
+//! `bench`: what durability and models cost here, to be read by people or by a script.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use longhaul_store::Engine;
 use serde_json::json;
 
 use crate::app::{App, run_id};
-use crate::bench::{self, Ground, Row, Sizes, Verdict};
+use crate::bench::{self, Ground, ModelSizes, Row, Sizes, Verdict};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
 
-/// Measure what durability costs here, as ratios to a bare loop on the same disk
+/// Measure what durability and models cost here, as ratios to a bare loop in the same minute
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -34,6 +34,12 @@ pub enum What {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         steps: usize,
     },
+    /// Reading streamed replies, and the wait for their first word, beside bare work on the same bytes
+    Models {
+        /// Fewer of everything: the same rows with more noise
+        #[arg(long)]
+        quick: bool,
+    },
     /// Open the journal of a run and say what that took; asked by `durable` of a fresh process
     #[command(hide = true)]
     Open {
@@ -43,15 +49,19 @@ pub enum What {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let say = |what: &str| render::talk(&format!("measuring {what}"));
     match args.what {
         What::Durable { quick, dir } => {
             let sizes = if quick { Sizes::QUICK } else { Sizes::FULL };
             let place = dir.map_or_else(|| existing(&app.state_dir), |dir| app.cwd.join(dir));
             let ground = Ground::new(&place)?;
-            let rows = bench::durable(&ground, &sizes, &|what| render::talk(&format!("measuring {what}")))?;
-            report(app, &rows);
+            report(app, &bench::durable(&ground, &sizes, &say)?);
         }
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
+        What::Models { quick } => {
+            let sizes = if quick { ModelSizes::QUICK } else { ModelSizes::FULL };
+            report(app, &bench::models(&sizes, &say)?);
+        }
         What::Open { id } => render::json(&bench::open(&Engine::new(&app.state_dir), &run_id(&id)?)?),
     }
     Ok(Exit::Ok)

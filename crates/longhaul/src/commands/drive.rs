@@ -7,7 +7,7 @@ use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
 use longhaul_core::command::Wish;
-use longhaul_core::event::Cause;
+use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
@@ -165,7 +165,13 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         }
         Ending::WaitingForHuman => {
             let gate = gate_id(id, run.gates.len() as u32);
-            render::hint(&format!("`longhaul approve {gate}`, then `longhaul resume {id}`"));
+            let asked = run.gates.last().and_then(|gate| gate.ask.as_ref());
+            let verb = match asked.map(|ask| ask.kind) {
+                Some(AskKind::Question) => "answer",
+                Some(AskKind::Permission) | None => "approve",
+            };
+            let text = if verb == "answer" { " TEXT" } else { "" };
+            render::hint(&format!("`longhaul {verb} {gate}{text}`, then `longhaul resume {id}`"));
         }
         Ending::Paused(Cause::Limit) => {
             let flag = raised_limit(run);
