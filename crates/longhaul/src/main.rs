@@ -10,6 +10,7 @@ mod exit;
 mod failure;
 mod limits;
 mod render;
+mod rules;
 mod settings;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
+use crate::rules::WrittenRules;
 
 /// Where a value came from. The order is the precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -49,8 +50,7 @@ pub struct Settings {
     pub provider: Option<String>,
     pub providers: BTreeMap<String, ProviderConfig>,
     pub agent_dirs: Vec<PathBuf>,
-    /// The defaults, and over them what was written.
-    pub permissions: Permissions,
+    pub rules: WrittenRules,
     /// Every key with its value and where it came from, for `config show`.
     pub origins: BTreeMap<String, (Value, Source)>,
 }
@@ -243,13 +243,13 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut origins: BTreeMap<String, (Value, Source)> = BTreeMap::new();
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
-    let mut permissions = Permissions::none();
+    let mut rules = WrittenRules::default();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
         }
         if let Some(written) = layer.as_object_mut().and_then(|layer| layer.remove("permissions")) {
-            add_permissions(written, source, &place, &mut permissions, &mut origins)?;
+            rules.add(written, source, &place)?;
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
@@ -281,7 +281,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         provider: read.value("models.provider")?,
         providers,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
-        permissions,
+        rules,
         origins,
     })
 }
@@ -308,40 +308,6 @@ fn add_providers(
         origins.insert(format!("providers.{name}"), (shown(&merged), source));
         providers.insert(name, merged);
     }
-    Ok(())
-}
-
-/// Where a rule is found among the origins.
-pub fn rule_key(section: &str, pattern: &str) -> String {
-    format!("permissions.{section}.{pattern}")
-}
-
-/// Lays a source's rules over those of the sources before it, pattern by pattern. A project comes from elsewhere, so it
-/// may tighten what the user wrote but not loosen it.
-fn add_permissions(
-    written: Value,
-    source: Source,
-    place: &str,
-    permissions: &mut Permissions,
-    origins: &mut BTreeMap<String, (Value, Source)>,
-) -> Result<(), Failure> {
-    let wrong = |error: String| Failure::usage(format!("permissions in {place}: {error}"));
-    let mut written: Permissions = serde_json::from_value(written).map_err(|error| wrong(error.to_string()))?;
-    written.check().map_err(|error| wrong(error.to_string()))?;
-    for (section, rules) in &mut written.0 {
-        let before = permissions.0.get(section);
-        rules.0.retain(|pattern, action| {
-            let key = rule_key(section, pattern);
-            let users = origins.get(&key).is_some_and(|(_, source)| *source == Source::User);
-            let looser = before.and_then(|rules| rules.0.get(pattern)).is_some_and(|before| *action < *before);
-            let holds = !(source == Source::Project && users && looser);
-            if holds {
-                origins.insert(key, (json!(action), source));
-            }
-            holds
-        });
-    }
-    permissions.extend(written);
     Ok(())
 }
 

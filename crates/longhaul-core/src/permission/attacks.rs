@@ -537,7 +537,7 @@ fn a_narrow_grant_stays_narrow() {
     ];
     for (line, expected) in cases {
         let command = serde_json::json!({ "command": line });
-        let verdict = judge(&granted, WORKSPACE, "bash", &command);
+        let verdict = judge(std::slice::from_ref(&granted), WORKSPACE, "bash", &command);
         assert_eq!(verdict.action, expected, "{line:?}: {verdict:?}");
     }
 }

@@ -13,7 +13,14 @@ use super::walk::{Start, walk};
 use super::{Action, Explanation, RuleName, SeenCommand, Verdict};
 use crate::limits::{JUDGED_COMMANDS_MAX, WRAPPED_DEPTH_MAX};
 
-pub(super) fn explain(permissions: &Permissions, workspace: &str, text: &str) -> Explanation {
+/// What is asked about though no rule asks: that is for the first rules to say, not for those that tighten them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doubts {
+    Asked,
+    LeftOut,
+}
+
+pub(super) fn explain(permissions: &Permissions, workspace: &str, text: &str, doubts: Doubts) -> Explanation {
     let (section, rules) = permissions.of("bash");
     let none = Rules::default();
     let rules = rules.unwrap_or(&none);
@@ -23,6 +30,7 @@ pub(super) fn explain(permissions: &Permissions, workspace: &str, text: &str) ->
         rules,
         workspace,
         text,
+        doubts,
         findings: Vec::new(),
         seen: Vec::new(),
         order: Vec::new(),
@@ -60,6 +68,7 @@ struct Bench<'a> {
     rules: &'a Rules,
     workspace: &'a str,
     text: &'a str,
+    doubts: Doubts,
     findings: Vec<Finding>,
     seen: Vec<SeenCommand>,
     order: Vec<Ordered>,
@@ -90,8 +99,9 @@ impl<'a> Bench<'a> {
         if std::mem::replace(&mut self.is_searched, true) {
             return;
         }
-        let default = self.rules.default_action().unwrap_or(Action::Allow);
-        self.findings.push(Finding { action: default.max(Action::Ask), rule: None, why: why.to_owned() });
+        let (action, rule) = self.default();
+        let rule = rule.filter(|_| action > Action::Allow);
+        self.findings.push(Finding { action: action.max(Action::Ask), rule, why: why.to_owned() });
         self.search(self.text, why);
     }
 
@@ -139,7 +149,8 @@ impl<'a> Bench<'a> {
         within.calls.iter().for_each(|call| self.call(call));
     }
 
-    fn remember(&mut self, call: &Call, findings: Vec<Finding>) {
+    fn remember(&mut self, call: &Call, mut findings: Vec<Finding>) {
+        findings.retain(|finding| self.counts(finding));
         if !call.terms.is_empty() {
             let worst = strictest(&findings);
             let (action, why) =
@@ -150,14 +161,18 @@ impl<'a> Bench<'a> {
         self.findings.extend(findings);
     }
 
-    fn end(self) -> Explanation {
+    fn counts(&self, finding: &Finding) -> bool {
+        self.doubts == Doubts::Asked || finding.rule.is_some()
+    }
+
+    fn end(mut self) -> Explanation {
+        let findings = std::mem::take(&mut self.findings);
+        self.findings = findings.into_iter().filter(|finding| self.counts(finding)).collect();
         let verdict = match strictest(&self.findings) {
-            Some(finding) => {
-                Verdict { action: finding.action, rule: finding.rule.clone(), why: finding.why.clone() }
-            }
+            Some(finding) => Verdict::new(finding.action, finding.rule.clone(), finding.why.clone()),
             None => {
                 let (action, rule) = self.default();
-                Verdict { action, rule, why: "nothing runs".to_owned() }
+                Verdict::new(action, rule, "nothing runs".to_owned())
             }
         };
         Explanation { verdict, commands: self.seen }
@@ -390,8 +405,11 @@ impl<'a> Bench<'a> {
                 paths.flat_map(|path| self.on_path(call, path, access)).collect()
             }
             None if matches!(name, "test" | "[") => Vec::new(),
-            None if self.permissions.outside("/").0 == Action::Allow => Vec::new(),
-            None => vec![Finding::ask(format!("where `{}` leads is not known before it runs", term.shown()))],
+            None => {
+                let why = format!("where `{}` leads is not known before it runs", term.shown());
+                let rule = self.permissions.closes(sections(access));
+                rule.map(|rule| Finding { action: Action::Ask, rule: Some(rule), why }).into_iter().collect()
+            }
         }
     }
 
@@ -417,7 +435,7 @@ impl<'a> Bench<'a> {
                 Place::Outside(path) => {
                     let (action, rule) = self.permissions.outside(&path);
                     let why = format!("`{path}` is outside the workspace");
-                    findings.push(Finding { action, rule: Some(rule), why });
+                    findings.push(Finding { action, rule, why });
                 }
                 Place::Inside(path) => findings.extend(self.inside(&path, access)),
             }
@@ -428,8 +446,7 @@ impl<'a> Bench<'a> {
 
     /// What the file tools' own rules say of a path that a command reads or writes.
     fn inside(&self, path: &str, access: Access) -> Vec<Finding> {
-        let tools: &[&str] = if access == Access::Write { &["read", "write"] } else { &["read"] };
-        let said = tools.iter().map(|tool| self.permissions.inside(tool, path));
+        let said = sections(access).iter().map(|section| self.permissions.by_path(section, path));
         said.map(|(action, rule)| Finding { action, rule, why: format!("it touches `{path}`") }).collect()
     }
 
@@ -449,7 +466,7 @@ impl<'a> Bench<'a> {
                 let (action, rule) = self.permissions.outside(&path);
                 if action != Action::Allow {
                     let why = format!("`{path}` looks like a path outside the workspace");
-                    findings.push(Finding { action: Action::Ask, rule: Some(rule), why });
+                    findings.push(Finding { action: Action::Ask, rule, why });
                 }
             }
         }
@@ -464,6 +481,14 @@ impl Term {
             Term::Fixed(text) => text,
             Term::Open { prefix, .. } => prefix,
         }
+    }
+}
+
+/// The sections that speak of what a command does to files.
+fn sections(access: Access) -> &'static [&'static str] {
+    match access {
+        Access::Read => &["read"],
+        Access::Write => &["read", "write", "edit"],
     }
 }
 

@@ -6,10 +6,14 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::always;
 use super::paths::{Place, place};
 use super::pattern::{glob, stages, weight};
 use super::{Action, RuleName, Verdict};
 use crate::limits::{PERMISSION_PATTERN_BYTES_MAX, PERMISSION_RULES_MAX};
+
+/// The section for paths outside the workspace.
+pub(super) const EXTERNAL: &str = "external_directory";
 
 /// What is allowed, by tool. `external_directory` holds for paths outside the workspace, `*` for tools without rules.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -92,23 +96,35 @@ impl Permissions {
         }
     }
 
-    /// The verdict on a path outside the workspace.
-    pub(super) fn outside(&self, path: &str) -> (Action, RuleName) {
-        const SECTION: &str = "external_directory";
-        let rules = self.0.get(SECTION);
-        match rules.and_then(|rules| rules.on_path(path)) {
-            Some((action, pattern)) => (action, name(SECTION, pattern)),
-            None => (Action::Deny, name(SECTION, "*")),
-        }
+    /// The verdict on a path outside the workspace, by whatever tool.
+    pub(super) fn outside(&self, path: &str) -> (Action, Option<RuleName>) {
+        self.by_path(EXTERNAL, path)
     }
 
-    /// The verdict on a path inside the workspace.
-    pub(super) fn inside(&self, tool: &str, path: &str) -> (Action, Option<RuleName>) {
-        let (section, rules) = self.of(tool);
-        match rules.and_then(|rules| rules.on_path(path)) {
+    /// What one section says of a path.
+    pub(super) fn by_path(&self, section: &str, path: &str) -> (Action, Option<RuleName>) {
+        match self.0.get(section).and_then(|rules| rules.on_path(path)) {
             Some((action, pattern)) => (action, Some(name(section, pattern))),
             None => (Action::Allow, None),
         }
+    }
+
+    /// The first rule by which some path could be more than allowed, in one of these sections or outside the workspace.
+    pub(super) fn closes(&self, sections: &[&'static str]) -> Option<RuleName> {
+        let all = [EXTERNAL].into_iter().chain(sections.iter().copied());
+        let rules = all.filter_map(|section| Some((section, self.0.get(section)?)));
+        let mut all = rules.flat_map(|(section, rules)| rules.0.iter().map(move |rule| (section, rule)));
+        all.find(|(_, (_, action))| **action > Action::Allow)
+            .map(|(section, (pattern, _))| name(section, pattern))
+    }
+}
+
+/// The sections by which a tool's paths are judged besides its own, so that a rule about files holds for every way to them.
+fn kin(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "grep" | "glob" | "list" => &["read"],
+        "apply_patch" => &["edit", "write"],
+        _ => &[],
     }
 }
 
@@ -170,24 +186,34 @@ pub(super) fn other_tool(permissions: &Permissions, workspace: &str, tool: &str,
     match rules.and_then(|rules| rules.decide(|pattern, _| glob(pattern, &subject))) {
         Some((action, pattern)) => {
             let rule = name(section, pattern);
-            Verdict { action, why: format!("rule {rule} matches"), rule: Some(rule) }
+            Verdict::new(action, Some(rule), format!("`{tool}` matches"))
         }
-        None => Verdict { action: Action::Allow, rule: None, why: format!("no rule speaks of `{tool}`") },
+        None => Verdict::new(Action::Allow, None, format!("no rule speaks of `{tool}`")),
     }
 }
 
-fn on_path(permissions: &Permissions, workspace: &str, tool: &str, path: &str) -> Verdict {
-    match place(workspace, "", path) {
+/// The verdict on a tool that reads or changes one file.
+pub(super) fn on_path(permissions: &Permissions, workspace: &str, tool: &str, path: &str) -> Verdict {
+    if let Some((pattern, why)) = always::secret(path) {
+        return Verdict::new(Action::Deny, Some(name("always", pattern)), why);
+    }
+    let (said, what) = match place(workspace, "", path) {
         Place::Outside(path) => {
-            let (action, rule) = permissions.outside(&path);
-            Verdict { action, rule: Some(rule), why: format!("`{path}` is outside the workspace") }
+            (vec![permissions.outside(&path)], format!("`{path}` is outside the workspace"))
         }
-        Place::Inside(path) => match permissions.inside(tool, &path) {
-            (action, Some(rule)) => {
-                Verdict { action, why: format!("rule {rule} matches `{path}`"), rule: Some(rule) }
-            }
-            (action, None) => Verdict { action, rule: None, why: format!("no rule speaks of `{tool}`") },
-        },
+        Place::Inside(path) => {
+            let own = permissions.of(tool).0;
+            let sections = [own].into_iter().chain(kin(tool).iter().copied());
+            (
+                sections.map(|section| permissions.by_path(section, &path)).collect(),
+                format!("it touches `{path}`"),
+            )
+        }
+    };
+    let said = said.into_iter().filter(|(_, rule)| rule.is_some());
+    match said.rev().max_by_key(|(action, _)| *action) {
+        Some((action, rule)) => Verdict::new(action, rule, what),
+        None => Verdict::new(Action::Allow, None, format!("no rule speaks of `{tool}`")),
     }
 }
 

