@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod insider;
 mod limits;
 mod render;
 mod rules;

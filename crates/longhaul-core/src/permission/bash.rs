@@ -501,6 +501,8 @@ fn known_paths(term: &Term) -> Option<Vec<String>> {
         {
             Some(vec![format!("~ ({raw})")])
         }
+        // A pipe of the shell's own.
+        Term::Open { raw, .. } if raw.starts_with("<(") && raw.ends_with(')') => Some(Vec::new()),
         Term::Open { shapes, .. } => shapes.clone(),
     }
 }

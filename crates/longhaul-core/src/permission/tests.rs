@@ -99,6 +99,8 @@ fn the_defaults_let_work_go_on() {
             ("DATABASE_URL=x cargo test", Allow),
             ("PATH=. cargo test", Ask),
             ("ls 'a", Ask),
+            ("diff <(sort a) <(sort b)", Allow),
+            ("diff <(sort a) <(cat ../b)", Deny),
         ],
     );
 }
