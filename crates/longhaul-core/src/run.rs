@@ -65,6 +65,9 @@ pub struct Run {
     /// The schema the journal was last taken over in, if it began in an older one.
     #[serde(skip)]
     pub schema: Option<u16>,
+    /// What holds the agent's commands, as the last process that drove the run has found it.
+    #[serde(skip)]
+    pub contained: Option<String>,
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
@@ -185,6 +188,9 @@ pub struct Call {
     /// A person has given leave for exactly this call.
     #[serde(default)]
     pub granted: bool,
+    /// The attempt that comes next while none is under way.
+    #[serde(default = "Attempt::first")]
+    pub next: Attempt,
     /// How often it failed and was to be tried again. Attempts also count what crashes cut short.
     #[serde(default)]
     pub failures: u32,
@@ -296,6 +302,7 @@ impl Run {
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
             schema: None,
+            contained: None,
             imported: None,
             imported_seq: 0,
         }
@@ -457,6 +464,7 @@ impl Run {
             | Event::LimitsChanged { .. }
             | Event::ModelChanged { .. }
             | Event::SchemaUpgraded { .. }
+            | Event::Contained { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }
@@ -536,6 +544,7 @@ impl Run {
             Event::LimitsChanged { limits } => self.spec.limits = *limits,
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
+            Event::Contained { by } => self.contained = Some(by.clone()),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
     }
@@ -568,7 +577,14 @@ impl Run {
     fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
         self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
         match ask {
-            Some(ask) => self.set_call(ask.call, CallState::Asking { gate: number }),
+            Some(ask) => {
+                if let Some(call) = self.call_mut(ask.call)
+                    && let CallState::Started { attempt, .. } = call.state
+                {
+                    call.next = attempt.next();
+                }
+                self.set_call(ask.call, CallState::Asking { gate: number });
+            }
             None => self.phase = Phase::Gated { gate: number },
         }
     }
@@ -684,6 +700,7 @@ impl Run {
             asked_at: at,
             malformed: call.malformed.clone(),
             granted: false,
+            next: Attempt::FIRST,
             failures: 0,
             state: CallState::Proposed,
         });

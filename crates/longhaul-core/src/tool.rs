@@ -123,6 +123,9 @@ pub enum Failure {
     /// Stopped because the run was paused or stopped.
     #[n(8)]
     Cancelled,
+    /// A hook that was to look at the call broke or said nothing in time. What it guards stays shut.
+    #[n(9)]
+    Hook,
 }
 
 impl Failure {
@@ -135,7 +138,8 @@ impl Failure {
             | Failure::InvalidArguments
             | Failure::Timeout
             | Failure::Tool
-            | Failure::Cancelled => false,
+            | Failure::Cancelled
+            | Failure::Hook => false,
         }
     }
 
@@ -150,6 +154,7 @@ impl Failure {
             Failure::Busy => "busy",
             Failure::Tool => "tool",
             Failure::Cancelled => "cancelled",
+            Failure::Hook => "hook",
         }
     }
 }

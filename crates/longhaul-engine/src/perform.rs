@@ -149,6 +149,7 @@ fn no_model(error: &ResolveError) -> ModelFailure {
         ResolveError::Key(_) => ModelFailureKind::Credentials,
         ResolveError::BadName { .. }
         | ResolveError::UnknownProvider { .. }
+        | ResolveError::Untrusted { .. }
         | ResolveError::NoApi { .. }
         | ResolveError::NoBaseUrl { .. }
         | ResolveError::Price { .. }
@@ -173,8 +174,15 @@ fn by_own_names(mut input: Input, toolbox: &Toolbox) -> Input {
 /// What a tool reports, without the providers' keys.
 fn struck_out(input: Input, secrets: &Secrets) -> Input {
     match input {
-        Input::ToolEnded { call, attempt, outcome, duration_us } => {
-            Input::ToolEnded { call, attempt, outcome: secrets.strike_outcome(outcome), duration_us }
+        Input::ToolEnded { call, attempt, outcome, duration_us, hold } => Input::ToolEnded {
+            call,
+            attempt,
+            outcome: secrets.strike_outcome(outcome),
+            duration_us,
+            hold: hold.map(|why| secrets.strike(&why).into_owned()),
+        },
+        Input::ToolHeld { call, attempt, why } => {
+            Input::ToolHeld { call, attempt, why: secrets.strike(&why).into_owned() }
         }
         Input::ToolPrepared { call, attempt, traces } => {
             let traces = traces.map_err(|outcome| secrets.strike_outcome(outcome));
@@ -190,6 +198,7 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::CheckpointDue
         | Input::DiskLow
         | Input::OlderSchema { .. }
+        | Input::Contained { .. }
         | Input::FellBack { .. }) => other,
     }
 }
@@ -301,7 +310,7 @@ async fn run(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> I
             .await
             .unwrap_or_else(|panic| panicked(panic.as_ref())),
     };
-    Input::ToolEnded { call, attempt, outcome, duration_us: micros(started) }
+    Input::ToolEnded { call, attempt, outcome, duration_us: micros(started), hold: None }
 }
 
 async fn check(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {

@@ -1,7 +1,7 @@
 //! How a model's name becomes a model. It owns the joining of what is built in, what is configured and what the environment
 //! says, and refuses names it does not know; it keeps no model alive and opens no connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,12 +29,16 @@ pub struct Models {
     pub environment: BTreeMap<String, String>,
     pub limiter: Arc<Limiter>,
     pub told: Arc<Told>,
+    /// Providers that were configured by somebody the user has not trusted. What they would be without that is not what
+    /// was meant, so they are refused.
+    pub untrusted: BTreeSet<String>,
 }
 
 impl Models {
     /// Finds `provider/model`, for example `scripted/demo.yaml`. Each call reads afresh; keep the result for a run.
     pub fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
         let (provider, rest) = split(name)?;
+        self.check_trusted(provider)?;
         let config = self.config(provider)?;
         match self.speaks(provider, &config)? {
             Speaks::Scripted => Ok(Arc::new(self.scripted(rest)?)),
@@ -45,6 +49,7 @@ impl Models {
     /// Finds a model behind a network, as itself.
     pub fn provider(&self, name: &str) -> Result<Provider, ResolveError> {
         let (provider, model) = split(name)?;
+        self.check_trusted(provider)?;
         let config = self.config(provider)?;
         let api = self.speaks(provider, &config)?.api();
         let api = api.ok_or_else(|| ResolveError::NoNetwork { provider: provider.to_owned() })?;
@@ -71,6 +76,7 @@ impl Models {
         let builtin = Builtin::find(provider);
         let configured = self.providers.get(provider).or_else(|| self.providers.get(official(provider)));
         if builtin.is_none() && configured.is_none() {
+            self.check_trusted(provider)?;
             return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), known: self.names() });
         }
         let base = builtin.map(Builtin::config).unwrap_or_default();
@@ -115,6 +121,14 @@ impl Models {
         self.told.forget();
     }
 
+    fn check_trusted(&self, provider: &str) -> Result<(), ResolveError> {
+        let known = |name: &str| self.untrusted.contains(name);
+        if known(provider) || known(official(provider)) {
+            return Err(ResolveError::Untrusted { provider: provider.to_owned() });
+        }
+        Ok(())
+    }
+
     fn speaks(&self, provider: &str, config: &ProviderConfig) -> Result<Speaks, ResolveError> {
         config.api.ok_or_else(|| ResolveError::NoApi { provider: provider.to_owned() })
     }
@@ -132,6 +146,8 @@ pub enum ResolveError {
     BadName { name: String },
     #[error("unknown provider `{provider}`")]
     UnknownProvider { provider: String, known: Vec<String> },
+    #[error("provider `{provider}` is configured by this repository, which you have not trusted")]
+    Untrusted { provider: String },
     #[error("providers.{provider}.api is missing")]
     NoApi { provider: String },
     #[error("providers.{provider}.base_url is missing")]
@@ -160,6 +176,9 @@ impl ResolveError {
                 "known providers: {}; others are configured under `providers` in longhaul.yaml",
                 known.join(", ")
             )),
+            ResolveError::Untrusted { .. } => {
+                Some("`longhaul trust` shows what it would do, and asks".to_owned())
+            }
             ResolveError::NoApi { .. } => Some("one of anthropic, responses, chat, scripted".to_owned()),
             ResolveError::NoBaseUrl { .. } => Some("for example `http://127.0.0.1:8080/v1`".to_owned()),
             ResolveError::Key(KeyError::Missing { variable, .. }) => Some(format!(

@@ -15,13 +15,13 @@ use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::process::Command;
 
 use crate::arguments::{invalid, parse, schema};
 use crate::child::{Child, End, Finished};
 use crate::limits;
 use crate::output;
-use crate::process::{CALL_MARKER, Killed, RUN_MARKER};
+use crate::process::{CALL_MARKER, Killed, RUN_MARKER, Reach};
+use crate::sandbox::{Job, Kept, Mode, More, Network, Sandbox, Wrapped};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, refused};
 
 /// What a command may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
@@ -88,26 +88,25 @@ pub struct Bash {
     shell: PathBuf,
     /// The `setsid` program: it takes the terminal away, which would otherwise be asked for passwords.
     setsid: Option<PathBuf>,
+    sandbox: Sandbox,
 }
 
 impl Bash {
-    /// A shell for the given environment, of which commands see the harmless part.
-    pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Bash {
+    /// A shell for the given environment, of which commands see the harmless part, held by `sandbox`.
+    pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>, sandbox: Sandbox) -> Bash {
         let passed = |name: &OsStr| PASSED.iter().any(|passed| name == *passed);
         let environment: Vec<_> = environment.into_iter().filter(|(name, _)| passed(name)).collect();
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
         let spec = ToolSpec {
             name: "bash".to_owned(),
-            description: "Runs a shell command in the workspace and shows what it printed. There is no input and no \
-                          terminal. Everything the command started is stopped when it ends: no servers in the background."
-                .to_owned(),
+            description: description(&sandbox),
             class: EffectClass::Once,
             schema: schema::<Args>(),
         };
         let shell =
             program("bash", &path).or_else(|| program("sh", &path)).unwrap_or_else(|| "/bin/sh".into());
-        Bash { spec, environment, shell, setsid: program("setsid", &path) }
+        Bash { spec, environment, shell, setsid: program("setsid", &path), sandbox }
     }
 
     async fn execute(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
@@ -117,8 +116,11 @@ impl Bash {
         if context.cancel.is_cancelled() {
             return Err(Outcome::failed(Failure::Cancelled, "not started because the run was paused"));
         }
-        let child = Child::start(self.command(context, &args.command), &context.key).map_err(not_started)?;
-        Ok(report(context, child.finish(time, &context.cancel).await, time).await)
+        let wrapped = self.wrapped(context, &args.command)?;
+        let reach = wrapped.reach();
+        let child = Child::start(wrapped.command, &context.key, reach).map_err(not_started)?;
+        let finished = child.finish(time, &context.cancel).await;
+        Ok(report(context, finished, &wrapped.kept, reach, time).await)
     }
 
     fn arguments(&self, args: &Json) -> Result<Args, Outcome> {
@@ -142,29 +144,18 @@ impl Bash {
         Ok(args)
     }
 
-    fn command(&self, context: &Context, text: &str) -> Command {
-        let mut command = match &self.setsid {
-            // Not a group leader yet, `setsid` becomes the shell without a fork: its number stays the one we know.
-            Some(setsid) => {
-                let mut command = Command::new(setsid);
-                command.arg(&self.shell);
-                command
-            }
-            None => {
-                let mut command = Command::new(&self.shell);
-                command.process_group(0);
-                command
-            }
-        };
-        command
-            .args(["-c", "--", text])
-            .current_dir(context.workspace.root())
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .envs(FIXED.iter().copied())
-            .env(RUN_MARKER, context.run.as_str())
-            .env(CALL_MARKER, &context.key);
-        command
+    fn wrapped(&self, context: &Context, text: &str) -> Result<Wrapped, Outcome> {
+        let mut environment = self.environment.clone();
+        environment.extend(FIXED.iter().map(|(name, value)| (name.into(), value.into())));
+        environment.push((RUN_MARKER.into(), context.run.as_str().into()));
+        environment.push((CALL_MARKER.into(), context.key.as_str().into()));
+        let words = [self.shell.clone().into(), "-c".into(), "--".into(), text.into()];
+        let workspace = context.workspace.root();
+        let job = Job { workspace, words: &words, environment: &environment, more: More::default() };
+        let wrapped = self.sandbox.wrap(&job);
+        let wrapped =
+            wrapped.map_err(|reason| Outcome::failed(Failure::NotPermitted, format!("not run: {reason}")))?;
+        Ok(wrapped.in_session(self.setsid.as_deref()))
     }
 }
 
@@ -183,6 +174,23 @@ impl Tool for Bash {
     }
 }
 
+/// What a model should know before it asks for a command.
+fn description(sandbox: &Sandbox) -> String {
+    let mut text = "Runs a shell command in the workspace and shows what it printed. There is no input and no terminal. \
+                    Everything the command started is stopped when it ends: no servers in the background."
+        .to_owned();
+    if sandbox.mode() != Mode::Off {
+        text.push_str(
+            " Only the workspace is kept: /tmp and the home directory are empty at the start of each command and gone \
+             after it, and other places can be read at most.",
+        );
+        if sandbox.network() == Network::None {
+            text.push_str(" There is no network.");
+        }
+    }
+    text
+}
+
 fn program(name: &str, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
@@ -195,13 +203,13 @@ fn not_started(error: io::Error) -> Outcome {
     Outcome::failed(failure, format!("the command could not be started: {error}"))
 }
 
-async fn report(context: &Context, finished: Finished, time: Duration) -> Outcome {
+async fn report(context: &Context, finished: Finished, kept: &Kept, reach: Reach, time: Duration) -> Outcome {
     let Finished { end, capture, rest } = finished;
-    let note = rest_note(&end, rest);
+    let note = rest_note(&end, rest) + &swept_note(kept);
     let output = output::bounded(context, capture, &note).await;
     let (failure, message) = match end {
         End::Exited(status) if status.success() => return done(output),
-        End::Exited(status) => (Failure::Tool, ended(status)),
+        End::Exited(status) => (Failure::Tool, ended(status, reach)),
         End::TimedOut => (Failure::Timeout, format!("timed out after {} ms", time.as_millis())),
         End::Cancelled => {
             (Failure::Cancelled, "stopped because the run was paused; it may have partly run".to_owned())
@@ -216,8 +224,12 @@ fn done(output: Output) -> Outcome {
     Outcome::Done { output: Output { text, ..output } }
 }
 
-fn ended(status: ExitStatus) -> String {
+fn ended(status: ExitStatus, reach: Reach) -> String {
     match (status.code(), status.signal()) {
+        // A namespace's first process dies of nothing; it passes on what its command died of, as shells do.
+        (Some(code), _) if reach == Reach::Namespace && (129..=192).contains(&code) => {
+            format!("exit code {code}, as after signal {}", code - 128)
+        }
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => status.to_string(),
@@ -238,4 +250,12 @@ fn rest_note(end: &End, rest: Killed) -> String {
         note.push_str(&format!("\n[processes that could not be stopped: {}]", rest.survivors));
     }
     note
+}
+
+fn swept_note(kept: &Kept) -> String {
+    let note = |path: PathBuf| {
+        let name: String = path.to_string_lossy().chars().take(80).collect();
+        format!("\n[not permitted and taken away again: {name}]")
+    };
+    kept.sweep().into_iter().map(note).collect()
 }

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::cancel::Cancel;
 use crate::capture::Capture;
 use crate::limits;
-use crate::process::{Killed, Tree};
+use crate::process::{Killed, Reach, Tree};
 
 /// How the child itself ended.
 #[derive(Debug)]
@@ -54,8 +54,10 @@ enum Wake {
 }
 
 impl Child {
-    /// Starts `command`, which must mark its environment with `key`.
-    pub(crate) fn start(mut command: Command, key: &str) -> io::Result<Child> {
+    /// Starts `command`, which must mark its environment with `key`. A command in a namespace dies with the thread that
+    /// calls this, so it must be one that lives as long as the harness does: no thread of a blocking pool.
+    pub(crate) fn start(command: std::process::Command, key: &str, reach: Reach) -> io::Result<Child> {
+        let mut command = Command::from(command);
         let (reader, writer) = io::pipe()?;
         let output = std::process::ChildStdout::from(std::os::fd::OwnedFd::from(reader));
         let output = ChildStdout::from_std(output)?;
@@ -71,7 +73,7 @@ impl Child {
         let leader = pid.ok_or_else(|| io::Error::other("the child has no process number"))?;
         let buffer = vec![0; limits::BUFFER_BYTES];
         Ok(Child {
-            tree: Tree::new(leader, key),
+            tree: Tree::new(leader, key, reach),
             process,
             output: Some(output),
             capture: Capture::default(),

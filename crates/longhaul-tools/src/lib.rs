@@ -1,11 +1,12 @@
 //! What a model may call.
 //!
-//! Owns the built-in tools, the child processes they start, and the box they are found in by name. Refuses to decide
+//! Owns the built-in tools, the child processes they start, what holds those, and the box they are found in by name. Refuses to decide
 //! whether a call is allowed, to retry one, or to remember it: a tool gets arguments and answers with an outcome.
 
 mod apply_patch;
 mod arguments;
 mod ask_human;
+pub mod attacks;
 mod bash;
 mod cancel;
 mod capture;
@@ -18,6 +19,7 @@ mod image;
 pub mod limits;
 mod lines;
 mod list;
+pub mod mcp;
 mod nearby;
 mod notebook;
 mod output;
@@ -27,6 +29,7 @@ mod pattern;
 mod process;
 mod read;
 mod rules;
+pub mod sandbox;
 mod search;
 mod table;
 mod tag;
@@ -46,6 +49,7 @@ pub use grep::Grep;
 pub use list::List;
 pub use process::reap_leftovers;
 pub use read::Read;
+pub use sandbox::Sandbox;
 pub use todo::Todo;
 pub use tool::{Blobs, BoxFuture, Context, Tool, ToolSpec};
 pub use toolbox::{Toolbox, UnknownTool};

@@ -115,3 +115,41 @@ pub const ENVIRON_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Generations of our own ancestors that are never killed. Real process trees are a few dozen deep.
 pub const ANCESTORS_MAX: usize = 1000;
+
+/// Bytes of memory that a command's private directories (`/tmp`, home) may take, each. Larger things belong in the
+/// workspace, which is on disk.
+pub const SCRATCH_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Bytes of memory one process of a command may always have, however small the machine: linkers need that. Otherwise it
+/// is half of what the machine has, so that the harness and other runs keep the rest.
+pub const COMMAND_MEMORY_BYTES_MIN: u64 = 2 * 1024 * 1024 * 1024;
+
+/// Processes and threads of one command. Parallel builds and test suites use hundreds.
+pub const COMMAND_PROCESSES_MAX: u64 = 4096;
+
+/// Bytes of one file a command may write. The largest build artefacts are smaller; a runaway log is not.
+pub const COMMAND_FILE_BYTES_MAX: u64 = 8 * 1024 * 1024 * 1024;
+
+/// Open files of one process of a command. Bundlers and language servers open tens of thousands.
+pub const COMMAND_OPEN_FILES_MAX: u64 = 65_536;
+
+/// Time the self-probe may take. It takes tens of milliseconds; a machine under load, some more.
+pub const PROBE_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Pause between two looks whether it has ended: short against its own time.
+pub const PROBE_LOOK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Time the self-probe waits for a connection that should not come about. On a loopback the answer is immediate.
+pub const PROBE_CONNECT_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Time one attack of the attack suite may take. The slowest make thousands of processes on a busy machine.
+pub const ATTACK_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Pause between two looks whether an attack left something running.
+pub const ATTACK_LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks whether an attack left something running: with the pause, the two seconds after which nothing may.
+pub const ATTACK_LOOKS_MAX: usize = 40;
+
+/// Characters shown of what an attack printed.
+pub const ATTACK_DETAIL_CHARS_MAX: usize = 160;

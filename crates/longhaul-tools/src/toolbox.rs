@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longhaul_core::ids::RunId;
 use longhaul_core::tool::ToolGrant;
 
 use crate::apply_patch::ApplyPatch;
@@ -16,6 +17,7 @@ use crate::glob::Glob;
 use crate::grep::Grep;
 use crate::list::List;
 use crate::read::Read;
+use crate::sandbox::Sandbox;
 use crate::todo::Todo;
 use crate::tool::{Tool, ToolSpec};
 use crate::write::Write;
@@ -53,8 +55,8 @@ pub struct UnknownTool {
 }
 
 impl Toolbox {
-    /// The tools that come with longhaul, for the environment of this process.
-    pub fn builtin() -> Toolbox {
+    /// The tools that come with longhaul, for the environment of this process; commands are held by `sandbox`.
+    pub fn builtin(sandbox: Sandbox) -> Toolbox {
         Toolbox::default()
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
@@ -65,7 +67,7 @@ impl Toolbox {
             .with(Arc::new(List::new()))
             .with(Arc::new(Todo::new()))
             .with(Arc::new(AskHuman::new()))
-            .with(Arc::new(Bash::new(std::env::vars_os())))
+            .with(Arc::new(Bash::new(std::env::vars_os(), sandbox)))
     }
 
     /// Adds a tool; one of the same name is replaced.
@@ -113,6 +115,13 @@ impl Toolbox {
             }
         }
         Ok(grants)
+    }
+
+    /// Lets every tool go of what it holds for a run.
+    pub async fn rest(&self, run: &RunId) {
+        for tool in self.0.values() {
+            tool.rest(run).await;
+        }
     }
 
     fn grant(&self, name: &str) -> Result<ToolGrant, UnknownTool> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fixture::{Fixture, done, failure};
 use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
 use longhaul_core::tool::{Failure, Outcome, Output};
-use longhaul_tools::{Bash, Tool, limits, reap_leftovers};
+use longhaul_tools::{Bash, Sandbox, Tool, limits, reap_leftovers};
 use serde_json::json;
 
 async fn bash(fixture: &Fixture, command: &str) -> Outcome {
@@ -349,7 +349,8 @@ async fn the_environment_is_an_allow_list() {
         ("LD_PRELOAD", "CANARY"),
         ("BASH_ENV", "CANARY"),
     ];
-    let tool = Bash::new(variables.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let tool = Bash::new(variables, Sandbox::off());
     assert_eq!(tool.spec().name, "bash");
     fixture.toolbox = fixture.toolbox.with(Arc::new(tool));
     let outcome = bash(&fixture, "env | grep -v -e ^_= -e ^SHLVL= -e ^PWD= -e ^OLDPWD= | sort").await;

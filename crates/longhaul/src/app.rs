@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longhaul_core::ids::RunId;
 use longhaul_engine::Harness;
@@ -10,12 +10,17 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
 use longhaul_tools::Toolbox;
+use longhaul_tools::mcp::Servers;
+use longhaul_tools::sandbox::{Host, Options, Sandbox};
 use longhaul_workspace::place;
 
 use crate::cli::Shared;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::render;
+use crate::servers;
+use crate::settings::{self, Permissions, Settings};
+use crate::trust::{self, Book, Trust};
 
 pub struct App {
     pub shared: Shared,
@@ -23,6 +28,10 @@ pub struct App {
     /// The nearest git root, or where the command was typed.
     pub project: PathBuf,
     pub state_dir: PathBuf,
+    /// The MCP servers, made when they are first needed.
+    servers: OnceLock<Servers>,
+    /// Was the user told what is not trusted? Once is enough.
+    told: OnceLock<()>,
 }
 
 impl App {
@@ -34,15 +43,49 @@ impl App {
             Some(dir) => cwd.join(dir),
             None => project.join(".longhaul"),
         };
-        Ok(App { shared, cwd, project, state_dir })
+        let (servers, told) = Default::default();
+        Ok(App { shared, cwd, project, state_dir, servers, told })
     }
 
     pub fn json(&self) -> bool {
         self.shared.json
     }
 
+    /// The settings in force. What is left out of them for want of trust is said once.
     pub fn settings(&self) -> Result<Settings, Failure> {
-        Settings::load(&self.project, &environment())
+        let settings = self.settings_quietly()?;
+        if settings.untrusted && self.told.set(()).is_ok() {
+            let names = trust::names(&settings.items);
+            render::warn(&format!(
+                "this repository's longhaul.yaml sets {names}, which is ignored until you trust it; \
+                 `longhaul trust` shows what it would do, and asks"
+            ));
+        }
+        Ok(settings)
+    }
+
+    pub fn settings_quietly(&self) -> Result<Settings, Failure> {
+        let trust = if self.shared.trust { Trust::All } else { self.book().trust(&self.project) };
+        Settings::load(&self.project, &environment(), &trust)
+    }
+
+    /// Where it is written down which repositories the user trusts.
+    pub fn book(&self) -> Book {
+        Book::new(settings::user_dir(&environment()))
+    }
+
+    /// The MCP servers of these settings, held by `sandbox`.
+    pub fn servers(&self, settings: &Settings, sandbox: &Sandbox) -> Result<&Servers, Failure> {
+        if let Some(servers) = self.servers.get() {
+            return Ok(servers);
+        }
+        let servers = servers::servers(self, settings, sandbox)?;
+        Ok(self.servers.get_or_init(|| servers))
+    }
+
+    /// The MCP servers, if anybody needed them so far.
+    pub fn servers_in_use(&self) -> Option<&Servers> {
+        self.servers.get()
     }
 
     /// The state directory, made if it is not there.
@@ -50,30 +93,62 @@ impl App {
         Home::open(&self.state_dir).map_err(unusable)
     }
 
-    /// A harness that may write: the state directory is made if it is not there.
+    /// A harness that may write, but drives nothing: the state directory is made if it is not there.
     pub fn harness(&self) -> Result<Harness, Failure> {
+        let settings = self.settings()?;
         let home = self.make_home()?;
-        Ok(self.over(home, self.models(&self.settings()?)))
+        self.over(home, &settings, self.sandbox(settings.permissions)?)
+    }
+
+    /// A harness to make runs and drive them, their commands held by `sandbox`.
+    pub fn holding(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
+        let home = self.make_home()?;
+        Ok(contained(self.over(home, settings, sandbox.clone())?, &sandbox))
     }
 
     /// A harness over runs that exist, to drive one of them.
-    pub fn driving(&self) -> Result<Harness, Failure> {
-        let models = self.models(&self.settings()?);
+    pub fn driving(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         match self.home()? {
-            Some(home) => Ok(self.over(home, models)),
+            Some(home) => Ok(contained(self.over(home, settings, sandbox.clone())?, &sandbox)),
             None => Err(self.no_runs()),
         }
     }
 
-    fn over(&self, home: Home, models: Models) -> Harness {
-        Harness::durable(Arc::new(home), Toolbox::builtin(), models, Arc::new(SystemClock))
+    fn over(&self, home: Home, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
+        let toolbox = self.toolbox(settings, sandbox)?;
+        Ok(Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock)))
+    }
+
+    /// The built-in tools and those of the MCP servers that are accepted. Nothing is started for this.
+    fn toolbox(&self, settings: &Settings, sandbox: Sandbox) -> Result<Toolbox, Failure> {
+        if settings.mcp_servers.is_empty() {
+            return Ok(Toolbox::builtin(sandbox));
+        }
+        let tools = servers::tools(self.servers(settings, &sandbox)?);
+        Ok(tools.into_iter().fold(Toolbox::builtin(sandbox), Toolbox::with))
+    }
+
+    /// What holds the commands of the runs driven here; nothing is tried yet.
+    pub fn sandbox(&self, permissions: Permissions) -> Result<Sandbox, Failure> {
+        let whole = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let host = Host {
+            environment: std::env::vars_os().collect(),
+            hidden: vec![whole(self.state_dir.clone())],
+            guarded: vec![whole(self.project.clone()).join("longhaul.yaml")],
+        };
+        let Permissions { sandbox: mode, network } = permissions;
+        Ok(Sandbox::new(Options { mode, network, helper: std::env::current_exe()?, host }))
     }
 
     /// A harness over runs that exist. Nothing is made for those who only look.
     pub fn reading(&self) -> Result<Harness, Failure> {
         match self.home()? {
             // Who only looks asks no model, and is not kept from looking by settings that are wrong.
-            Some(home) => Ok(self.over(home, Models::default())),
+            Some(home) => {
+                let toolbox = Toolbox::builtin(Sandbox::off());
+                let clock = Arc::new(SystemClock);
+                Ok(Harness::durable(Arc::new(home), toolbox, Models::default(), clock))
+            }
             None => Err(self.no_runs()),
         }
     }
@@ -106,9 +181,9 @@ impl App {
     }
 
     /// A harness that leaves no trace.
-    pub fn forgetful(&self, settings: &Settings) -> Harness {
+    pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
-        Harness::forgetful(Toolbox::builtin(), models, Arc::new(SystemClock))
+        Ok(Harness::forgetful(self.toolbox(settings, sandbox)?, models, Arc::new(SystemClock)))
     }
 
     /// Where rate limits are shared by all runs of this user, whichever repository they are in.
@@ -123,6 +198,11 @@ impl App {
         Models {
             base_dir: self.project.clone(),
             providers: settings.providers.clone(),
+            untrusted: if settings.untrusted {
+                trust::providers(&settings.items)
+            } else {
+                Default::default()
+            },
             environment: environment(),
             limiter: Arc::new(Limiter::new(Some(self.limits_dir()))),
             ..Models::default()
@@ -130,7 +210,12 @@ impl App {
     }
 }
 
-fn environment() -> BTreeMap<String, String> {
+/// A harness that puts on record what was found to hold its commands. Where that is refused, none is run.
+fn contained(harness: Harness, sandbox: &Sandbox) -> Harness {
+    sandbox.prove().into_iter().fold(harness, |harness, found| harness.contained(found.to_string()))
+}
+
+pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()

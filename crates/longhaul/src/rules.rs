@@ -4,20 +4,36 @@
 //! both, so that they can tighten what the user said but never loosen it.
 
 use longhaul_core::permission::{Action, Permissions, RuleName, Verdict};
-use serde_json::Value;
+use longhaul_tools::{Sandbox, Toolbox};
 
 use crate::failure::Failure;
 use crate::settings::Source;
 
 /// Rules with where they were written, in the order of precedence.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct WrittenRules(Vec<(Source, Permissions)>);
 
 impl WrittenRules {
-    pub fn add(&mut self, written: Value, source: Source, place: &str) -> Result<(), Failure> {
+    /// Only the defaults.
+    pub fn new() -> WrittenRules {
+        WrittenRules(vec![(Source::Default, Permissions::default())])
+    }
+
+    pub fn add(&mut self, rules: Permissions, source: Source, place: &str) -> Result<(), Failure> {
         let wrong = |error: String| Failure::usage(format!("permissions in {place}: {error}"));
-        let rules: Permissions = serde_json::from_value(written).map_err(|error| wrong(error.to_string()))?;
         rules.check().map_err(|error| wrong(error.to_string()))?;
+        let toolbox = Toolbox::builtin(Sandbox::off());
+        let is_known = |section: &str| {
+            matches!(section, "*" | "external_directory")
+                || section.contains("__")
+                || toolbox.names().contains(&section)
+        };
+        if let Some(section) = rules.0.keys().find(|section| !is_known(section)) {
+            let names = toolbox.names().join(", ");
+            return Err(wrong(format!(
+                "there is no tool `{section}`; rules are for {names}, `server__tool` of MCP, external_directory and `*`"
+            )));
+        }
         self.0.push((source, rules));
         Ok(())
     }

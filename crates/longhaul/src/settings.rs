@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
-use longhaul_core::permission::Permissions;
+use longhaul_core::permission::{self, Rules};
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
+use longhaul_tools::mcp::ServerConfig;
+use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
 use crate::rules::WrittenRules;
+use crate::trust::{self, Item, Trust};
 
 /// Where a value came from. The order is the precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -49,10 +52,23 @@ pub struct Settings {
     /// Whose default model is used when no model is named.
     pub provider: Option<String>,
     pub providers: BTreeMap<String, ProviderConfig>,
+    pub mcp_servers: BTreeMap<String, ServerConfig>,
     pub agent_dirs: Vec<PathBuf>,
     pub rules: WrittenRules,
+    pub permissions: Permissions,
+    /// What the project's file says that may do harm, trusted or not.
+    pub items: Vec<Item>,
+    /// Were these items left out for want of trust?
+    pub untrusted: bool,
     /// Every key with its value and where it came from, for `config show`.
     pub origins: BTreeMap<String, (Value, Source)>,
+}
+
+/// What the agent's commands may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    pub sandbox: Mode,
+    pub network: Network,
 }
 
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
@@ -64,11 +80,25 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     providers: Option<BTreeMap<String, ProviderConfig>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    mcp: Option<Mcp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    harness: Option<HarnessSection>,
+    permissions: Option<PermissionsSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    permissions: Option<Permissions>,
+    harness: Option<HarnessSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PermissionsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<String>,
+    /// Rules by tool.
+    #[serde(flatten)]
+    rules: BTreeMap<String, Rules>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -78,6 +108,13 @@ struct Models {
     default: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct Mcp {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<BTreeMap<String, ServerConfig>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -129,15 +166,27 @@ struct RetriesSection {
 }
 
 impl Settings {
-    /// Reads every source that is there. `project` is the directory whose `longhaul.yaml` counts.
-    pub fn load(project: &Path, environment: &BTreeMap<String, String>) -> Result<Settings, Failure> {
+    /// Reads every source that is there. `project` is the directory whose `longhaul.yaml` counts; what it says that may
+    /// do harm counts only with `trust`.
+    pub fn load(
+        project: &Path,
+        environment: &BTreeMap<String, String>,
+        trust: &Trust,
+    ) -> Result<Settings, Failure> {
         let mut layers = vec![(Source::Default, "the defaults".to_owned(), defaults())];
         if let Some(path) = user_file(environment) {
             layers.extend(read_layer(Source::User, &path)?);
         }
-        layers.extend(read_layer(Source::Project, &project.join("longhaul.yaml"))?);
+        let users = layers.last().map_or(Value::Null, |(_, _, layer)| layer.clone());
+        let mut of_project = read_layer(Source::Project, &project.join("longhaul.yaml"))?;
+        let items = of_project.as_ref().map_or(Vec::new(), |(_, _, layer)| trust::items(layer, &users));
+        let untrusted = !trust.covers(&items);
+        if let (true, Some((_, _, layer))) = (untrusted, &mut of_project) {
+            trust::take_out(layer, &items);
+        }
+        layers.extend(of_project);
         layers.push((Source::Environment, "the environment".to_owned(), from_environment(environment)));
-        resolve(project, layers)
+        Ok(Settings { items, untrusted, ..resolve(project, layers)? })
     }
 }
 
@@ -151,6 +200,7 @@ fn defaults() -> Value {
     json!({
         "models": { "default": null, "provider": null },
         "agents": { "dirs": ["agents"] },
+        "permissions": { "sandbox": Mode::default().as_str(), "network": "none" },
         "harness": {
             "enabled": true,
             "autonomy": Autonomy::default().level(),
@@ -168,11 +218,15 @@ fn defaults() -> Value {
                 "timeout_ms": retry.timeout_ms,
             },
         },
-        "permissions": Permissions::default(),
     })
 }
 
 fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    Some(user_dir(environment)?.join("longhaul.yaml"))
+}
+
+/// Where the user's own settings are.
+pub fn user_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let config =
         environment.get("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(|| {
             environment
@@ -180,7 +234,7 @@ fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
                 .filter(|home| !home.is_empty())
                 .map(|home| Path::new(home).join(".config"))
         });
-    config.map(|config| config.join("longhaul").join("longhaul.yaml"))
+    config.map(|config| config.join("longhaul"))
 }
 
 type Layer = (Source, String, Value);
@@ -236,6 +290,10 @@ fn from_environment(environment: &BTreeMap<String, String>) -> Value {
         .into_iter()
         .filter_map(|(key, variable)| Some((key.to_owned(), json!(text(variable)?))));
     root.insert("models".to_owned(), Value::Object(models.collect()));
+    let permissions = [("sandbox", "LONGHAUL_SANDBOX"), ("network", "LONGHAUL_NETWORK")]
+        .into_iter()
+        .filter_map(|(key, variable)| Some((key.to_owned(), json!(text(variable)?))));
+    root.insert("permissions".to_owned(), Value::Object(permissions.collect()));
     Value::Object(root)
 }
 
@@ -243,16 +301,23 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut origins: BTreeMap<String, (Value, Source)> = BTreeMap::new();
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
-    let mut rules = WrittenRules::default();
+    let mut rules = WrittenRules::new();
+    let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
         }
-        if let Some(written) = layer.as_object_mut().and_then(|layer| layer.remove("permissions")) {
-            rules.add(written, source, &place)?;
+        if let Some(Value::Object(section)) = layer.get_mut("permissions") {
+            rules.add(taken_rules(section)?, source, &place)?;
+        }
+        if let Some(mut configured) = layer.as_object_mut().and_then(|layer| layer.remove("mcp")) {
+            add_servers(configured["servers"].take(), source, &place, &mut mcp_servers, &mut origins)?;
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
+        if source == Source::Project {
+            refuse_loosening(&place, &leaves, &origins)?;
+        }
         for (key, value) in leaves {
             if source == Source::Default || !value.is_null() {
                 places.insert(key.clone(), place.clone());
@@ -280,10 +345,47 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         model: read.value("models.default")?,
         provider: read.value("models.provider")?,
         providers,
+        permissions: Permissions {
+            sandbox: read.parsed("permissions.sandbox")?,
+            network: read.parsed("permissions.network")?,
+        },
+        mcp_servers,
+        items: Vec::new(),
+        untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
         rules,
         origins,
     })
+}
+
+/// A project's file comes with the project, and an agent may have written it: it may hold commands tighter than the user
+/// does, never looser.
+fn refuse_loosening(
+    place: &str,
+    leaves: &[(String, Value)],
+    origins: &BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    type Strictness = fn(&str) -> Option<u8>;
+    let strictness: [(&str, Strictness); 2] = [
+        ("permissions.sandbox", |text| text.parse::<Mode>().ok().map(|mode| mode as u8)),
+        ("permissions.network", |text| {
+            text.parse::<Network>().ok().map(|network| u8::from(network == Network::None))
+        }),
+    ];
+    for (key, strictness) in strictness {
+        let asked = leaves.iter().find(|(name, _)| name == key).and_then(|(_, value)| value.as_str());
+        let given = origins.get(key).and_then(|(value, _)| value.as_str());
+        if asked.and_then(strictness) < given.and_then(strictness)
+            && asked.is_some_and(|text| strictness(text).is_some())
+        {
+            let (asked, given) = (asked.unwrap_or_default(), given.unwrap_or_default());
+            return Err(Failure::usage(format!(
+                "{key} in {place}: a project's settings may not loosen `{given}` to `{asked}`"
+            ))
+            .hint("set it in ~/.config/longhaul/longhaul.yaml, with LONGHAUL_SANDBOX or LONGHAUL_NETWORK, or on the command line"));
+        }
+    }
+    Ok(())
 }
 
 /// Lays a source's providers over those of the sources before it, field by field.
@@ -311,11 +413,42 @@ fn add_providers(
     Ok(())
 }
 
-/// A provider as it may be shown: the values of headers may be keys.
-fn shown(config: &ProviderConfig) -> Value {
+/// A source's servers take the place of those of the same name. They are not laid over them: the headers of one would go
+/// to the address of the other.
+fn add_servers(
+    configured: Value,
+    source: Source,
+    place: &str,
+    servers: &mut BTreeMap<String, ServerConfig>,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let configured: Option<BTreeMap<String, ServerConfig>> = serde_json::from_value(configured)
+        .map_err(|error| Failure::usage(format!("mcp.servers in {place}: {error}")))?;
+    for (name, config) in configured.unwrap_or_default() {
+        config.check(&name).map_err(|error| Failure::usage(format!("{error}, in {place}")))?;
+        origins.insert(format!("mcp.servers.{name}"), (shown(&config), source));
+        servers.insert(name, config);
+    }
+    Ok(())
+}
+
+/// Takes the rules out of a file's `permissions`, which leaves what is no rule.
+fn taken_rules(section: &mut Map<String, Value>) -> Result<permission::Permissions, Failure> {
+    let written = std::mem::take(section);
+    let (plain, rules) =
+        written.into_iter().partition(|(key, _)| matches!(key.as_str(), "sandbox" | "network"));
+    *section = plain;
+    let read = serde_json::from_value(Value::Object(rules));
+    read.map_err(|error| Failure::usage(format!("permissions: {error}")))
+}
+
+/// A provider or a server as it may be shown: the values of headers and variables may be keys.
+fn shown<T: Serialize>(config: &T) -> Value {
     let mut shown = json!(config);
-    if let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
-        headers.values_mut().for_each(|value| *value = json!("…"));
+    for field in ["headers", "env"] {
+        if let Some(values) = shown.get_mut(field).and_then(Value::as_object_mut) {
+            values.values_mut().for_each(|value| *value = json!("…"));
+        }
     }
     shown
 }
@@ -329,6 +462,10 @@ impl Reading<'_> {
     fn value<T: for<'de> Deserialize<'de>>(&self, key: &str) -> Result<T, Failure> {
         let value = self.origins.get(key).map_or(Value::Null, |(value, _)| value.clone());
         serde_json::from_value(value).map_err(|error| self.wrong(key, &error.to_string()))
+    }
+
+    fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, key: &str) -> Result<T, Failure> {
+        self.value::<String>(key)?.parse().map_err(|error: T::Err| self.wrong(key, &error.to_string()))
     }
 
     fn at_most(&self, key: &str, max: u64) -> Result<u64, Failure> {

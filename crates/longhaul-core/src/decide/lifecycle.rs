@@ -59,6 +59,14 @@ pub(super) fn older_schema(run: &Run, from: u16) -> Decision {
     Decision::remember(Event::SchemaUpgraded { from: run.schema.unwrap_or(from), to })
 }
 
+/// On record whenever it is not what it was, so that it can be told afterwards what held which call.
+pub(super) fn contained(run: &Run, by: String) -> Decision {
+    if run.contained.as_ref() == Some(&by) || run.status.is_terminal() {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::Contained { by })
+}
+
 /// A command that came too late, makes no sense or cannot be read is on record, and is not tried again.
 pub(super) fn unfit(run: &Run, id: CommandId, why: String) -> Decision {
     if run.commands.contains(&id) {

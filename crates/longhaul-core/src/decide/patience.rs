@@ -2,14 +2,15 @@
 //! long; what time cannot mend is not.
 
 use super::{Decision, step, turn};
-use crate::conversation::{ModelFailure, ModelFailureKind};
+use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, Stop};
 use crate::effect::{Effect, Wake};
 use crate::event::{Cause, Event, Rest};
 use crate::ids::Attempt;
 use crate::limits::{
-    BROKEN_REPLIES_MAX, FAILURES_BEFORE_SWITCH, FIRST_CONTACT_TRIES_MAX, MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS,
-    WISHED_WAIT_MS_MAX,
+    BROKEN_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, FAILURES_BEFORE_SWITCH, FIRST_CONTACT_TRIES_MAX,
+    MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS, WISHED_WAIT_MS_MAX,
 };
+use crate::prompt::head;
 use crate::run::{Phase, Run};
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -27,6 +28,19 @@ enum Next {
     /// Only a person can help.
     Park(Cause, String),
     Fail,
+}
+
+/// A reply that answers nothing, while another model that may answer is left: a failure of this one. With none left the
+/// reply stands, for a person to read.
+pub(super) fn unanswered(run: &Run, reply: &ModelReply) -> Option<ModelFailure> {
+    let kind = match reply.stop {
+        Stop::Refused => ModelFailureKind::Refused,
+        Stop::Overflow => ModelFailureKind::Overflow,
+        Stop::End | Stop::Length => return None,
+    };
+    let message = head(&reply.text, EVENT_TEXT_BYTES_MAX).to_owned();
+    let failure = ModelFailure { usage: Some(reply.usage), ..ModelFailure::new(kind, message) };
+    (run.status == Status::Running && others_are_left(run) && other(run, kind).is_some()).then_some(failure)
 }
 
 pub(super) fn failed(

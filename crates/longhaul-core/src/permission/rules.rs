@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
+use serde::de::{IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -92,8 +93,15 @@ impl Permissions {
     pub(super) fn of(&self, tool: &str) -> (&str, Option<&Rules>) {
         match self.0.get_key_value(tool) {
             Some((section, rules)) => (section, Some(rules)),
-            None => ("*", self.0.get("*")),
+            None => self.of_many(tool).unwrap_or(("*", self.0.get("*"))),
         }
+    }
+
+    /// The rules for all tools of an MCP server, `server__*`.
+    fn of_many(&self, tool: &str) -> Option<(&str, Option<&Rules>)> {
+        let many = self.0.iter().filter(|(section, _)| section.contains("__") && glob(section, tool));
+        many.max_by_key(|(section, _)| weight(section))
+            .map(|(section, rules)| (section.as_str(), Some(rules)))
     }
 
     /// The verdict on a path outside the workspace, by whatever tool.
@@ -178,7 +186,9 @@ fn fits(pattern: &str, directory: Option<&str>, path: &str) -> bool {
 /// The verdict on a call of any tool but bash.
 pub(super) fn other_tool(permissions: &Permissions, workspace: &str, tool: &str, args: &Value) -> Verdict {
     let text = |names: &[&str]| names.iter().find_map(|name| args.get(*name).and_then(Value::as_str));
-    if let Some(path) = text(&["path", "file_path", "file", "directory"]) {
+    // What an MCP server calls a path need not be one of this machine.
+    let path = text(&["path", "file_path", "file", "directory"]).filter(|_| !tool.contains("__"));
+    if let Some(path) = path {
         return on_path(permissions, workspace, tool, path);
     }
     let subject = text(&["url", "uri"]).map_or_else(|| args.to_string(), str::to_owned);
@@ -223,21 +233,34 @@ impl Serialize for Rules {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    One(Action),
-    Many(BTreeMap<String, Action>),
-}
-
 impl<'de> Deserialize<'de> for Rules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Rules, D::Error> {
-        let written = Written::deserialize(deserializer).map_err(|_| {
-            serde::de::Error::custom("a rule is allow, ask or deny, or a map from patterns to these")
-        })?;
-        Ok(match written {
-            Written::One(action) => Rules(BTreeMap::from([("*".to_owned(), action)])),
-            Written::Many(rules) => Rules(rules),
-        })
+        deserializer.deserialize_any(Written)
+    }
+}
+
+/// One word, or a map from patterns to words.
+struct Written;
+
+impl<'de> Visitor<'de> for Written {
+    type Value = Rules;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "allow, ask or deny, or a map from patterns to these")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Rules, E> {
+        let action = Action::deserialize(word.into_deserializer())?;
+        Ok(Rules(BTreeMap::from([("*".to_owned(), action)])))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Rules, A::Error> {
+        let mut rules = BTreeMap::new();
+        while let Some((pattern, action)) = map.next_entry::<String, Action>()? {
+            if rules.insert(pattern.clone(), action).is_some() {
+                return Err(serde::de::Error::custom(format!("\"{pattern}\" is there twice")));
+            }
+        }
+        Ok(Rules(rules))
     }
 }

@@ -110,6 +110,7 @@ fn an_old_result_is_dropped() {
         attempt: Attempt(7),
         outcome: Outcome::done("late"),
         duration_us: 1,
+        hold: None,
     };
     let before = sim.run.clone();
     sim.give(late).unwrap();

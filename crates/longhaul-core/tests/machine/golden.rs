@@ -138,6 +138,7 @@ fn samples() -> Vec<Event> {
         Event::ModelChanged { model: text(), why: Some(text()) },
         Event::CommandDropped { command: CommandId::from_bits(6), why: text() },
         Event::SchemaUpgraded { from: 1, to: 2 },
+        Event::Contained { by: text() },
     ]
 }
 
@@ -185,6 +186,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
         Event::RunCreated(spec) if spec.permissions.is_some() => return None,
         Event::SchemaUpgraded { .. }
+        | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
         | Event::WaitingForHuman { ask: Some(_), .. }
         | Event::GateAnswered { answer: Some(_), .. }

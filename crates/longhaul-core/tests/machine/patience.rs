@@ -265,6 +265,23 @@ fn a_refusal_parks_the_run() {
     assert_eq!(sim.run.status, Status::Completed);
 }
 
+/// A model that refuses, or whose window is full, has not answered: the next of the list is asked, what was used is counted
+/// once, and when all have refused a person is asked.
+#[test]
+fn a_refusal_is_passed_on_to_the_next_model() {
+    for stop in [Stop::Refused, Stop::Overflow] {
+        let usage = Usage { input_tokens: 5, ..Usage::default() };
+        let refused = || ModelReply { text: "I will not.".to_owned(), stop, usage, ..ModelReply::default() };
+        let mut sim = with_models(&["a/1", "b/2"]);
+        reply(&mut sim, refused());
+        assert_eq!((sim.run.spec.model.as_str(), sim.run.status), ("b/2", Status::Running));
+        assert_eq!((sim.run.usage.input_tokens, sim.run.messages.len()), (5, 1));
+        reply(&mut sim, refused());
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+        assert_eq!(sim.run.usage.input_tokens, 10);
+    }
+}
+
 /// F34: a call whose arguments cannot be read is answered with why, and nothing runs.
 #[test]
 fn malformed_arguments_are_refused() {

@@ -11,14 +11,14 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::config::{Builtin, ProviderConfig};
-use crate::limits::{KEY_BYTES_MAX, KEY_COMMAND_TIME};
+use crate::limits::{KEY_BYTES_MAX, KEY_COMMAND_TIME, RANDOM_BYTES_MIN};
 
 /// The secrets of one provider.
 #[derive(Clone, Default)]
 pub struct Found {
     pub key: Option<SecretString>,
     pub headers: Vec<(String, SecretString)>,
-    /// What stands inside headers, as in `Bearer ${TOKEN}`: it may be met without the words around it.
+    /// The secrets inside headers, as in `Bearer ${TOKEN}`: they may be met without the words around them.
     pub parts: Vec<SecretString>,
 }
 
@@ -84,7 +84,7 @@ impl Found {
         let mut secrets = Vec::new();
         for (name, value) in &config.headers {
             let whole = expand(provider, name, value, environment, &mut secrets);
-            secrets.extend(whole.ok().map(SecretString::from));
+            secrets.extend(whole.ok().filter(|whole| is_secret(name, whole)).map(SecretString::from));
         }
         secrets.extend(match &config.api_key_command {
             Some(command) => told.known(command),
@@ -137,7 +137,19 @@ fn in_environment(variable: Option<&str>, environment: &BTreeMap<String, String>
     environment.get(variable?).map(|key| key.trim()).filter(|key| !key.is_empty()).map(SecretString::from)
 }
 
-/// Puts environment variables in the place of `${NAME}`, and each of their values among `parts`.
+/// Is this value a secret, going by what it is called and how it looks? Headers also say `x-team: platform`, and a word
+/// like that must not be struck out of every file it stands in.
+fn is_secret(name: &str, value: &str) -> bool {
+    const TELLING: [&str; 9] =
+        ["auth", "cookie", "credential", "key", "pass", "secret", "session", "signature", "token"];
+    let name = name.to_lowercase();
+    let is_mixed = value.chars().any(|letter| letter.is_ascii_digit())
+        && value.chars().any(|letter| letter.is_ascii_alphabetic())
+        && !value.contains(char::is_whitespace);
+    TELLING.iter().any(|word| name.contains(word)) || (is_mixed && value.len() >= RANDOM_BYTES_MIN)
+}
+
+/// Puts environment variables in the place of `${NAME}`, and those of their values that are secrets among `parts`.
 fn expand(
     provider: &str,
     header: &str,
@@ -156,7 +168,10 @@ fn expand(
         })?;
         expanded.push_str(before);
         expanded.push_str(found);
-        parts.push(found.trim().into());
+        let found = found.trim();
+        if is_secret(header, found) || is_secret(variable, found) {
+            parts.push(found.into());
+        }
         rest = behind;
     }
     expanded.push_str(rest);
@@ -195,5 +210,35 @@ fn ask(provider: &str, command: &str) -> Result<String, KeyError> {
         _ if !status.success() => Err(failed(format!("failed: {status}"))),
         0 => Err(failed("printed nothing".to_owned())),
         _ => Ok(key.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is called a key or looks like one is struck out of what tools print; a team's name is not.
+    #[test]
+    fn headers_that_are_no_secrets_are_left_alone() {
+        let headers = [
+            ("x-team", "platform"),
+            ("x-stage", "${STAGE}"),
+            ("x-trace", "0123456789abcdef0123456789abcdef"),
+            ("authorization", "Bearer ${ENTRY}"),
+            ("x-plain", "${HOUSE_TOKEN}"),
+        ];
+        let config = ProviderConfig {
+            headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..ProviderConfig::default()
+        };
+        let environment = [("STAGE", "production"), ("ENTRY", "open sesame"), ("HOUSE_TOKEN", "swordfish")];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let found = Found::secrets("house", &config, &environment, &Told::default());
+        let mut found: Vec<&str> = found.iter().map(|secret| secret.expose_secret()).collect();
+        found.sort_unstable();
+        assert_eq!(
+            found,
+            ["0123456789abcdef0123456789abcdef", "Bearer open sesame", "open sesame", "swordfish"]
+        );
     }
 }

@@ -34,6 +34,11 @@ pub enum What {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         steps: usize,
     },
+    /// What the sandbox adds to a command
+    Sandbox {
+        #[arg(long, default_value_t = 101, value_name = "N")]
+        calls: usize,
+    },
     /// Reading streamed replies, and the wait for their first word, beside bare work on the same bytes
     Models {
         /// Fewer of everything: the same rows with more noise
@@ -58,6 +63,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             report(app, &bench::durable(&ground, &sizes, &say)?);
         }
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
+        What::Sandbox { calls } => {
+            let ground = Ground::new(&existing(&app.state_dir))?;
+            report(app, &bench::sandbox::measure(&ground, std::env::current_exe()?, calls)?);
+        }
         What::Models { quick } => {
             let sizes = if quick { ModelSizes::QUICK } else { ModelSizes::FULL };
             report(app, &bench::models(&sizes, &say)?);

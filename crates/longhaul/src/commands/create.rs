@@ -20,6 +20,7 @@ use crate::choice;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::servers;
 use crate::settings::Settings;
 
 /// The agent that is meant when none is named.
@@ -63,7 +64,7 @@ pub struct Options {
     /// Tools for each call of which a person must give leave, by name
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub ask: Vec<String>,
-    /// Tools the agent may call, instead of those its file names
+    /// Tools the agent may call, instead of those its file names; `SERVER__*` is all of an MCP server
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub tools: Option<Vec<String>>,
     /// Work in the current directory instead of a workspace of the run's own
@@ -116,7 +117,7 @@ pub enum ModeArg {
 }
 
 impl ModeArg {
-    fn mode(self) -> Mode {
+    pub fn mode(self) -> Mode {
         match self {
             ModeArg::Exec => Mode::Exec,
             ModeArg::Review => Mode::Review,
@@ -185,6 +186,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         )
         .hint("use `longhaul run`, or enable the harness"));
     }
+    servers::meet(app, &settings, &app.sandbox(settings.permissions)?, &args.options)?;
     let run = create(app, &app.harness()?, &settings, &args.task, &args.options)?;
     if app.json() {
         render::json(&RunView::of(&run));
@@ -325,6 +327,7 @@ fn tools(
         (None, Mode::Complete) => Vec::new(),
         (None, Mode::Exec | Mode::Review) => of_agent.unwrap_or_else(all),
     };
+    let names = servers::spelled_out(names, &harness.toolbox.names());
     let grants = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
     let (allowed, dropped): (Vec<ToolGrant>, Vec<ToolGrant>) =
         grants.into_iter().partition(|grant| mode.allows(grant.class));

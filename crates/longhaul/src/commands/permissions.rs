@@ -1,7 +1,7 @@
 //! `permissions`: the rules in force, and what they say about one call.
 
 use longhaul_core::permission::{ALWAYS, Action, Explanation, explain};
-use longhaul_tools::Toolbox;
+use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -47,7 +47,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what {
         What::Show => Ok(show(app, &rules)),
         What::Check { subject, tool } => {
-            Ok(check(app, &rules, Toolbox::builtin().canonical(&tool), &subject))
+            Ok(check(app, &rules, Toolbox::builtin(Sandbox::off()).canonical(&tool), &subject))
         }
     }
 }

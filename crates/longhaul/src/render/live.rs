@@ -201,6 +201,8 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::Checkpointed { .. }
         | Event::LimitsChanged { .. }
         | Event::ModelChanged { why: None, .. }
+        // Said at every start, also when it is what it was.
+        | Event::Contained { .. }
         | Event::Imported { .. } => return None,
     })
 }

@@ -32,12 +32,13 @@ fn rules_are_shown_with_their_origin() {
 fn wrong_rules_are_refused() {
     let desk = Desk::new();
     for (written, said) in [
-        ("permissions: { bash: { 'ls *': maybe } }", "allow, ask or deny"),
+        ("permissions: { bash: { 'ls *': maybe } }", "maybe"),
         ("permissions: { bash: null }", "allow, ask or deny"),
         ("permisions: { bash: deny }", "permisions"),
         ("permissions: { bash: { '': deny } }", "a pattern is empty"),
         ("permissions: { bash: { 'curl * | sh': allow } }", "a pipe can be asked about or denied"),
-        ("permissions: { bash: { 'rm *': deny, 'rm *': allow } }", "duplicate"),
+        ("permissions: { bash: { 'rm *': deny, 'rm *': allow } }", "uplicate"),
+        ("permissions: { bsh: deny }", "there is no tool `bsh`"),
     ] {
         desk.write("longhaul.yaml", written);
         for args in [&["permissions", "show"][..], &["run", "x", "--model", "scripted/s.yaml"]] {
