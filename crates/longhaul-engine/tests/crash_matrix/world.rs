@@ -169,7 +169,7 @@ impl World {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let mut ledger =
             Ledger::new(run, journal, Arc::clone(store), Arc::clone(&clock), vec![Box::new(log)]);
-        ledger.empty_inbox().unwrap();
+        ledger.settle_all_but_answers().unwrap();
         let first = match ledger.run().status {
             Status::Created | Status::Paused => self.command(Wish::Start { limits: None, model: None }),
             Status::Running => Input::Restarted { generation, limits: None, model: None },
