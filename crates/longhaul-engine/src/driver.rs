@@ -136,6 +136,7 @@ impl Driver {
             tool: known.tool.clone(),
             args: known.args.clone(),
             traces: known.traces().to_vec(),
+            granted: known.granted,
             timeout: Duration::from_millis(self.run().spec.retry.timeout_ms),
         })
     }

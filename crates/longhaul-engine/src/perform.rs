@@ -14,6 +14,7 @@ use longhaul_core::json::Json;
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_model::{Deltas, Model, Models, ResolveError};
 use longhaul_store::Store;
+use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
 use longhaul_tools::{Blobs, Cancel, Context, Tool, Toolbox};
 use longhaul_workspace::Workspace;
 
@@ -36,6 +37,8 @@ pub struct ToolWork {
     pub tool: String,
     pub args: Json,
     pub traces: Vec<Trace>,
+    /// A person has given leave for exactly this call.
+    pub granted: bool,
     pub timeout: Duration,
 }
 
@@ -114,8 +117,10 @@ impl Performer for Hands {
             Work::RunTool(work) => {
                 let tool = self.tool(&work);
                 let context = self.context(&work, cancel);
-                let secrets = self.secrets.clone();
-                Box::pin(run(tool, context, work).map(move |input| Some(struck_out(input, &secrets))))
+                let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
+                Box::pin(async move {
+                    Some(struck_out(hooked(&toolbox.hooks, tool, context, work).await, &secrets))
+                })
             }
             Work::CheckTool(work) => {
                 let tool = self.tool(&work);
@@ -300,17 +305,40 @@ async fn prepare(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) 
     Input::ToolPrepared { call, attempt, traces }
 }
 
-async fn run(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
-    let started = Instant::now();
+/// Runs a tool between its hooks. What they take is not the tool's time.
+async fn hooked(hooks: &Hooks, tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
     let (call, attempt) = (work.call, work.attempt);
-    let outcome = match tool {
+    let looked = Looked { call, attempt, tool: &work.tool, args: &work.args };
+    let refused = match hooks.before(&context, looked).await {
+        Verdict::Continue => None,
+        // Leave was given for exactly this call: that is what the hook wanted.
+        Verdict::Interrupt(_) if work.granted => None,
+        Verdict::Interrupt(why) => return Input::ToolHeld { call, attempt, why },
+        Verdict::Block(reason) => Some(Outcome::failed(Failure::NotPermitted, reason)),
+        Verdict::Broken(_) if context.cancel.is_cancelled() => {
+            Some(Outcome::failed(Failure::Cancelled, "not begun because the run was paused"))
+        }
+        Verdict::Broken(reason) => Some(Outcome::failed(Failure::Hook, reason)),
+    };
+    if let Some(outcome) = refused {
+        return Input::ToolEnded { call, attempt, outcome, duration_us: 1, hold: None };
+    }
+    let started = Instant::now();
+    let outcome = run(tool, &context, &work).await;
+    let duration_us = micros(started);
+    let verdict = hooks.after(&context, looked, &outcome).await;
+    let (outcome, hold) = judged(outcome, verdict);
+    Input::ToolEnded { call, attempt, outcome, duration_us, hold }
+}
+
+async fn run(tool: Option<Arc<dyn Tool>>, context: &Context, work: &ToolWork) -> Outcome {
+    match tool {
         None => missing(&work.tool),
-        Some(tool) => AssertUnwindSafe(tool.run(&context, &work.args, &work.traces))
+        Some(tool) => AssertUnwindSafe(tool.run(context, &work.args, &work.traces))
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| panicked(panic.as_ref())),
-    };
-    Input::ToolEnded { call, attempt, outcome, duration_us: micros(started), hold: None }
+    }
 }
 
 async fn check(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {

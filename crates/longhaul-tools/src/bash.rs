@@ -1,9 +1,8 @@
 //! `bash`: runs a shell command in the workspace.
 //!
-//! Owns the command's surroundings (no input, no terminal, an environment by allow-list, nothing that prompts or pages)
-//! and the words its end is reported with. Refuses to run in a workspace that is gone, and to leave anything running.
+//! Owns the words a command's end is reported with. Refuses to run in a workspace that is gone, and to leave anything running.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -20,58 +19,10 @@ use crate::arguments::{invalid, parse, schema};
 use crate::child::{Child, End, Finished};
 use crate::limits;
 use crate::output;
-use crate::process::{CALL_MARKER, Killed, RUN_MARKER, Reach};
-use crate::sandbox::{Job, Kept, Mode, More, Network, Sandbox, Wrapped};
+use crate::process::{Killed, Reach};
+use crate::sandbox::{Kept, Mode, More, Network, Sandbox};
+use crate::shell::Shell;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, refused};
-
-/// What a command may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
-const PASSED: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "GOPATH",
-    "GOROOT",
-    "GOCACHE",
-    "GOMODCACHE",
-    "JAVA_HOME",
-    "NVM_DIR",
-    "PYENV_ROOT",
-    "RBENV_ROOT",
-    "VIRTUAL_ENV",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-];
-
-/// What keeps programs from waiting for a person. An editor that returns at once makes git use the message it proposes,
-/// or refuse for want of one.
-const FIXED: &[(&str, &str)] = &[
-    ("TERM", "dumb"),
-    ("PAGER", "cat"),
-    ("GIT_PAGER", "cat"),
-    ("MANPAGER", "cat"),
-    ("SYSTEMD_PAGER", "cat"),
-    ("EDITOR", "true"),
-    ("VISUAL", "true"),
-    ("GIT_EDITOR", "true"),
-    ("GIT_SEQUENCE_EDITOR", "true"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_SSH_COMMAND", "ssh -o BatchMode=yes"),
-    ("GCM_INTERACTIVE", "never"),
-    ("PIP_NO_INPUT", "1"),
-    ("DEBIAN_FRONTEND", "noninteractive"),
-];
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -84,29 +35,20 @@ struct Args {
 
 pub struct Bash {
     spec: ToolSpec,
-    environment: Vec<(OsString, OsString)>,
-    shell: PathBuf,
-    /// The `setsid` program: it takes the terminal away, which would otherwise be asked for passwords.
-    setsid: Option<PathBuf>,
-    sandbox: Sandbox,
+    shell: Shell,
 }
 
 impl Bash {
     /// A shell for the given environment, of which commands see the harmless part, held by `sandbox`.
     pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>, sandbox: Sandbox) -> Bash {
-        let passed = |name: &OsStr| PASSED.iter().any(|passed| name == *passed);
-        let environment: Vec<_> = environment.into_iter().filter(|(name, _)| passed(name)).collect();
-        let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
-        let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        let shell = Shell::new(environment, sandbox);
         let spec = ToolSpec {
             name: "bash".to_owned(),
-            description: description(&sandbox),
+            description: description(&shell.sandbox),
             class: EffectClass::Once,
             schema: schema::<Args>(),
         };
-        let shell =
-            program("bash", &path).or_else(|| program("sh", &path)).unwrap_or_else(|| "/bin/sh".into());
-        Bash { spec, environment, shell, setsid: program("setsid", &path), sandbox }
+        Bash { spec, shell }
     }
 
     async fn execute(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
@@ -116,9 +58,11 @@ impl Bash {
         if context.cancel.is_cancelled() {
             return Err(Outcome::failed(Failure::Cancelled, "not started because the run was paused"));
         }
-        let wrapped = self.wrapped(context, &args.command)?;
+        let wrapped = self.shell.wrapped(context, &args.command, &[], More::default());
+        let wrapped =
+            wrapped.map_err(|reason| Outcome::failed(Failure::NotPermitted, format!("not run: {reason}")))?;
         let reach = wrapped.reach();
-        let child = Child::start(wrapped.command, &context.key, reach).map_err(not_started)?;
+        let child = Child::start(wrapped.command, &context.key, reach, None).map_err(not_started)?;
         let finished = child.finish(time, &context.cancel).await;
         Ok(report(context, finished, &wrapped.kept, reach, time).await)
     }
@@ -142,20 +86,6 @@ impl Bash {
             return Err(invalid(format!("`timeout_ms` must be from 1 to {max}")));
         }
         Ok(args)
-    }
-
-    fn wrapped(&self, context: &Context, text: &str) -> Result<Wrapped, Outcome> {
-        let mut environment = self.environment.clone();
-        environment.extend(FIXED.iter().map(|(name, value)| (name.into(), value.into())));
-        environment.push((RUN_MARKER.into(), context.run.as_str().into()));
-        environment.push((CALL_MARKER.into(), context.key.as_str().into()));
-        let words = [self.shell.clone().into(), "-c".into(), "--".into(), text.into()];
-        let workspace = context.workspace.root();
-        let job = Job { workspace, words: &words, environment: &environment, more: More::default() };
-        let wrapped = self.sandbox.wrap(&job);
-        let wrapped =
-            wrapped.map_err(|reason| Outcome::failed(Failure::NotPermitted, format!("not run: {reason}")))?;
-        Ok(wrapped.in_session(self.setsid.as_deref()))
     }
 }
 
@@ -189,10 +119,6 @@ fn description(sandbox: &Sandbox) -> String {
         }
     }
     text
-}
-
-fn program(name: &str, path: &OsStr) -> Option<PathBuf> {
-    std::env::split_paths(path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
 /// Too many processes, open files or too little memory may pass; anything else would fail the same way again.

@@ -1,9 +1,9 @@
 //! One child process from its start to the end of everything it started.
 //!
-//! Owns reading its output without ever waiting for a pipe that an escaped grandchild holds open. Refuses to give the
-//! child anything to read, or to leave anything of it running.
+//! Owns reading its output without ever waiting for a pipe that an escaped grandchild holds open. Refuses to let it
+//! read from a terminal, or to leave anything of it running.
 
-use std::io;
+use std::io::{self, Write};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -56,13 +56,18 @@ enum Wake {
 impl Child {
     /// Starts `command`, which must mark its environment with `key`. A command in a namespace dies with the thread that
     /// calls this, so it must be one that lives as long as the harness does: no thread of a blocking pool.
-    pub(crate) fn start(command: std::process::Command, key: &str, reach: Reach) -> io::Result<Child> {
+    pub(crate) fn start(
+        command: std::process::Command,
+        key: &str,
+        reach: Reach,
+        input: Option<Vec<u8>>,
+    ) -> io::Result<Child> {
         let mut command = Command::from(command);
         let (reader, writer) = io::pipe()?;
         let output = std::process::ChildStdout::from(std::os::fd::OwnedFd::from(reader));
         let output = ChildStdout::from_std(output)?;
         let process = command
-            .stdin(Stdio::null())
+            .stdin(input.map_or(Ok(Stdio::null()), fed)?)
             .stdout(writer.try_clone()?)
             .stderr(writer)
             .kill_on_drop(true)
@@ -152,6 +157,13 @@ impl Child {
     fn take(&mut self, count: io::Result<usize>) {
         keep(&mut self.output, &mut self.capture, &self.buffer, count);
     }
+}
+
+/// A pipe that `bytes` come out of. Whoever does not read them holds up nobody: with the last reader gone, writing ends.
+fn fed(bytes: Vec<u8>) -> io::Result<Stdio> {
+    let (reader, mut writer) = io::pipe()?;
+    std::thread::Builder::new().name("input".to_owned()).spawn(move || writer.write_all(&bytes).ok())?;
+    Ok(reader.into())
 }
 
 /// Reads once; waits for ever when the output is closed, so that other things can wake us.

@@ -98,6 +98,13 @@ pub const OUTPUT_TAIL_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of an inline result set aside for what we say about it (truncation, leftovers).
 pub const NOTE_BYTES_MAX: usize = 512;
 
+/// Time a hook gets to say what it thinks of a call, unless configured otherwise, and the most that can be configured.
+pub const HOOK_TIME: Duration = Duration::from_secs(10);
+pub const HOOK_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// What a hook says, in bytes; more is cut.
+pub const HOOK_REASON_BYTES_MAX: usize = 4 * 1024;
+
 /// Time a command gets between being asked to end and being killed: enough for git to remove its lock file.
 pub const TERMINATE_GRACE: Duration = Duration::from_millis(500);
 

@@ -10,6 +10,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
 use longhaul_tools::Toolbox;
+use longhaul_tools::hooks::Hooks;
 use longhaul_tools::mcp::Servers;
 use longhaul_tools::sandbox::{Host, Options, Sandbox};
 use longhaul_workspace::place;
@@ -119,13 +120,14 @@ impl App {
         Ok(Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock)))
     }
 
-    /// The built-in tools and those of the MCP servers that are accepted. Nothing is started for this.
+    /// The built-in tools and those of the MCP servers that are accepted, with the hooks around them. Nothing is started for this.
     fn toolbox(&self, settings: &Settings, sandbox: Sandbox) -> Result<Toolbox, Failure> {
-        if settings.mcp_servers.is_empty() {
-            return Ok(Toolbox::builtin(sandbox));
+        let mut toolbox = Toolbox::builtin(sandbox.clone());
+        if !settings.mcp_servers.is_empty() {
+            let tools = servers::tools(self.servers(settings, &sandbox)?);
+            toolbox = tools.into_iter().fold(toolbox, Toolbox::with);
         }
-        let tools = servers::tools(self.servers(settings, &sandbox)?);
-        Ok(tools.into_iter().fold(Toolbox::builtin(sandbox), Toolbox::with))
+        Ok(toolbox.hooked(Hooks::new(settings.hooks.clone(), self.project.clone(), sandbox)))
     }
 
     /// What holds the commands of the runs driven here; nothing is tried yet.

@@ -9,6 +9,7 @@ use longhaul_core::permission::{self, Rules};
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
+use longhaul_tools::hooks::HooksConfig;
 use longhaul_tools::mcp::ServerConfig;
 use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,7 @@ pub struct Settings {
     pub provider: Option<String>,
     pub providers: BTreeMap<String, ProviderConfig>,
     pub mcp_servers: BTreeMap<String, ServerConfig>,
+    pub hooks: HooksConfig,
     pub agent_dirs: Vec<PathBuf>,
     pub rules: WrittenRules,
     pub permissions: Permissions,
@@ -81,6 +83,8 @@ struct File {
     providers: Option<BTreeMap<String, ProviderConfig>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mcp: Option<Mcp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hooks: Option<HooksConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -303,6 +307,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
     let mut rules = WrittenRules::new();
     let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
+    let mut hooks = HooksConfig::default();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
@@ -312,6 +317,9 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         }
         if let Some(mut configured) = layer.as_object_mut().and_then(|layer| layer.remove("mcp")) {
             add_servers(configured["servers"].take(), source, &place, &mut mcp_servers, &mut origins)?;
+        }
+        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("hooks")) {
+            add_hooks(configured, source, &place, &mut hooks, &mut origins)?;
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
@@ -350,6 +358,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             network: read.parsed("permissions.network")?,
         },
         mcp_servers,
+        hooks,
         items: Vec::new(),
         untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
@@ -440,6 +449,25 @@ fn taken_rules(section: &mut Map<String, Value>) -> Result<permission::Permissio
     *section = plain;
     let read = serde_json::from_value(Value::Object(rules));
     read.map_err(|error| Failure::usage(format!("permissions: {error}")))
+}
+
+/// A source's hooks are added to those of the sources before it: what one of them guards another cannot open.
+fn add_hooks(
+    configured: Value,
+    source: Source,
+    place: &str,
+    hooks: &mut HooksConfig,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    let configured: HooksConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    hooks.add(configured);
+    let lists = [("before_tool", &hooks.before_tool), ("after_tool", &hooks.after_tool)];
+    for (when, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        origins.insert(format!("hooks.{when}"), (json!(list), source));
+    }
+    Ok(())
 }
 
 /// A provider or a server as it may be shown: the values of headers and variables may be keys.

@@ -259,7 +259,8 @@ mod tests {
         assert!(landlock && !missing.iter().any(|what| what.contains("Landlock")));
         let (landlock, missing) = judged(|report| report.writes_unlisted = true, Network::None).unwrap();
         assert!(!landlock && missing[0].contains("no Landlock"));
-        let holes: [(fn(&mut Report), &str); 8] = [
+        type Hole = fn(&mut Report);
+        let holes: [(Hole, &str); 8] = [
             (|report| report.reads_secret = true, "read a file outside the workspace"),
             (|report| report.writes_outside = true, "write outside the workspace"),
             (|report| report.connects = true, "connect to a service of this machine"),

@@ -6,6 +6,7 @@
 
 mod attacks;
 mod held;
+mod hooks;
 mod levels;
 mod memory;
 mod processes;
