@@ -243,6 +243,7 @@ impl Harness {
             deltas,
             toolbox: Arc::clone(&self.toolbox),
             workspace: Arc::new(self.workspace(ledger.run())?),
+            rules: ledger.run().spec.rules().into(),
             blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets }),
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);

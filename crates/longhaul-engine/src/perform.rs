@@ -11,6 +11,7 @@ use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, Mo
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
+use longhaul_core::permission::Permissions;
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_model::{Deltas, Model, Models, ResolveError};
 use longhaul_store::Store;
@@ -97,6 +98,7 @@ pub struct Hands {
     pub toolbox: Arc<Toolbox>,
     pub workspace: Arc<Workspace>,
     pub blobs: Arc<dyn Blobs>,
+    pub rules: Arc<[Permissions]>,
 }
 
 impl Performer for Hands {
@@ -144,6 +146,7 @@ impl Hands {
             timeout: work.timeout,
             cancel,
             blobs: Arc::clone(&self.blobs),
+            rules: Arc::clone(&self.rules),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
+use longhaul_core::permission::Permissions;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
 use longhaul_workspace::{Error, Workspace};
 use serde_json::Value;
@@ -27,6 +28,8 @@ pub struct Context {
     pub timeout: Duration,
     pub cancel: Cancel,
     pub blobs: Arc<dyn Blobs>,
+    /// What the run is held to, for tools that come to files by themselves.
+    pub rules: Arc<[Permissions]>,
 }
 
 /// Where outputs too long for a conversation are kept. The engine implements it over the store, tests in memory;

@@ -178,6 +178,7 @@ impl World {
         longhaul_tools::reap_leftovers(&self.id);
         let script = SCRIPT.replace("HALF_WAY", &half_way());
         let hands = Hands {
+            rules: Arc::default(),
             models: Arc::new(
                 Shelf::new(Arc::default())
                     .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),

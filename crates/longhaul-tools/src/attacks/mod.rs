@@ -181,6 +181,7 @@ impl Ground {
             timeout: limits::ATTACK_TIME_MAX,
             cancel,
             blobs: Arc::new(Nowhere),
+            rules: Arc::default(),
         })
     }
 }

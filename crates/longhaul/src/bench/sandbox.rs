@@ -41,6 +41,7 @@ pub fn measure(ground: &Ground, helper: PathBuf, calls: usize) -> Result<Vec<Row
         timeout: std::time::Duration::from_secs(60),
         cancel,
         blobs: Arc::new(Nowhere),
+        rules: Arc::default(),
     };
     let host = Host { environment: std::env::vars_os().collect(), ..Host::default() };
     let held = Sandbox::new(Options { mode: Mode::Required, network: Network::None, helper, host });

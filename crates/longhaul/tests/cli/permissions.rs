@@ -138,10 +138,12 @@ conversations:
           - { tool: read, args: { path: server.key } }
           - { tool: write, args: { path: .git/config, content: "x" } }
           - { tool: apply_patch, args: { patch: "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+x\n*** End Patch" } }
+          - { tool: grep, args: { pattern: "SECRET|plain" } }
           - { tool: bash, args: { command: "echo here" } }
       - text: "All done."
 "#,
     );
+    desk.write("plain.txt", "plain");
     std::fs::create_dir(desk.path("kept")).unwrap();
     std::fs::create_dir_all(desk.path(".git/hooks")).unwrap();
     desk.write("server.key", "SECRET");
@@ -157,7 +159,10 @@ conversations:
     for (rule, told) in rules.iter().zip(&told) {
         assert!(told.contains("not_permitted") && told.contains(rule), "{rule}: {told}");
     }
-    assert!(told[5].contains("here"), "{told:?}");
+    let found = &told[5];
+    assert!(found.contains("plain.txt") && !found.contains("SECRET"), "A18: {found}");
+    assert!(found.contains("server.key") && found.contains("*.key"), "what is left out is said: {found}");
+    assert!(told[6].contains("here"), "{told:?}");
     assert_eq!(code, 0);
     assert!(desk.path("kept").exists() && !desk.path(".git/config").exists());
     assert!(!desk.path(".git/hooks/pre-commit").exists());

@@ -91,6 +91,7 @@ impl Held {
             timeout: Duration::from_secs(120),
             cancel,
             blobs: Arc::new(MemoryBlobs::default()),
+            rules: Arc::default(),
         };
         Held { outer, _switch: switch, context, bash: Bash::new(environment, Sandbox::new(options)) }
     }
