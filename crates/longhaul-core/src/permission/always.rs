@@ -7,9 +7,20 @@ const KEY_DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube"];
 const KEY_FILES: &[&str] = &["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"];
 const ACCOUNT_FILES: &[&str] = &["/etc/passwd", "/etc/shadow", "/etc/sudoers", "/etc/gshadow"];
 
-/// Our own commands that a person types.
-const GATES: &[&str] =
-    &["approve", "reject", "answer", "approvals", "steer", "resume", "start", "import", "store"];
+/// Our own commands that a person types: answers, consents, and what takes up a run.
+const GATES: &[&str] = &[
+    "approve",
+    "reject",
+    "answer",
+    "approvals",
+    "trust",
+    "accept",
+    "steer",
+    "resume",
+    "start",
+    "import",
+    "store",
+];
 
 /// The names of these rules, for people.
 pub const ALWAYS: &[&str] = &[

@@ -188,7 +188,7 @@ fn rules_survive_both_codings() {
     let bytes = minicbor::to_vec(&read).unwrap();
     assert_eq!(minicbor::decode::<Permissions>(&bytes).unwrap(), read);
     let error = serde_json::from_str::<Permissions>(r#"{"bash":"maybe"}"#).unwrap_err().to_string();
-    assert!(error.contains("allow, ask or deny"), "{error}");
+    assert!(error.contains("maybe") && error.contains("`ask`"), "{error}");
     let piped = rules(&[("bash", &[("curl * | sh", Allow)])]);
     assert!(piped.check().is_err());
     assert!(Permissions::default().check().is_ok());
