@@ -65,6 +65,9 @@ pub struct Run {
     /// The schema the journal was last taken over in, if it began in an older one.
     #[serde(skip)]
     pub schema: Option<u16>,
+    /// Where in the workspace the next command begins, if not at its root.
+    #[serde(skip)]
+    pub cwd: Option<String>,
     /// What holds the agent's commands, as the last process that drove the run has found it.
     #[serde(skip)]
     pub contained: Option<String>,
@@ -302,6 +305,7 @@ impl Run {
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
             schema: None,
+            cwd: None,
             contained: None,
             imported: None,
             imported_seq: 0,
@@ -608,6 +612,7 @@ impl Run {
         self.current_step = step;
         self.plan.start(step as usize);
         self.phase = Phase::Opened;
+        self.cwd = None;
         self.messages = Arc::new(vec![Message::User { text: prompt::step_text(&self.plan, step as usize) }]);
     }
 
@@ -713,6 +718,9 @@ impl Run {
     }
 
     fn end_call(&mut self, id: CallId, attempt: Attempt, outcome: Outcome, duration_us: u64) {
+        if let Some(cwd) = outcome.output().and_then(|output| output.cwd.clone()) {
+            self.cwd = Some(cwd).filter(|cwd| !cwd.is_empty());
+        }
         self.say(Message::Tool { call: id, failed: !outcome.is_done(), text: outcome.for_model() });
         self.set_call(id, CallState::Ended { attempt, outcome, duration_us });
     }

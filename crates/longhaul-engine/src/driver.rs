@@ -137,6 +137,7 @@ impl Driver {
             args: known.args.clone(),
             traces: known.traces().to_vec(),
             granted: known.granted,
+            cwd: self.run().cwd.clone(),
             timeout: Duration::from_millis(self.run().spec.retry.timeout_ms),
         })
     }

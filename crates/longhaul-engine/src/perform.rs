@@ -16,7 +16,7 @@ use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_model::{Deltas, Model, Models, ResolveError};
 use longhaul_store::Store;
 use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
-use longhaul_tools::{Blobs, Cancel, Context, Tool, Toolbox};
+use longhaul_tools::{Blobs, Cancel, Context, Printed, Tool, Toolbox};
 use longhaul_workspace::Workspace;
 
 use crate::secrets::Secrets;
@@ -40,6 +40,8 @@ pub struct ToolWork {
     pub traces: Vec<Trace>,
     /// A person has given leave for exactly this call.
     pub granted: bool,
+    /// Where in the workspace commands begin, if not at its root.
+    pub cwd: Option<String>,
     pub timeout: Duration,
 }
 
@@ -144,10 +146,24 @@ impl Hands {
             run: work.run.clone(),
             key: effect_key(&work.run, work.call),
             timeout: work.timeout,
+            cwd: work.cwd.clone(),
             cancel,
             blobs: Arc::clone(&self.blobs),
             rules: Arc::clone(&self.rules),
+            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
         }
+    }
+}
+
+/// What tools print, on its way to whoever watches.
+struct Shown {
+    deltas: Arc<dyn Deltas>,
+    secrets: Secrets,
+}
+
+impl Printed for Shown {
+    fn line(&self, line: &str) {
+        self.deltas.printed(&self.secrets.strike(line));
     }
 }
 

@@ -42,8 +42,13 @@ pub(crate) struct Child {
     /// Standard output and error in one pipe, so that they come in the order they were written; `None` once closed.
     output: Option<ChildStdout>,
     capture: Capture,
+    /// Who hears what is printed as it comes.
+    listener: Option<Listener>,
     buffer: Vec<u8>,
 }
+
+/// Is given what a child prints.
+pub(crate) type Listener = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// What can wake us while the child runs.
 enum Wake {
@@ -82,8 +87,14 @@ impl Child {
             process,
             output: Some(output),
             capture: Capture::default(),
+            listener: None,
             buffer,
         })
+    }
+
+    /// Has everything it prints from now on given to `listener`.
+    pub(crate) fn heard_by(self, listener: Listener) -> Child {
+        Child { listener: Some(listener), ..self }
     }
 
     /// Waits for the child, at most `time`, and ends everything it started.
@@ -122,7 +133,7 @@ impl Child {
     }
 
     async fn end_tree(self, end: End) -> Finished {
-        let Child { tree, mut process, mut output, mut capture, mut buffer } = self;
+        let Child { tree, mut process, mut output, mut capture, listener, mut buffer } = self;
         // Without the thread pool there is no runtime left to report to either; the tree's drop has killed by then.
         let killed = tokio::task::spawn_blocking(move || tree.kill()).await;
         let rest = killed.unwrap_or(Killed { killed: 0, survivors: 0 });
@@ -130,7 +141,7 @@ impl Child {
         let drained = async {
             while output.is_some() {
                 let count = read(&mut output, &mut buffer).await;
-                keep(&mut output, &mut capture, &buffer, count);
+                keep(&mut output, &mut capture, listener.as_ref(), &buffer, count);
             }
         };
         timeout(limits::OUTPUT_GRACE, drained).await.ok();
@@ -155,7 +166,7 @@ impl Child {
     }
 
     fn take(&mut self, count: io::Result<usize>) {
-        keep(&mut self.output, &mut self.capture, &self.buffer, count);
+        keep(&mut self.output, &mut self.capture, self.listener.as_ref(), &self.buffer, count);
     }
 }
 
@@ -175,9 +186,18 @@ async fn read(output: &mut Option<ChildStdout>, buffer: &mut [u8]) -> io::Result
 }
 
 /// An output that cannot be read is treated like one that is closed: the exit code still tells the result.
-fn keep(output: &mut Option<ChildStdout>, capture: &mut Capture, buffer: &[u8], count: io::Result<usize>) {
+fn keep(
+    output: &mut Option<ChildStdout>,
+    capture: &mut Capture,
+    listener: Option<&Listener>,
+    buffer: &[u8],
+    count: io::Result<usize>,
+) {
     match count {
         Ok(0) | Err(_) => *output = None,
-        Ok(count) => capture.push(&buffer[..count]),
+        Ok(count) => {
+            capture.push(&buffer[..count]);
+            listener.iter().for_each(|listener| listener(&buffer[..count]));
+        }
     }
 }

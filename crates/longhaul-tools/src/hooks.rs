@@ -143,6 +143,8 @@ impl Hooks {
     async fn ask(&self, hook: &HookConfig, context: &Context, told: &Value) -> Verdict {
         let broken = |why: String| Verdict::Broken(format!("the hook {} {why}", hook.called()));
         let Some(shell) = &self.shell else { return broken("has no shell to run in".to_owned()) };
+        // Its end is not that of what the call left running in the background.
+        let context = &Context { key: format!("{}.hook", context.key), ..context.clone() };
         let more =
             More { cwd: Some(self.base_dir.clone()), shown: vec![self.base_dir.clone()], ..More::default() };
         let named = [("LONGHAUL_WORKSPACE", context.workspace.root())];

@@ -98,6 +98,18 @@ pub const OUTPUT_TAIL_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of an inline result set aside for what we say about it (truncation, leftovers).
 pub const NOTE_BYTES_MAX: usize = 512;
 
+/// How far from the end of a command's output the place is looked for where it left the shell: a long path fits.
+pub const MARK_BYTES_MAX: usize = 8 * 1024;
+
+/// A line that is shown while its command still runs.
+pub const SHOWN_LINE_BYTES_MAX: usize = 4 * 1024;
+
+/// Commands a run may have in the background at a time.
+pub const JOBS_MAX: usize = 16;
+
+/// The longest time `bash_output` may wait for something new.
+pub const JOB_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// Time a hook gets to say what it thinks of a call, unless configured otherwise, and the most that can be configured.
 pub const HOOK_TIME: Duration = Duration::from_secs(10);
 pub const HOOK_TIME_MAX: Duration = Duration::from_secs(300);
@@ -160,3 +172,27 @@ pub const ATTACK_LOOKS_MAX: usize = 40;
 
 /// Characters shown of what an attack printed.
 pub const ATTACK_DETAIL_CHARS_MAX: usize = 160;
+
+/// Bytes of a host's name. DNS has no longer ones.
+pub const HOST_BYTES_MAX: usize = 253;
+
+/// Connections through the proxy for allowed hosts at once. Package managers open dozens.
+pub const TUNNELS_MAX: usize = 256;
+
+/// Bytes of a request to that proxy. Real ones are a few hundred.
+pub const PROXY_HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// Time within which such a request must have come: it is local.
+pub const PROXY_HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Time for connecting to one address of an allowed host. Longer than any network takes that is good for anything.
+pub const PROXY_CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Addresses of one host that are tried: with the time above, less than a program waits for its proxy.
+pub const PROXY_ADDRESSES_MAX: usize = 4;
+
+/// Silence after which a tunnel is closed. Servers give up idle connections sooner.
+pub const TUNNEL_SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// Hosts named in a line about what holds commands; how many more there are is said.
+pub const HOSTS_SHOWN_MAX: usize = 5;

@@ -26,10 +26,27 @@ pub struct Context {
     /// Made by the harness, unique per call, the same again when the call is recovered (`run_x.call_3`).
     pub key: String,
     pub timeout: Duration,
+    /// Where in the workspace commands begin, if not at its root.
+    pub cwd: Option<String>,
     pub cancel: Cancel,
     pub blobs: Arc<dyn Blobs>,
     /// What the run is held to, for tools that come to files by themselves.
     pub rules: Arc<[Permissions]>,
+    pub printed: Arc<dyn Printed>,
+}
+
+/// Hears what a call prints while it still runs: the last of the lines that came together. Implemented by the engine for the
+/// live view, called by tools. What is heard is shown and never remembered.
+pub trait Printed: Send + Sync {
+    fn line(&self, line: &str);
+}
+
+/// For callers that only want the outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Unheard;
+
+impl Printed for Unheard {
+    fn line(&self, _line: &str) {}
 }
 
 /// Where outputs too long for a conversation are kept. The engine implements it over the store, tests in memory;

@@ -12,10 +12,13 @@ use longhaul_core::tool::ToolGrant;
 use crate::apply_patch::ApplyPatch;
 use crate::ask_human::AskHuman;
 use crate::bash::Bash;
+use crate::bash_kill::BashKill;
+use crate::bash_output::BashOutput;
 use crate::edit::Edit;
 use crate::glob::Glob;
 use crate::grep::Grep;
 use crate::hooks::Hooks;
+use crate::jobs::Jobs;
 use crate::list::List;
 use crate::read::Read;
 use crate::sandbox::Sandbox;
@@ -61,6 +64,7 @@ pub struct UnknownTool {
 impl Toolbox {
     /// The tools that come with longhaul, for the environment of this process; commands are held by `sandbox`.
     pub fn builtin(sandbox: Sandbox) -> Toolbox {
+        let jobs = Arc::new(Jobs::default());
         Toolbox::default()
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
@@ -71,7 +75,9 @@ impl Toolbox {
             .with(Arc::new(List::new()))
             .with(Arc::new(Todo::new()))
             .with(Arc::new(AskHuman::new()))
-            .with(Arc::new(Bash::new(std::env::vars_os(), sandbox)))
+            .with(Arc::new(Bash::with_jobs(std::env::vars_os(), sandbox, Arc::clone(&jobs))))
+            .with(Arc::new(BashOutput::new(Arc::clone(&jobs))))
+            .with(Arc::new(BashKill::new(jobs)))
     }
 
     /// Adds a tool; one of the same name is replaced.

@@ -98,7 +98,7 @@ impl App {
     pub fn harness(&self) -> Result<Harness, Failure> {
         let settings = self.settings()?;
         let home = self.make_home()?;
-        self.over(home, &settings, self.sandbox(settings.permissions)?)
+        self.over(home, &settings, self.sandbox(settings.permissions.clone())?)
     }
 
     /// A harness to make runs and drive them, their commands held by `sandbox`.

@@ -68,6 +68,9 @@ fn inner_stage() -> Option<ExitCode> {
         render::failure(&Failure::from(anyhow::Error::from(error)));
         return Some(ExitCode::from(NOT_ENTERED));
     }
+    if first == sandbox::RELAY {
+        return sandbox::relay().is_err().then_some(ExitCode::FAILURE);
+    }
     if first == sandbox::REPORT {
         let report = sandbox::answer(&arguments.next()?.into_string().ok()?)?;
         render::data(&report);

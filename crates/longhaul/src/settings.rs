@@ -67,7 +67,7 @@ pub struct Settings {
 }
 
 /// What the agent's commands may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permissions {
     pub sandbox: Mode,
     pub network: Network,
@@ -99,7 +99,7 @@ struct PermissionsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    network: Option<String>,
+    network: Option<Network>,
     /// Rules by tool.
     #[serde(flatten)]
     rules: BTreeMap<String, Rules>,
@@ -355,7 +355,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         providers,
         permissions: Permissions {
             sandbox: read.parsed("permissions.sandbox")?,
-            network: read.parsed("permissions.network")?,
+            network: read.value("permissions.network")?,
         },
         mcp_servers,
         hooks,
@@ -374,20 +374,18 @@ fn refuse_loosening(
     leaves: &[(String, Value)],
     origins: &BTreeMap<String, (Value, Source)>,
 ) -> Result<(), Failure> {
-    type Strictness = fn(&str) -> Option<u8>;
-    let strictness: [(&str, Strictness); 2] = [
-        ("permissions.sandbox", |text| text.parse::<Mode>().ok().map(|mode| mode as u8)),
-        ("permissions.network", |text| {
-            text.parse::<Network>().ok().map(|network| u8::from(network == Network::None))
-        }),
-    ];
-    for (key, strictness) in strictness {
-        let asked = leaves.iter().find(|(name, _)| name == key).and_then(|(_, value)| value.as_str());
-        let given = origins.get(key).and_then(|(value, _)| value.as_str());
-        if asked.and_then(strictness) < given.and_then(strictness)
-            && asked.is_some_and(|text| strictness(text).is_some())
-        {
-            let (asked, given) = (asked.unwrap_or_default(), given.unwrap_or_default());
+    // What cannot be read is refused later, with its place.
+    let mode = |value: &Value| value.as_str()?.parse::<Mode>().ok();
+    let network = |value: &Value| serde_json::from_value::<Network>(value.clone()).ok();
+    for key in ["permissions.sandbox", "permissions.network"] {
+        let asked =
+            leaves.iter().find(|(name, value)| name == key && !value.is_null()).map(|(_, value)| value);
+        let (Some(asked), Some((given, _))) = (asked, origins.get(key)) else { continue };
+        let loosened = mode(asked).zip(mode(given)).is_some_and(|(asked, given)| asked < given)
+            || network(asked).zip(network(given)).is_some_and(|(asked, given)| !asked.is_within(&given));
+        if loosened {
+            let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let (asked, given) = (plain(asked), plain(given));
             return Err(Failure::usage(format!(
                 "{key} in {place}: a project's settings may not loosen `{given}` to `{asked}`"
             ))

@@ -156,8 +156,10 @@ fn server_does(config: &ServerConfig) -> Vec<String> {
     if config.sandbox == Some(false) {
         does.push("runs outside of the sandbox, with your rights".to_owned());
     }
-    if config.network == Some(Network::Full) {
-        does.push("reaches everything this machine reaches".to_owned());
+    match &config.network {
+        Some(Network::Full) => does.push("reaches everything this machine reaches".to_owned()),
+        Some(hosts @ Network::Hosts(_)) => does.push(format!("reaches {hosts}")),
+        Some(Network::None) | None => {}
     }
     if let Some(url) = &config.url {
         does.push(format!("sends what its tools are called with to {}", shown(url)));

@@ -72,8 +72,7 @@ pub(super) fn secret(path: &str) -> Option<(&'static str, String)> {
         return Some(("accounts", format!("`{path}` holds the machine's accounts")));
     }
     let file = path.rsplit('/').next().unwrap_or(path);
-    let is_key = KEY_FILES.iter().any(|key| file == *key)
-        || path.split('/').any(|part| KEY_DIRECTORIES.contains(&part));
+    let is_key = KEY_FILES.contains(&file) || path.split('/').any(|part| KEY_DIRECTORIES.contains(&part));
     is_key.then(|| ("keys", format!("`{path}` is where keys are")))
 }
 

@@ -2,7 +2,7 @@
 
 #![cfg(test)]
 
-use super::tests::{WORKSPACE, rules, verdict};
+use super::tests::{HERE, rules, verdict};
 use super::{ALWAYS, Action, judge};
 
 /// Rules a careful person might write: a few commands are allowed, everything else is asked about.
@@ -544,7 +544,7 @@ fn a_narrow_grant_stays_narrow() {
     ];
     for (line, expected) in cases {
         let command = serde_json::json!({ "command": line });
-        let verdict = judge(std::slice::from_ref(&granted), WORKSPACE, "bash", &command);
+        let verdict = judge(std::slice::from_ref(&granted), HERE, "bash", &command);
         assert_eq!(verdict.action, expected, "{line:?}: {verdict:?}");
     }
 }

@@ -28,7 +28,7 @@ fn samples() -> Vec<Event> {
         cost: Usd::from_nanos(4_500_000),
         unpriced_tokens: 9,
     };
-    let output = Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000 };
+    let output = Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000, cwd: None };
     let trace =
         Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
     let text = || "text".to_owned();

@@ -179,6 +179,8 @@ impl Ground {
             run: RunId::from_bits(0),
             key: self.word().to_owned(),
             timeout: limits::ATTACK_TIME_MAX,
+            printed: Arc::new(crate::tool::Unheard),
+            cwd: None,
             cancel,
             blobs: Arc::new(Nowhere),
             rules: Arc::default(),

@@ -366,7 +366,7 @@ impl Server {
             Some(false) => Sandbox::off(),
             Some(true) | None => self.shared.sandbox.clone(),
         };
-        let (arguments, network) = (arguments.to_vec(), self.config.network);
+        let (arguments, network) = (arguments.to_vec(), self.config.network.clone());
         Ok(Program { file, arguments, environment, cwd, setsid, sandbox, network })
     }
 

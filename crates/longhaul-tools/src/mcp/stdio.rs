@@ -104,7 +104,7 @@ impl Program {
         let more = More {
             cwd: Some(self.cwd.canonicalize()?),
             shown: self.files().iter().flat_map(|file| belongs_to(file)).collect(),
-            network: self.network,
+            network: self.network.clone(),
             lasting: true,
         };
         let workspace = mark.root.canonicalize()?;

@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::policy::{Mount, Network, Policy};
+use super::network::Network;
+use super::policy::{Mount, Policy};
 use crate::limits;
 
 /// Where a system keeps its programs.
@@ -16,6 +17,9 @@ const PLACES: &[&str] = &["/usr/bin", "/usr/local/bin", "/bin", "/run/current-sy
 
 /// Where our own program is inside.
 pub(super) const HELPER: &str = "/run/longhaul/enter";
+
+/// Where the way out is inside, if there is one.
+pub(super) const PROXY: &str = "/run/longhaul/egress";
 
 /// Parts of `/proc` that belong to the whole machine. The kernel lets root write to them without any capability.
 const MACHINE: &[&str] =
@@ -56,11 +60,17 @@ fn is_the_systems(file: &Path) -> bool {
     found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0
 }
 
-/// The arguments that make the world of `policy`, up to the command; `helper` is our own program.
-pub(super) fn arguments(policy: &Policy, abilities: Abilities, helper: &Path) -> Vec<OsString> {
+/// The arguments that make the world of `policy`, up to the command; `helper` is our own program, `egress` the socket of the
+/// proxy.
+pub(super) fn arguments(
+    policy: &Policy,
+    abilities: Abilities,
+    helper: &Path,
+    egress: Option<&Path>,
+) -> Vec<OsString> {
     let mut list = Arguments(Vec::new());
     list.add(&["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
-    if policy.network == Network::None {
+    if policy.network != Network::Full {
         list.add(&["--unshare-net"]);
     }
     if abilities.disable_userns {
@@ -76,6 +86,9 @@ pub(super) fn arguments(policy: &Policy, abilities: Abilities, helper: &Path) ->
         list.add(&["--ro-bind-try", path, path]);
     }
     list.path("--ro-bind", helper).path_only(Path::new(HELPER));
+    if let Some(egress) = egress {
+        list.path("--ro-bind", egress).path_only(Path::new(PROXY));
+    }
     for mount in &policy.mounts {
         if let Mount::Nothing(at) = mount {
             list.path("--remount-ro", at);
@@ -125,7 +138,7 @@ mod tests {
     use super::*;
 
     fn words(policy: &Policy, abilities: Abilities) -> String {
-        let words = arguments(policy, abilities, Path::new("/usr/bin/longhaul"));
+        let words = arguments(policy, abilities, Path::new("/usr/bin/longhaul"), None);
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
 

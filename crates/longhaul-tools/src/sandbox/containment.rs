@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::policy::Network;
+use super::network::Network;
 
 /// How much is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,10 +108,11 @@ impl fmt::Display for Containment {
         }
         let layers = self.layers();
         let layers = if layers.is_empty() { "nothing".to_owned() } else { layers.join(", ") };
-        let network = match (self.network, self.wrapping) {
-            (Network::Full, _) | (Network::None, Wrapping::None) => "full network",
-            (Network::None, Wrapping::Namespaces | Wrapping::Restrictions | Wrapping::Profile) => {
-                "no network"
+        let network = match (&self.network, self.wrapping) {
+            (Network::Full, _) | (_, Wrapping::None) => Network::Full.in_short(),
+            (Network::Hosts(_), Wrapping::Restrictions | Wrapping::Profile) => Network::None.in_short(),
+            (network, Wrapping::Namespaces | Wrapping::Restrictions | Wrapping::Profile) => {
+                network.in_short()
             }
         };
         write!(f, "{} ({layers}; {network})", self.mode)

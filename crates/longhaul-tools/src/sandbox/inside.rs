@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::orders::{Limits, Orders};
-use super::{landlock, seccomp};
+use super::{landlock, relay, seccomp};
 use rustix::process::{
     Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit, setsid,
 };
@@ -53,6 +53,9 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> Result<Infallible
         fs::write(path, text).map_err(|error| EnterError::Kernel("write its files", error))?;
     }
     restrict(&orders)?;
+    if orders.relay {
+        relay::start().map_err(|error| EnterError::Kernel("lead to the proxy", error))?;
+    }
     let source = Command::new(&program).args(arguments).exec();
     Err(EnterError::Exec { program, source })
 }

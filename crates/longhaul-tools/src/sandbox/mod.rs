@@ -8,13 +8,17 @@
 
 mod bwrap;
 mod containment;
+mod hosts;
 #[cfg(target_os = "linux")]
 mod inside;
 #[cfg(target_os = "linux")]
 mod landlock;
+mod network;
 mod orders;
 mod policy;
 mod probe;
+mod proxy;
+mod relay;
 mod report;
 #[cfg(any(test, target_os = "macos"))]
 mod seatbelt;
@@ -25,18 +29,22 @@ mod wrapped;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use containment::{Containment, Mode, UnknownMode, Wrapping};
+pub use hosts::{NotAHost, Rule};
 #[cfg(target_os = "linux")]
 pub use inside::{EnterError, enter};
+pub use network::{Network, UnknownNetwork};
 pub use orders::ENTER;
-pub use policy::{Host, Mount, Network, Policy, PolicyError, UnknownNetwork};
+pub use policy::{Host, Mount, Policy, PolicyError};
+pub use relay::{RELAY, relay};
 pub use report::{REPORT, answer};
 pub(crate) use wrapped::{Kept, Wrapped, scratch};
 
 use bwrap::Bubblewrap;
 use orders::Limits;
+use proxy::{Proxy, World};
 
 /// What is asked of a sandbox.
 #[derive(Clone, Debug)]
@@ -63,6 +71,8 @@ pub struct Sandbox(Arc<Made>);
 struct Made {
     options: Options,
     proof: OnceLock<Result<Proof, Refused>>,
+    /// The ways out that were asked for so far, each with who may take it.
+    proxies: Mutex<Vec<(Network, Arc<Proxy>)>>,
 }
 
 /// What the self-probe found, and what is needed to do the same again.
@@ -86,7 +96,7 @@ struct Tools {
 
 impl Sandbox {
     pub fn new(options: Options) -> Sandbox {
-        Sandbox(Arc::new(Made { options, proof: OnceLock::new() }))
+        Sandbox(Arc::new(Made { options, proof: OnceLock::new(), proxies: Mutex::default() }))
     }
 
     /// None at all: for tests of other things, and for those who asked for it.
@@ -99,8 +109,8 @@ impl Sandbox {
         self.0.options.mode
     }
 
-    pub fn network(&self) -> Network {
-        self.0.options.network
+    pub fn network(&self) -> &Network {
+        &self.0.options.network
     }
 
     /// What is in force, found out once. Takes some tens of milliseconds the first time.
@@ -118,10 +128,27 @@ impl Sandbox {
         if proof.tools.wrapping == Wrapping::None {
             return Ok(Wrapped::bare(job));
         }
-        let network = job.more.network.unwrap_or(proof.tools.network);
+        let network = job.more.network.clone().unwrap_or_else(|| proof.tools.network.clone());
+        let egress = self.egress(&network, proof.tools.wrapping)?;
         let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more);
         let policy = policy.map_err(|error| error.to_string())?;
-        wrapped::wrap(&proof.tools, &policy, job)
+        wrapped::wrap(&proof.tools, &policy, job, egress)
+    }
+
+    /// The proxy for a list of hosts, started when it is first needed. Without namespaces there is no way to it, and so no
+    /// network.
+    fn egress(&self, network: &Network, wrapping: Wrapping) -> Result<Option<Arc<Proxy>>, String> {
+        let Network::Hosts(rules) = network else { return Ok(None) };
+        if wrapping != Wrapping::Namespaces {
+            return Ok(None);
+        }
+        let mut proxies = self.0.proxies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, proxy)) = proxies.iter().find(|(asked, _)| asked == network) {
+            return Ok(Some(Arc::clone(proxy)));
+        }
+        let proxy = Arc::new(Proxy::start(rules.to_vec(), World::REAL)?);
+        proxies.push((network.clone(), Arc::clone(&proxy)));
+        Ok(Some(proxy))
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Orders {
     pub(super) write: Vec<PathBuf>,
     /// May talk IP: to a loopback of its own, or to everybody.
     pub(super) internet: bool,
+    /// There is a way out to be led to.
+    pub(super) relay: bool,
     /// Small files to be made first, in places that are private to the command.
     pub(super) files: BTreeMap<PathBuf, String>,
     pub(super) limits: Limits,

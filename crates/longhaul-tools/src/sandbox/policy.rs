@@ -5,15 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use longhaul_workspace::gitdirs::{self, GitDirs};
-use serde::{Deserialize, Serialize};
 
 use super::More;
+use super::network::Network;
 
 /// What of the machine every command sees, read-only, where it exists.
 const SYSTEM: &[&str] = &[
@@ -160,48 +158,6 @@ impl Mount {
     }
 }
 
-/// Whether a command reaches other machines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    /// Nothing but a loopback of its own.
-    #[default]
-    None,
-    /// Everything the machine reaches, the services on its own loopback included.
-    Full,
-}
-
-impl Network {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Network::None => "none",
-            Network::Full => "full",
-        }
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a network; there are: none, full")]
-pub struct UnknownNetwork(pub String);
-
-impl FromStr for Network {
-    type Err = UnknownNetwork;
-
-    fn from_str(text: &str) -> Result<Network, UnknownNetwork> {
-        let known = [Network::None, Network::Full];
-        known
-            .into_iter()
-            .find(|network| network.as_str() == text)
-            .ok_or_else(|| UnknownNetwork(text.to_owned()))
-    }
-}
-
 /// What is known of the machine when a policy is made.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
@@ -258,7 +214,7 @@ impl Policy {
             return Err(PolicyError::System { workspace: workspace.to_owned() });
         }
         let mut world = World::default();
-        world.system(network);
+        world.system(&network);
         world.home(host, &home);
         for path in more.shown.iter().chain(&more.cwd) {
             world.show_more(path, workspace, &home);
@@ -361,14 +317,14 @@ impl World {
         }
     }
 
-    fn system(&mut self, network: Network) {
+    fn system(&mut self, network: &Network) {
         for path in SYSTEM {
             self.show(Path::new(path));
         }
         for name in ETC {
             self.show_content(&Path::new("/etc").join(name));
         }
-        if network == Network::Full {
+        if *network == Network::Full {
             self.show_content(Path::new("/etc/resolv.conf"));
         }
         self.add(Mount::Scratch("/tmp".into()));

@@ -15,8 +15,9 @@ use std::time::Instant;
 
 use super::bwrap::{self, Bubblewrap};
 use super::containment::{Containment, Mode, Wrapping};
+use super::network::Network;
 use super::orders::Limits;
-use super::policy::{Host, Network, Policy};
+use super::policy::{Host, Policy};
 use super::report::{self, Questions, REPORT, Report};
 use super::{Job, More, Options, Proof, Refused, Tools, wrapped};
 use crate::limits;
@@ -31,12 +32,14 @@ const WAYS: &[Wrapping] = if cfg!(target_os = "linux") {
 };
 
 /// What a command can do that is held by restrictions alone.
-const WITHOUT_NAMESPACES: &str = "without namespaces, commands see the machine's processes, what they leave running is \
-     looked for and killed, and git's hooks and a state directory inside the workspace are open to them";
+const WITHOUT_NAMESPACES: &str = "without namespaces, commands see the machine's processes and sockets, a daemon that hides \
+     itself stays, and file modes, shared memory, git's hooks and a state directory inside the workspace are open to them";
+
+const NO_SINGLE_HOSTS: &str = "without namespaces single hosts cannot be allowed, so there is no network";
 
 pub(super) fn prove(options: &Options) -> Result<Proof, Refused> {
     if options.mode == Mode::Off {
-        return Ok(Proof { containment: Containment::off(options.network), tools: nothing(options) });
+        return Ok(Proof { containment: Containment::off(options.network.clone()), tools: nothing(options) });
     }
     let mut missing = Vec::new();
     for way in WAYS {
@@ -58,7 +61,8 @@ pub(super) fn prove(options: &Options) -> Result<Proof, Refused> {
         }
         return Err(Refused { missing });
     }
-    let containment = Containment { mode: options.mode, missing, ..Containment::off(options.network) };
+    let containment =
+        Containment { mode: options.mode, missing, ..Containment::off(options.network.clone()) };
     Ok(Proof { containment, tools: nothing(options) })
 }
 
@@ -67,7 +71,7 @@ fn nothing(options: &Options) -> Tools {
         wrapping: Wrapping::None,
         bubblewrap: None,
         helper: options.helper.clone(),
-        network: options.network,
+        network: options.network.clone(),
         limits: Limits::here(),
         home_files: Default::default(),
     }
@@ -83,26 +87,26 @@ fn attempt(options: &Options, wrapping: Wrapping) -> Result<Proof, String> {
     let tools = Tools { wrapping, bubblewrap, home_files, ..nothing(options) };
     let rig = Rig::new()?;
     let report = rig.run(options, &tools)?;
-    let (landlock, missing) = judge(&report, wrapping, options.network)?;
+    let (landlock, missing) = judge(&report, wrapping, &options.network)?;
     let containment = Containment {
         mode: options.mode,
         wrapping,
         landlock,
         seccomp: report.seccomp,
-        network: options.network,
+        network: options.network.clone(),
         missing,
     };
     Ok(Proof { containment, tools })
 }
 
 /// Whether it holds; if so, whether Landlock does too, and what else is not as it could be.
-fn judge(report: &Report, wrapping: Wrapping, network: Network) -> Result<(bool, Vec<String>), String> {
+fn judge(report: &Report, wrapping: Wrapping, network: &Network) -> Result<(bool, Vec<String>), String> {
     let linux = wrapping != Wrapping::Profile;
     let shared = report.process_namespace == report::process_namespace();
     let broken = [
         (report.reads_secret, "read a file outside the workspace"),
         (report.writes_outside, "write outside the workspace"),
-        (report.connects && network == Network::None, "connect to a service of this machine"),
+        (report.connects && *network != Network::Full, "connect to a service of this machine"),
         (report.capabilities && linux, "use capabilities"),
         (!report.no_new_privileges && linux, "gain privileges"),
         (!report.seccomp && linux, "make every system call"),
@@ -119,6 +123,7 @@ fn judge(report: &Report, wrapping: Wrapping, network: Network) -> Result<(bool,
         (linux && !landlock, "the kernel has no Landlock (Linux 5.13 or newer has it)"),
         (root, "for root, the kernel does not bound the number of processes"),
         (wrapping == Wrapping::Restrictions, WITHOUT_NAMESPACES),
+        (matches!(network, Network::Hosts(_)) && wrapping != Wrapping::Namespaces, NO_SINGLE_HOSTS),
     ];
     let missing = missing.into_iter().filter(|(there, _)| *there).map(|(_, what)| what.to_owned());
     Ok((landlock, missing.collect()))
@@ -164,11 +169,11 @@ impl Rig {
         let questions = serde_json::to_string(&questions).map_err(|error| error.to_string())?;
         let helper = if namespaces { Path::new(bwrap::HELPER) } else { &tools.helper };
         let words = [helper.into(), REPORT.into(), questions.into()];
-        let policy = Policy::new(&options.host, &self.workspace(), options.network);
+        let policy = Policy::new(&options.host, &self.workspace(), options.network.clone());
         let policy = policy.map_err(|error| error.to_string())?;
         let (workspace, more) = (self.workspace(), More::default());
         let job = Job { workspace: &workspace, words: &words, environment: &[], more };
-        let wrapped = wrapped::wrap(tools, &policy, &job)?;
+        let wrapped = wrapped::wrap(tools, &policy, &job, None)?;
         let said = run(wrapped.command)?;
         serde_json::from_str(&said).map_err(|_| "the self-probe gave no answer".to_owned())
     }
@@ -253,7 +258,7 @@ mod tests {
         let judged = |change: fn(&mut Report), network| {
             let mut report = report();
             change(&mut report);
-            judge(&report, Wrapping::Namespaces, network)
+            judge(&report, Wrapping::Namespaces, &network)
         };
         let (landlock, missing) = judged(|_| {}, Network::None).unwrap();
         assert!(landlock && !missing.iter().any(|what| what.contains("Landlock")));

@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::policy::{Mount, Network, Policy};
+use super::network::Network;
+use super::policy::{Mount, Policy};
 
 /// The profile: later rules win over earlier ones, so it goes from outside inwards as the mounts do.
 pub(super) fn profile(policy: &Policy, scratch: &Path) -> Result<String, String> {
@@ -34,7 +35,8 @@ pub(super) fn profile(policy: &Policy, scratch: &Path) -> Result<String, String>
     }
     lines.push(format!("(allow file-read* file-write* (subpath {}))", quoted(scratch)?));
     match policy.network {
-        Network::None => {}
+        // There is no way to the proxy from there.
+        Network::None | Network::Hosts(_) => {}
         Network::Full => lines.push("(allow network*)".to_owned()),
     }
     Ok(lines.join("\n") + "\n")

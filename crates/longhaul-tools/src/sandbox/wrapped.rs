@@ -9,11 +9,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::network::Network;
 use super::orders::{ENTER, Orders};
-use super::policy::{Network, Policy};
-use super::{Job, Tools, Wrapping, bwrap};
+use super::policy::Policy;
+use super::proxy::Proxy;
+use super::{Job, Tools, Wrapping, bwrap, relay};
 use crate::process::Reach;
 
 /// Variables that name places which are private inside, and there have their usual names.
@@ -36,6 +39,8 @@ pub(crate) struct Wrapped {
 pub(crate) struct Kept {
     scratch: Option<PathBuf>,
     swept: Vec<PathBuf>,
+    /// Its way out.
+    _egress: Option<Arc<Proxy>>,
 }
 
 impl Wrapped {
@@ -45,7 +50,12 @@ impl Wrapped {
         command.args(job.words.iter().skip(1)).env_clear();
         command.current_dir(job.more.cwd.as_deref().unwrap_or(job.workspace));
         command.envs(job.environment.iter().map(|(name, value)| (name, value)));
-        Wrapped { command, kept: Kept { scratch: None, swept: Vec::new() }, namespaces: false, held: false }
+        Wrapped {
+            command,
+            kept: Kept { scratch: None, swept: Vec::new(), _egress: None },
+            namespaces: false,
+            held: false,
+        }
     }
 
     /// Without a terminal, as the leader of its own group, which what is held is anyway. `setsid` is the program of that
@@ -99,19 +109,27 @@ impl Drop for Kept {
 }
 
 /// A command in the world of `policy`.
-pub(super) fn wrap(tools: &Tools, policy: &Policy, job: &Job<'_>) -> Result<Wrapped, String> {
+pub(super) fn wrap(
+    tools: &Tools,
+    policy: &Policy,
+    job: &Job<'_>,
+    egress: Option<Arc<Proxy>>,
+) -> Result<Wrapped, String> {
     let (words, passed) = (job.words, job.environment);
     let mut orders = orders(tools, policy);
     if job.more.lasting {
         orders.limits.cpu_seconds = u64::MAX;
     }
-    let mut kept = Kept { scratch: None, swept: policy.swept.clone() };
+    orders.relay = egress.is_some();
+    let socket = egress.as_ref().map(|proxy| proxy.socket());
+    let mut kept = Kept { scratch: None, swept: policy.swept.clone(), _egress: egress };
     // What a command of a harness that was killed has left is in the way of this one.
     kept.sweep();
     let mut command = match (tools.wrapping, &tools.bubblewrap) {
         (Wrapping::Namespaces, Some(bubblewrap)) => {
             let mut command = Command::new(&bubblewrap.program);
-            command.args(bwrap::arguments(policy, bubblewrap.abilities, &tools.helper)).arg(bwrap::HELPER);
+            let arguments = bwrap::arguments(policy, bubblewrap.abilities, &tools.helper, socket.as_deref());
+            command.args(arguments).arg(bwrap::HELPER);
             command.env_clear().envs(private(policy, passed, Path::new("/tmp")));
             command
         }
@@ -151,7 +169,7 @@ fn orders(tools: &Tools, policy: &Policy) -> Orders {
     let files = if namespaces { tools.home_files.clone() } else { Default::default() };
     let files = files.into_iter().map(|(name, text)| (policy.home.join(name), text)).collect();
     let internet = namespaces || policy.network == Network::Full;
-    Orders { namespaces, read, write, internet, files, limits: tools.limits }
+    Orders { namespaces, read, write, internet, relay: false, files, limits: tools.limits }
 }
 
 /// Our environment with private places in place of ours.
@@ -160,9 +178,11 @@ fn private(policy: &Policy, passed: &[(OsString, OsString)], temporary: &Path) -
     let mut environment: Vec<_> = passed.iter().filter(|(name, _)| !is_private(name)).cloned().collect();
     environment.push(("HOME".into(), policy.home.clone().into()));
     environment.push(("TMPDIR".into(), temporary.into()));
-    if policy.network == Network::None {
+    match &policy.network {
         // Cargo then says at once what it misses, instead of asking names of a network that is not there.
-        environment.push(("CARGO_NET_OFFLINE".into(), "true".into()));
+        Network::None => environment.push(("CARGO_NET_OFFLINE".into(), "true".into())),
+        Network::Hosts(_) => environment.extend(relay::environment()),
+        Network::Full => {}
     }
     environment
 }

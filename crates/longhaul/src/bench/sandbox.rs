@@ -39,6 +39,8 @@ pub fn measure(ground: &Ground, helper: PathBuf, calls: usize) -> Result<Vec<Row
         run: RunId::from_bits(0),
         key: "bench-sandbox".to_owned(),
         timeout: std::time::Duration::from_secs(60),
+        printed: Arc::new(longhaul_tools::Unheard),
+        cwd: None,
         cancel,
         blobs: Arc::new(Nowhere),
         rules: Arc::default(),

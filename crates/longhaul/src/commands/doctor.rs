@@ -84,7 +84,7 @@ impl State {
 /// Every attack with its verdict. Only what held, or could not be tried, is good.
 fn attack(app: &App, args: &Args) -> Result<Exit, Failure> {
     let permissions = args.holding.over(&app.settings()?);
-    let sandbox = app.sandbox(permissions)?;
+    let sandbox = app.sandbox(permissions.clone())?;
     let containment = sandbox.prove().map_err(refused)?;
     render::talk(&format!("sandbox {containment}"));
     let suite = Suite { helper: std::env::current_exe()?, mode: permissions.sandbox };

@@ -13,8 +13,9 @@ pub struct HoldingArgs {
     /// What holds the agent's commands: required (or nothing runs), best_effort, off [default: permissions.sandbox]
     #[arg(long, value_name = "MODE")]
     pub sandbox: Option<Mode>,
-    /// What they reach: none, or full, which is everything this machine does [default: permissions.network]
-    #[arg(long, value_name = "none|full")]
+    /// What they reach: none, hosts (example.com,*.example.org), or full, which is everything this machine does [default:
+    /// permissions.network]
+    #[arg(long, value_name = "none|full|HOSTS")]
     pub network: Option<Network>,
 }
 
@@ -22,14 +23,15 @@ impl HoldingArgs {
     /// The same as it would be typed, for another process.
     pub fn typed(&self) -> Vec<String> {
         let sandbox = self.sandbox.map(|mode| format!("--sandbox={mode}"));
-        let network = self.network.map(|network| format!("--network={network}"));
+        let network = self.network.as_ref().map(|network| format!("--network={network}"));
         sandbox.into_iter().chain(network).collect()
     }
 
     /// What the settings say, with what was typed.
     pub fn over(&self, settings: &Settings) -> Permissions {
-        let Permissions { sandbox, network } = settings.permissions;
-        Permissions { sandbox: self.sandbox.unwrap_or(sandbox), network: self.network.unwrap_or(network) }
+        let Permissions { sandbox, network } = settings.permissions.clone();
+        let network = self.network.clone().unwrap_or(network);
+        Permissions { sandbox: self.sandbox.unwrap_or(sandbox), network }
     }
 }
 

@@ -53,7 +53,7 @@ pub enum What {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let settings = app.settings()?;
-    let sandbox = app.sandbox(settings.permissions)?;
+    let sandbox = app.sandbox(settings.permissions.clone())?;
     match args.what {
         What::List => list(app, app.servers(&settings, &sandbox)?),
         What::Tools { name } => tools(app, app.servers(&settings, &sandbox)?, &name),

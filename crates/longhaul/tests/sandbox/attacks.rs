@@ -81,3 +81,31 @@ fn without_a_sandbox_every_attack_succeeds() {
     assert!(of(&findings, "broken").len() >= 40);
     assert_eq!(code, 1);
 }
+
+/// Rows of which attacks get through without namespaces; `WITHOUT_NAMESPACES` of the self-probe says so in words.
+const OPEN_WITHOUT_NAMESPACES: [&str; 9] = ["A11", "A12", "A14", "A31", "A33", "A35", "A48", "A60", "F40"];
+
+/// A39: best effort without bubblewrap is weaker by what is said, and by nothing else.
+#[test]
+fn best_effort_is_worth_what_is_said() {
+    let test = "best_effort_is_worth_what_is_said";
+    let Some(command) = super::levels::without_bubblewrap() else {
+        return eprintln!("SKIP {test}: needs root and bubblewrap");
+    };
+    if !has_landlock() {
+        return eprintln!("SKIP {test}: needs a kernel with Landlock");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (findings, code) = suite(command, dir.path(), &["--sandbox", "best_effort"]);
+    assert_eq!((of(&findings, "void"), code), (Vec::new(), 1));
+    for broken in of(&findings, "broken") {
+        assert!(OPEN_WITHOUT_NAMESPACES.iter().any(|row| broken["row"] == *row), "{broken}");
+    }
+    assert!(of(&findings, "held").len() >= 30, "{findings:?}");
+}
+
+/// As the self-probe has found it.
+fn has_landlock() -> bool {
+    let doctor = Command::new(LONGHAUL).args(["doctor", "--sandbox", "required"]).output().unwrap();
+    String::from_utf8_lossy(&doctor.stdout).contains("Landlock, ")
+}

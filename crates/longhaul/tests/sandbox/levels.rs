@@ -30,7 +30,7 @@ fn told(output: &Output) -> String {
 const RUN: [&str; 5] = ["run", "x", "--in-place", "--model", "scripted/s.yaml"];
 
 /// The program where no bubblewrap is: in a world in which its file is covered.
-fn without_bubblewrap() -> Option<Command> {
+pub fn without_bubblewrap() -> Option<Command> {
     let root = rustix::process::geteuid().is_root();
     if !root || !Path::new("/usr/bin/bwrap").exists() || !super::rig::has("unshare") {
         return None;
@@ -96,9 +96,12 @@ fn a_missing_sandbox_is_never_silent() {
 fn a_project_cannot_loosen_the_sandbox() {
     let desk = desk();
     let settings = desk.path().join("work/longhaul.yaml");
-    for (text, key) in
-        [("sandbox: off", "sandbox"), ("sandbox: best_effort", "sandbox"), ("network: full", "network")]
-    {
+    for (text, key) in [
+        ("sandbox: off", "sandbox"),
+        ("sandbox: best_effort", "sandbox"),
+        ("network: full", "network"),
+        ("network: [a.example]", "network"),
+    ] {
         fs::write(&settings, format!("permissions: {{ {text} }}\n")).unwrap();
         let output = longhaul(Command::new(LONGHAUL), desk.path(), &RUN);
         assert_eq!(output.status.code(), Some(2), "{text}: {}", told(&output));
@@ -111,6 +114,9 @@ fn a_project_cannot_loosen_the_sandbox() {
     fs::write(&settings, "permissions: { sandbox: none }\n").unwrap();
     let said = told(&longhaul(Command::new(LONGHAUL), desk.path(), &RUN));
     assert!(said.contains("`none` is not a sandbox mode"), "{said}");
+    fs::write(&settings, "permissions: { network: ['*'] }\n").unwrap();
+    let said = told(&longhaul(Command::new(LONGHAUL), desk.path(), &RUN));
+    assert!(said.contains("`*` is not a host"), "{said}");
     let user = desk.path().join("home/.config/longhaul");
     fs::create_dir_all(&user).unwrap();
     fs::write(user.join("longhaul.yaml"), "permissions: { sandbox: off, network: full }\n").unwrap();

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stderr, reason = "a test that cannot be made here says SKIP")]
 
 mod attacks;
+mod egress;
 mod held;
 mod hooks;
 mod levels;

@@ -68,7 +68,16 @@ impl Held {
         Held::over(outer, workspace, state)
     }
 
+    /// In an empty directory, with a network.
+    pub fn reaching(network: &str) -> Held {
+        Held::with(tempfile::tempdir().unwrap(), "work", "state", network.parse().unwrap())
+    }
+
     pub fn over(outer: TempDir, workspace: &str, state: &str) -> Held {
+        Held::with(outer, workspace, state, Network::None)
+    }
+
+    fn with(outer: TempDir, workspace: &str, state: &str, network: Network) -> Held {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let base = outer.path().canonicalize().unwrap();
         let root = base.join(workspace);
@@ -80,7 +89,7 @@ impl Held {
         environment.insert("HOME".into(), base.join("home").into());
         let host =
             Host { environment: environment.clone(), hidden: vec![base.join(state)], guarded: Vec::new() };
-        let options = Options { mode: Mode::Required, network: Network::None, helper: LONGHAUL.into(), host };
+        let options = Options { mode: Mode::Required, network, helper: LONGHAUL.into(), host };
         let (switch, cancel) = Cancel::new();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let run = RunId::parse(&format!("run_held-{}-{count}", std::process::id())).unwrap();
@@ -89,6 +98,8 @@ impl Held {
             key: format!("{run}.call_1"),
             run,
             timeout: Duration::from_secs(120),
+            printed: Arc::new(longhaul_tools::Unheard),
+            cwd: None,
             cancel,
             blobs: Arc::new(MemoryBlobs::default()),
             rules: Arc::default(),
