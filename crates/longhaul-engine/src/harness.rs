@@ -408,7 +408,11 @@ impl Harness {
         }
         let failed = |source| Error::Workspace { path: path.clone(), source };
         place::ensure(&self.place(run, &path)).map_err(|error| failed(Box::new(error)))?;
-        Workspace::open(&path).map_err(|error| failed(Box::new(error)))
+        let workspace = Workspace::open(&path).map_err(|error| failed(Box::new(error)))?;
+        Ok(match self.home() {
+            Some(home) => workspace.with_state(home.dir()),
+            None => workspace,
+        })
     }
 
     fn place(&self, run: &Run, path: &Path) -> Place {

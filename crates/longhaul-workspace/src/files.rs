@@ -100,6 +100,8 @@ pub struct Workspace {
     /// The root with all links resolved.
     root: PathBuf,
     pub(crate) handle: File,
+    /// The harness's state, if it lies inside under a name of its own.
+    pub(crate) state: Option<PathBuf>,
 }
 
 impl Workspace {
@@ -110,7 +112,16 @@ impl Workspace {
         let flags = beneath::DIRECTORY | OFlags::CLOEXEC;
         let handle =
             rustix::fs::open(&resolved, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Workspace { given, root: resolved, handle: File::from(handle) })
+        Ok(Workspace { given, root: resolved, handle: File::from(handle), state: None })
+    }
+
+    /// The same with the harness's state in `dir`, which is closed like [`STATE_DIRECTORY`] if it lies inside. A workspace
+    /// that lies in the state is not: it is the agent's own part of it.
+    #[must_use]
+    pub fn with_state(mut self, dir: &Path) -> Workspace {
+        let inside = |dir: &PathBuf| dir.starts_with(&self.root) && *dir != self.root;
+        self.state = dir.canonicalize().ok().filter(inside);
+        self
     }
 
     /// The root with all links resolved.
@@ -411,7 +422,8 @@ impl Workspace {
 
     /// The workspace itself may lie in a state directory; what counts is what comes below the root.
     fn is_state(&self, real: &Path) -> bool {
-        real.strip_prefix(&self.root).is_ok_and(names_state)
+        let by_place = self.state.as_ref().is_some_and(|state| real.starts_with(state));
+        by_place || real.strip_prefix(&self.root).is_ok_and(names_state)
     }
 
     fn outside(&self, path: &str) -> Error {
@@ -480,14 +492,14 @@ fn names_state(relative: &Path) -> bool {
 
 /// Where an open file really is, links and renames included; `None` where the system does not say.
 #[cfg(target_os = "linux")]
-fn real_path(opened: &OwnedFd) -> Option<PathBuf> {
+pub(crate) fn real_path(opened: &OwnedFd) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
 
     std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn real_path(_opened: &OwnedFd) -> Option<PathBuf> {
+pub(crate) fn real_path(_opened: &OwnedFd) -> Option<PathBuf> {
     None
 }
 

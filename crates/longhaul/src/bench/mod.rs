@@ -16,11 +16,13 @@ mod rig;
 mod sizes;
 mod stats;
 mod steps;
+mod tools;
 
 pub use ground::Ground;
 pub use memory::open;
 pub use report::{Row, Verdict};
 pub use sizes::Sizes;
+pub use tools::{ToolSizes, measure as tools};
 
 use crate::failure::Failure;
 

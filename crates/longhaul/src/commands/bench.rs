@@ -1,4 +1,4 @@
-//! `bench`: what durability costs on this disk, to be read by people or by a script.
+//! `bench`: what durability costs on this disk and how fast the tools are, to be read by people or by a script.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use longhaul_store::Engine;
 use serde_json::json;
 
 use crate::app::{App, run_id};
-use crate::bench::{self, Ground, Row, Sizes, Verdict};
+use crate::bench::{self, Ground, Row, Sizes, ToolSizes, Verdict};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
 
-/// Measure what durability costs here, as ratios to a bare loop on the same disk
+/// Measure durability and tools here, as ratios to a bare loop or a known program on the same disk
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -34,6 +34,15 @@ pub enum What {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         steps: usize,
     },
+    /// The built-in tools, beside ripgrep and fd where they are installed
+    Tools {
+        /// A small tree: the same rows with more noise
+        #[arg(long)]
+        quick: bool,
+        /// Where to put the tree [default: the disk of the state directory]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Open the journal of a run and say what that took; asked by `durable` of a fresh process
     #[command(hide = true)]
     Open {
@@ -46,15 +55,26 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what {
         What::Durable { quick, dir } => {
             let sizes = if quick { Sizes::QUICK } else { Sizes::FULL };
-            let place = dir.map_or_else(|| existing(&app.state_dir), |dir| app.cwd.join(dir));
-            let ground = Ground::new(&place)?;
-            let rows = bench::durable(&ground, &sizes, &|what| render::talk(&format!("measuring {what}")))?;
+            let rows = bench::durable(&ground(app, dir)?, &sizes, &measuring)?;
+            report(app, &rows);
+        }
+        What::Tools { quick, dir } => {
+            let sizes = if quick { ToolSizes::QUICK } else { ToolSizes::FULL };
+            let rows = bench::tools(&ground(app, dir)?, &sizes, &measuring)?;
             report(app, &rows);
         }
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
         What::Open { id } => render::json(&bench::open(&Engine::new(&app.state_dir), &run_id(&id)?)?),
     }
     Ok(Exit::Ok)
+}
+
+fn ground(app: &App, dir: Option<PathBuf>) -> Result<Ground, Failure> {
+    Ground::new(&dir.map_or_else(|| existing(&app.state_dir), |dir| app.cwd.join(dir)))
+}
+
+fn measuring(what: &str) {
+    render::talk(&format!("measuring {what}"));
 }
 
 /// The nearest directory that is there.
