@@ -41,6 +41,10 @@ pub enum Wish {
     Approve {
         #[n(0)]
         gate: u32,
+        /// Of what was shown to whoever approved; an approval of something else does not count.
+        #[n(1)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<String>,
     },
     #[n(4)]
     Reject {
@@ -48,6 +52,14 @@ pub enum Wish {
         gate: u32,
         #[n(1)]
         reason: String,
+    },
+    /// Answer a question.
+    #[n(5)]
+    Answer {
+        #[n(0)]
+        gate: u32,
+        #[n(1)]
+        text: String,
     },
 }
 
@@ -59,6 +71,7 @@ impl Wish {
             Wish::Stop { .. } => "stop",
             Wish::Approve { .. } => "approve",
             Wish::Reject { .. } => "reject",
+            Wish::Answer { .. } => "answer",
         }
     }
 }

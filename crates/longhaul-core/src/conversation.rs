@@ -179,6 +179,14 @@ pub struct ModelFailure {
     /// How long the provider wishes to be left alone, if it said so.
     pub after_ms: Option<u64>,
     pub message: String,
+    /// What was used all the same.
+    pub usage: Option<Usage>,
+}
+
+impl ModelFailure {
+    pub fn new(kind: ModelFailureKind, message: impl Into<String>) -> ModelFailure {
+        ModelFailure { kind, after_ms: None, message: message.into(), usage: None }
+    }
 }
 
 /// What kind of silence it is. The kind decides what follows; the message is for readers.
@@ -222,6 +230,31 @@ pub enum ModelFailureKind {
 }
 
 impl ModelFailureKind {
+    /// The kind as what a model does: `p/m` + these words.
+    pub fn words(self) -> &'static str {
+        match self {
+            ModelFailureKind::Unavailable => "is out of order",
+            ModelFailureKind::Unreachable => "cannot be reached",
+            ModelFailureKind::RateLimited => "is rate-limited",
+            ModelFailureKind::Broken => "breaks off its replies",
+            ModelFailureKind::Credentials => "refuses its key",
+            ModelFailureKind::Quota => "has nothing left to spend",
+            ModelFailureKind::ModelUnknown => "does not exist for us",
+            ModelFailureKind::Overflow => "has too small a window",
+            ModelFailureKind::Refused => "refuses this conversation",
+            ModelFailureKind::Rejected => "does not accept the request",
+            ModelFailureKind::Fatal => "has failed for good",
+        }
+    }
+
+    /// Can only a person make the model usable again?
+    pub fn is_lasting(self) -> bool {
+        matches!(
+            self,
+            ModelFailureKind::Credentials | ModelFailureKind::Quota | ModelFailureKind::ModelUnknown
+        )
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             ModelFailureKind::Unavailable => "unavailable",

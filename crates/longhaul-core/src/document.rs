@@ -232,6 +232,7 @@ impl ToolCallRecord {
             args: Json::of(&self.arguments),
             asked_at: self.timestamp,
             malformed: None,
+            granted: false,
             failures: self.retry_count,
             state: CallState::Ended {
                 attempt: Attempt(self.retry_count.saturating_add(1)),

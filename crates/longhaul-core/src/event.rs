@@ -48,6 +48,9 @@ pub enum Event {
         gate: u32,
         #[n(1)]
         step: u32,
+        /// What a call waits for; nothing if the step itself waits.
+        #[n(2)]
+        ask: Option<Ask>,
     },
     #[n(5)]
     GateAnswered {
@@ -59,6 +62,9 @@ pub enum Event {
         reason: Option<String>,
         #[n(3)]
         waited_ms: u64,
+        /// What was said to a question.
+        #[n(4)]
+        answer: Option<String>,
     },
     #[n(6)]
     StepStarted {
@@ -103,6 +109,11 @@ pub enum Event {
         retry: Option<Rest>,
         #[n(4)]
         kind: Option<ModelFailureKind>,
+        /// When the provider may be asked again, by its own word.
+        #[n(5)]
+        until: Option<Timestamp>,
+        #[n(6)]
+        usage: Option<Usage>,
     },
     #[n(10)]
     CallRefused {
@@ -234,6 +245,34 @@ pub enum Event {
         #[n(1)]
         to: u16,
     },
+}
+
+/// What a call asks a person.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ask {
+    #[n(0)]
+    pub call: CallId,
+    #[n(1)]
+    pub kind: AskKind,
+    /// The question, or why leave is needed.
+    #[n(2)]
+    pub text: String,
+    /// Of the exact action: tool and arguments.
+    #[n(3)]
+    pub digest: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum AskKind {
+    /// May this call be made?
+    #[n(0)]
+    Permission,
+    /// The agent wants to know or needs something.
+    #[n(1)]
+    Question,
 }
 
 /// Why a status changed; decides the exit code.

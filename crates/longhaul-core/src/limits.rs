@@ -38,11 +38,11 @@ pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Retries of one call or turn. With doubling delays more would wait for years.
 pub const RETRIES_MAX: u32 = 16;
 
-/// How often a provider that was never reached is tried before a person is asked: about four minutes. Before the first
-/// contact a wrong address is likelier than an outage; after it, an outage is waited out.
+/// How often a provider that was never reached is tried before a person is asked: two to three minutes. Before the
+/// first contact a wrong address is likelier than an outage; after it, an outage is waited out.
 pub const FIRST_CONTACT_TRIES_MAX: u32 = 8;
 
-/// Replies in a row that may break off before a person is asked. Each may have been paid for.
+/// Replies that may break off since the last whole one before a person is asked. Each may have been paid for.
 pub const BROKEN_REPLIES_MAX: u32 = 16;
 
 /// Failures in a row after which another model of the agent's list is tried. One or two are a hiccup, and a switch costs

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::conversation::{ModelRequest, Scene};
+use crate::conversation::{Message, ModelRequest, Scene};
 use crate::ids::Attempt;
 use crate::limits::DEPENDENCY_BYTES_MAX;
 use crate::plan::Plan;
@@ -11,6 +11,20 @@ use crate::run::Run;
 /// What a model is told whose reply ran into the limit of output tokens.
 pub const GO_ON: &str =
     "Your reply was cut off at the limit of output tokens. Go on from where it ends, in smaller pieces.";
+
+/// An answer whole: what was cut off before it, and it. Each part was said after being told to go on.
+pub fn joined(messages: &[Message], last: &str) -> String {
+    let mut parts = vec![last];
+    let mut rest = messages;
+    while let [before @ .., Message::Assistant { text, calls, .. }, Message::User { text: told }] = rest
+        && calls.is_empty()
+        && told == GO_ON
+    {
+        parts.push(text);
+        rest = before;
+    }
+    parts.into_iter().rev().collect()
+}
 
 /// The request for a turn of the step in hand. Shares the history; costs the same after ten thousand turns.
 pub fn request(run: &Run, turn: u32, attempt: Attempt) -> ModelRequest {

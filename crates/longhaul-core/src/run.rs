@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::{CallRequest, Message, ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::document;
-use crate::event::{Cause, Event, Rest};
+use crate::event::{Ask, Cause, Event, Rest};
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
 use crate::limits;
@@ -85,8 +85,12 @@ pub struct Patience {
     pub switches: u32,
     /// Replies in a row that ran into the limit of output tokens and asked for nothing.
     pub cut_off: u32,
-    /// Has any provider ever answered this run, even if only to refuse?
+    /// Has the model in use ever answered, even if only to refuse?
     pub reached: bool,
+    /// Models that only a person can make usable again.
+    pub unusable: Vec<String>,
+    /// Models that asked to be left alone, and until when.
+    pub held: Vec<(String, Timestamp)>,
 }
 
 /// A time without an answer. Its beginning, every change of its kind, and its end are news; the failures in between are not.
@@ -94,15 +98,23 @@ pub struct Patience {
 #[serde(rename_all = "camelCase")]
 pub struct Silence {
     pub since: Timestamp,
-    pub kind: ModelFailureKind,
-    /// Failures of this kind in a row.
-    pub in_a_row: u32,
+    /// What was told of it: which model failed how, and which was tried instead.
+    pub told: Vec<String>,
+    /// Did the last event of it tell anything new?
+    pub news: bool,
     pub ended: Option<Timestamp>,
 }
 
 impl Silence {
     pub fn is_news(&self) -> bool {
-        self.in_a_row == 1
+        self.news
+    }
+
+    fn tell(&mut self, what: String) {
+        self.news = !self.told.contains(&what);
+        if self.news {
+            self.told.push(what);
+        }
     }
 }
 
@@ -170,6 +182,9 @@ pub struct Call {
     /// Why its arguments cannot be read, if they cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed: Option<String>,
+    /// A person has given leave for exactly this call.
+    #[serde(default)]
+    pub granted: bool,
     /// How often it failed and was to be tried again. Attempts also count what crashes cut short.
     #[serde(default)]
     pub failures: u32,
@@ -181,6 +196,10 @@ pub struct Call {
 pub enum CallState {
     /// Asked for by the model; nothing has begun.
     Proposed,
+    /// A person is asked, at that gate.
+    Asking {
+        gate: u32,
+    },
     /// Its intent is on disk. It may be under way, or its process may have died.
     Started {
         attempt: Attempt,
@@ -206,6 +225,9 @@ pub enum CallState {
 pub struct Gate {
     pub number: u32,
     pub step: u32,
+    /// What a call asks; nothing if the step itself waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Ask>,
     pub opened_at: Timestamp,
     pub answer: Option<Answer>,
 }
@@ -215,6 +237,9 @@ pub struct Gate {
 pub struct Answer {
     pub approved: bool,
     pub reason: Option<String>,
+    /// What was said to a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     pub at: Timestamp,
 }
 
@@ -292,6 +317,7 @@ impl Run {
             (Status::Running, Phase::Resting { .. }) => Wait::Timer,
             (Status::Running, Phase::Calling { .. }) => match self.open_call().map(|call| &call.state) {
                 Some(CallState::Resting { .. }) => Wait::Timer,
+                Some(CallState::Asking { .. }) => Wait::Human,
                 Some(CallState::Proposed | CallState::Started { .. } | CallState::Ended { .. }) | None => {
                     Wait::None
                 }
@@ -299,6 +325,17 @@ impl Run {
             (Status::Created | Status::Paused | Status::Completed | Status::Failed | Status::Running, _) => {
                 Wait::None
             }
+        }
+    }
+
+    /// When a wait for time is over, if the run is in one.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        if self.status != Status::Running {
+            return None;
+        }
+        match (&self.phase, self.open_call().map(|call| &call.state)) {
+            (Phase::Resting { rest, .. }, _) | (_, Some(CallState::Resting { rest, .. })) => Some(rest.until),
+            (_, _) => None,
         }
     }
 
@@ -437,12 +474,10 @@ impl Run {
                 self.current_step = *step;
                 self.phase = if *required { Phase::Idle } else { Phase::Cleared };
             }
-            Event::WaitingForHuman { gate, step } => {
-                self.gates.push(Gate { number: *gate, step: *step, opened_at: at, answer: None });
-                self.phase = Phase::Gated { gate: *gate };
-            }
-            Event::GateAnswered { gate, approved, reason, .. } => {
-                self.answer_gate(*gate, *approved, reason, at)
+            Event::WaitingForHuman { gate, step, ask } => self.open_gate(at, *gate, *step, ask),
+            Event::GateAnswered { gate, approved, reason, answer, .. } => {
+                let (reason, text) = (reason.clone(), answer.clone());
+                self.answer_gate(*gate, Answer { approved: *approved, reason, text, at });
             }
             Event::StepStarted { step } => self.open_step(*step),
             Event::TurnStarted { turn, attempt } => {
@@ -455,9 +490,10 @@ impl Run {
                 self.silence.iter_mut().for_each(|silence| silence.ended = Some(at));
                 self.hear(at, *turn, Heard { text, calls, raw, stop: stop.unwrap_or_default() });
             }
-            Event::TurnFailed { turn, attempt, retry, kind, .. } => {
+            Event::TurnFailed { turn, attempt, retry, kind, until, usage, .. } => {
                 let kind = kind.unwrap_or_default();
-                self.lose_patience(kind);
+                usage.iter().for_each(|usage| self.spend(usage));
+                self.lose_patience(kind, *until);
                 self.fall_silent(at, kind);
                 if let Some(rest) = retry {
                     self.patience.switches = 0;
@@ -498,11 +534,7 @@ impl Run {
             }
             Event::Recovered { generation } => self.generation = *generation,
             Event::LimitsChanged { limits } => self.spec.limits = *limits,
-            Event::ModelChanged { model, why } => {
-                self.spec.model.clone_from(model);
-                self.patience.failures = 0;
-                self.patience.switches = self.patience.switches.saturating_add(u32::from(why.is_some()));
-            }
+            Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
@@ -533,11 +565,27 @@ impl Run {
         self.commands.push_back(command.clone());
     }
 
-    fn answer_gate(&mut self, number: u32, approved: bool, reason: &Option<String>, at: Timestamp) {
-        if let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) {
-            gate.answer = Some(Answer { approved, reason: reason.clone(), at });
+    fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
+        self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
+        match ask {
+            Some(ask) => self.set_call(ask.call, CallState::Asking { gate: number }),
+            None => self.phase = Phase::Gated { gate: number },
         }
-        self.phase = if approved { Phase::Cleared } else { Phase::Idle };
+    }
+
+    fn answer_gate(&mut self, number: u32, answer: Answer) {
+        let approved = answer.approved;
+        let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) else { return };
+        gate.answer = Some(answer);
+        match gate.ask.as_ref().map(|ask| ask.call) {
+            None => self.phase = if approved { Phase::Cleared } else { Phase::Idle },
+            Some(call) => {
+                self.set_call(call, CallState::Proposed);
+                if let Some(call) = self.call_mut(call) {
+                    call.granted = approved;
+                }
+            }
+        }
     }
 
     fn open_step(&mut self, step: u32) {
@@ -564,7 +612,23 @@ impl Run {
         }
     }
 
-    fn lose_patience(&mut self, kind: ModelFailureKind) {
+    fn change_model(&mut self, model: &str, by_itself: bool) {
+        model.clone_into(&mut self.spec.model);
+        self.patience.failures = 0;
+        self.patience.reached &= by_itself;
+        self.patience.switches = self.patience.switches.saturating_add(u32::from(by_itself));
+        if let Some(silence) = self.silence.as_mut().filter(|_| by_itself) {
+            silence.tell(format!("to {model}"));
+        }
+    }
+
+    fn lose_patience(&mut self, kind: ModelFailureKind, until: Option<Timestamp>) {
+        let model = &self.spec.model;
+        self.patience.held.retain(|(held, _)| held != model);
+        self.patience.held.extend(until.map(|until| (model.clone(), until)));
+        if kind.is_lasting() && !self.patience.unusable.contains(model) {
+            self.patience.unusable.push(model.clone());
+        }
         self.model_failures = self.model_failures.saturating_add(1);
         self.patience.failures = self.patience.failures.saturating_add(1);
         self.patience.broken =
@@ -573,11 +637,13 @@ impl Run {
     }
 
     fn fall_silent(&mut self, at: Timestamp, kind: ModelFailureKind) {
-        match &mut self.silence {
-            Some(silence) if silence.kind == kind => silence.in_a_row = silence.in_a_row.saturating_add(1),
-            Some(silence) => (silence.kind, silence.in_a_row) = (kind, 1),
-            None => self.silence = Some(Silence { since: at, kind, in_a_row: 1, ended: None }),
-        }
+        let silence = self.silence.get_or_insert_with(|| Silence {
+            since: at,
+            told: Vec::new(),
+            news: false,
+            ended: None,
+        });
+        silence.tell(format!("{} {}", self.spec.model, kind.words()));
     }
 
     fn hear(&mut self, at: Timestamp, turn: u32, heard: Heard<'_>) {
@@ -588,7 +654,8 @@ impl Run {
         let cut_off = heard.stop == Stop::Length && heard.calls.is_empty();
         self.model_failures = 0;
         let cut_off_before = self.patience.cut_off;
-        self.patience = Patience { reached: true, ..Patience::default() };
+        let unusable = std::mem::take(&mut self.patience.unusable);
+        self.patience = Patience { reached: true, unusable, ..Patience::default() };
         let mut requests = Vec::with_capacity(heard.calls.len());
         for call in heard.calls {
             requests.push(self.propose(at, turn, call));
@@ -616,6 +683,7 @@ impl Run {
             args: call.args.clone(),
             asked_at: at,
             malformed: call.malformed.clone(),
+            granted: false,
             failures: 0,
             state: CallState::Proposed,
         });
@@ -670,7 +738,7 @@ impl Call {
     /// The attempt last begun; the first if none was.
     pub fn attempt(&self) -> Attempt {
         match &self.state {
-            CallState::Proposed => Attempt::FIRST,
+            CallState::Proposed | CallState::Asking { .. } => Attempt::FIRST,
             CallState::Started { attempt, .. }
             | CallState::Resting { attempt, .. }
             | CallState::Ended { attempt, .. } => *attempt,
@@ -680,7 +748,10 @@ impl Call {
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.state {
             CallState::Ended { outcome, .. } => Some(outcome),
-            CallState::Proposed | CallState::Started { .. } | CallState::Resting { .. } => None,
+            CallState::Proposed
+            | CallState::Asking { .. }
+            | CallState::Started { .. }
+            | CallState::Resting { .. } => None,
         }
     }
 
@@ -688,14 +759,20 @@ impl Call {
     pub fn duration_ms(&self) -> Option<f64> {
         match &self.state {
             CallState::Ended { duration_us, .. } => Some((*duration_us).max(1) as f64 / 1000.0),
-            CallState::Proposed | CallState::Started { .. } | CallState::Resting { .. } => None,
+            CallState::Proposed
+            | CallState::Asking { .. }
+            | CallState::Started { .. }
+            | CallState::Resting { .. } => None,
         }
     }
 
     pub fn traces(&self) -> &[Trace] {
         match &self.state {
             CallState::Started { traces, .. } => traces,
-            CallState::Proposed | CallState::Resting { .. } | CallState::Ended { .. } => &[],
+            CallState::Proposed
+            | CallState::Asking { .. }
+            | CallState::Resting { .. }
+            | CallState::Ended { .. } => &[],
         }
     }
 }

@@ -71,6 +71,27 @@ pub struct RunSpec {
     #[n(21)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Json>,
+    /// What happens when a call needs a person; without a word it waits.
+    #[n(22)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_ask: Option<OnAsk>,
+}
+
+/// What a call that needs a person's answer leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "lowercase")]
+pub enum OnAsk {
+    /// The run waits, however long.
+    #[default]
+    #[n(0)]
+    Wait,
+    /// The call is refused, and the agent told that nobody is there.
+    #[n(1)]
+    Deny,
+    /// The run waits, paused.
+    #[n(2)]
+    Pause,
 }
 
 /// What a run is for. The mode is fixed at creation and shows in what the agent may call.
@@ -205,17 +226,22 @@ impl RunSpec {
         self.engine_enabled.unwrap_or(true)
     }
 
+    pub fn on_ask(&self) -> OnAsk {
+        self.on_ask.unwrap_or_default()
+    }
+
     pub fn mode(&self) -> Mode {
         self.mode.unwrap_or_default()
     }
 
-    /// The model to try after the one in use, going round; `None` if there is no other.
-    pub fn next_model(&self) -> Option<&str> {
+    /// The model to try after the one in use, going round, of those that are not `unusable`.
+    pub fn next_model(&self, unusable: &[String]) -> Option<&str> {
         let models = self.models.as_deref().unwrap_or(&[]);
         let current = models.iter().position(|model| *model == self.model);
         let after = current.map_or(0, |index| index + 1);
         let round = models.iter().skip(after).chain(models);
-        round.map(String::as_str).find(|model| *model != self.model)
+        let usable = |model: &&String| !unusable.contains(*model) && **model != self.model;
+        round.filter(usable).map(String::as_str).next()
     }
 
     /// Everything a run must satisfy before it may exist.

@@ -8,6 +8,9 @@ use crate::limits::OUTPUT_INLINE_BYTES_MAX;
 use crate::prompt::head;
 use crate::text::Text;
 
+/// The tool by which an agent asks a person. It does nothing itself: the run waits, and the answer is its result.
+pub const ASK_HUMAN: &str = "ask_human";
+
 /// What recovery may do with an effect whose outcome never reached the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
@@ -32,6 +35,10 @@ pub struct ToolGrant {
     pub name: String,
     #[n(1)]
     pub class: EffectClass,
+    /// Must a person give leave for every call?
+    #[n(2)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<bool>,
 }
 
 /// How tool calls are tried: seed defaults are 3 retries, 1 s base delay, 30 s timeout.

@@ -29,6 +29,8 @@ pub struct RunView {
     pub mode: Mode,
     pub status: Status,
     pub wait: Wait,
+    /// When a wait for time is over.
+    pub wake_at: Option<Timestamp>,
     pub reason: Option<String>,
     pub autonomy: u8,
     pub created_at: Timestamp,
@@ -54,7 +56,8 @@ pub struct RunView {
     pub workspace: String,
     pub branch: Option<String>,
     pub usage: Usage,
-    pub total_cost: Usd,
+    /// Nothing if part of it is not known.
+    pub total_cost: Option<Usd>,
     pub cost_by_iteration: Vec<IterationCost>,
     pub limits: Limits,
     pub retry: RetryPolicy,
@@ -75,6 +78,7 @@ impl RunView {
             mode: run.spec.mode(),
             status: run.status,
             wait: run.wait(),
+            wake_at: run.wake_at(),
             reason: run.reason.clone(),
             autonomy: run.spec.autonomy.level(),
             created_at: run.created_at,
@@ -100,7 +104,7 @@ impl RunView {
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
             usage: run.usage,
-            total_cost: run.usage.cost,
+            total_cost: (run.usage.unpriced_tokens == 0).then_some(run.usage.cost),
             cost_by_iteration: cost_by_iteration(run),
             limits: run.spec.limits,
             retry: run.spec.retry,
@@ -165,7 +169,8 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
     match event {
         Event::RunCreated(spec) => {
             let task = head(&spec.task, EVENT_TEXT_BYTES_MAX);
-            entries!(line, "type": "run_created", "agentName": spec.agent, "task": task);
+            entries!(line, "type": "run_created", "agentName": spec.agent, "task": task, "model": spec.model);
+            entries!(line, "mode": spec.mode());
         }
         Event::StatusChanged { from, to, cause, reason } => {
             entries!(line, "type": "state_transition", "from": from, "to": to, "cause": cause, "reason": reason);
@@ -176,12 +181,19 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::GateChecked { step: index, required } => {
             entries!(line, "type": "gate_checked", "stepId": step(index), "required": required);
         }
-        Event::WaitingForHuman { gate, step: index } => {
+        Event::WaitingForHuman { gate, step: index, ask } => {
             let gate = gate_id(&run.spec.id, *gate);
             entries!(line, "type": "waiting_for_human", "gateId": gate, "stepId": step(index), "action": "waiting");
+            if let Some(ask) = ask {
+                entries!(line, "ask": ask);
+            }
         }
-        Event::GateAnswered { gate, approved, reason, waited_ms } => {
-            let action = if *approved { "approved" } else { "rejected" };
+        Event::GateAnswered { gate, approved, reason, waited_ms, answer } => {
+            let action = match (approved, answer) {
+                (true, Some(_)) => "answered",
+                (true, None) => "approved",
+                (false, _) => "rejected",
+            };
             let gate = gate_id(&run.spec.id, *gate);
             entries!(line, "type": "human_gate", "gateId": gate, "action": action, "waitMs": waited_ms, "reason": reason);
         }
@@ -196,10 +208,10 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             entries!(line, "toolNames": tools, "usage": usage, "durationMs": millis(*duration_us), "stop": stop);
             entries!(line, "model": run.spec.model);
         }
-        Event::TurnFailed { turn, attempt, message, retry, kind } => {
+        Event::TurnFailed { turn, attempt, message, retry, kind, until, usage } => {
             let kind = kind.unwrap_or_default();
             entries!(line, "type": "turn_failed", "turn": turn, "attempt": attempt, "kind": kind, "error": message);
-            entries!(line, "retry": retry);
+            entries!(line, "retry": retry, "until": until, "usage": usage);
         }
         Event::StepCompleted { step: index, output } => {
             let output = head(output, EVENT_TEXT_BYTES_MAX);

@@ -182,9 +182,9 @@ impl Desk {
             if catalog.is_none() && !rows.is_empty() {
                 catalog = home.catalog().ok();
             }
-            for row in rows.into_values() {
-                // Derived: a failed write leaves a stale row, which the next listing catches up.
-                catalog.as_ref().map(|catalog| catalog.upsert(&row));
+            if let Some(catalog) = &catalog {
+                // Derived: a failed write leaves stale rows, which the next listing catches up.
+                drop(catalog.upsert_all(rows.values()));
             }
             self.tray().written = posted;
             self.done.notify_all();

@@ -21,7 +21,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::ledger::Ledger;
-use crate::limits::{CHECKPOINT_INTERVAL_MS_MIN, INBOX_POLL_MS, WIND_DOWN_MS_MAX};
+use crate::limits::{CHECKPOINT_INTERVAL_MS_MIN, INBOX_POLL_MS, SLEEP_SLICE_MS, WIND_DOWN_MS_MAX};
 use crate::perform::{Performer, ToolWork, Work};
 
 /// Drives one run as its one writer, until it ends, pauses, or waits for a person.
@@ -147,11 +147,10 @@ impl Driver {
     }
 
     fn sleep(&mut self, wake: Wake, rest: Rest) {
-        let cancel = self.cancel.clone();
-        let sleep = self.clock.sleep(Duration::from_millis(rest.left_ms(self.clock.now())));
+        let (cancel, clock) = (self.cancel.clone(), Arc::clone(&self.clock));
         self.under_way.push(Box::pin(async move {
             tokio::select! {
-                () = sleep => Some(Input::Woke(wake)),
+                () = sleep_through(clock.as_ref(), rest) => Some(Input::Woke(wake)),
                 () = cancel.cancelled() => None,
             }
         }));
@@ -211,6 +210,21 @@ impl Driver {
 
     fn waits_for_human(&self) -> bool {
         self.run().wait() == Wait::Human
+    }
+}
+
+/// Waits in slices: a machine that is asleep does not count the time, and looks at the clock when it wakes.
+async fn sleep_through(clock: &dyn Clock, rest: Rest) {
+    loop {
+        let left_ms = rest.left_ms(clock.now());
+        if left_ms == 0 {
+            return;
+        }
+        clock.sleep(Duration::from_millis(left_ms.min(SLEEP_SLICE_MS))).await;
+        // The whole wait in one slice is the whole wait, wherever the clock went.
+        if left_ms <= SLEEP_SLICE_MS {
+            return;
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Error {
     WorkspaceGone { path: PathBuf },
     #[error("model {name} cannot be used")]
     Model { name: String, source: longhaul_model::ResolveError },
+    #[error("a limit on cost cannot be kept: what {name} charges is not known")]
+    Unpriced { name: String },
     #[error("the run waits for nothing and yet does not end; this is a bug in longhaul")]
     Stuck,
     #[error("the run's driver ended abnormally: {0}")]

@@ -217,17 +217,16 @@ impl Harness {
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }
-        let model = opening.model.clone().unwrap_or_else(|| ledger.run().spec.model.clone());
+        let wanted = opening.clone();
         let first = self.first_input(ledger.run(), generation, opening)?;
         // A run that may not start is refused before anything is done for it.
         decide(ledger.run(), self.clock.now(), first.clone())?;
         // What our dead predecessor left running would work against us.
         longhaul_tools::reap_leftovers(id);
-        let models = Shelf::new(Arc::clone(&self.models));
-        models.get(&model).map_err(|source| Error::Model { name: model, source })?;
+        let models = self.models_for(ledger.run(), &wanted)?;
         let secrets = Secrets::new(self.models.secrets());
         let hands = Hands {
-            models,
+            models: Arc::new(models),
             secrets: secrets.clone(),
             deltas,
             toolbox: Arc::clone(&self.toolbox),
@@ -236,15 +235,42 @@ impl Harness {
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
         let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
-        let harness = self.clone();
+        let (harness, resting) = (self.clone(), id.clone());
         let task = tokio::spawn(async move {
             let rested = driver.drive(first).await;
+            harness.toolbox.rest(&resting).await;
             if let Ok((run, _)) = &rested {
                 harness.keep_row(run, store.as_ref());
             }
             rested
         });
         Ok(Driven { handle: Handle { commands: sender, clock: Arc::clone(&self.clock) }, task })
+    }
+
+    /// The models a run goes on with, if it can: there is one to ask, and what a limit on cost needs is known of all of them.
+    pub fn models_for(&self, run: &Run, opening: &Opening) -> Result<Shelf, Error> {
+        let shelf = Shelf::new(Arc::clone(&self.models));
+        let name = opening.model.as_ref().unwrap_or(&run.spec.model);
+        let mut usable = Vec::new();
+        match shelf.get(name) {
+            Ok(model) => usable.push((name, model)),
+            // With another to turn to, one that cannot be had is the run's to get over.
+            Err(_) if opening.model.is_none() && self.any_other(run, &shelf) => {}
+            Err(source) => return Err(Error::Model { name: name.clone(), source }),
+        }
+        // A fallback's key is asked for while somebody may be there to unlock it, and so that it is known as a secret. One that
+        // cannot be had is met when it is needed.
+        let fallbacks = run.spec.models.iter().flatten();
+        usable.extend(fallbacks.filter_map(|name| Some((name, shelf.get(name).ok()?))));
+        let costs = opening.limits.unwrap_or(run.spec.limits).max_cost.is_some();
+        match usable.into_iter().find(|(_, model)| costs && !model.is_priced()) {
+            Some((name, _)) => Err(Error::Unpriced { name: name.clone() }),
+            None => Ok(shelf),
+        }
+    }
+
+    fn any_other(&self, run: &Run, shelf: &Shelf) -> bool {
+        run.spec.models.iter().flatten().any(|name| *name != run.spec.model && shelf.get(name).is_ok())
     }
 
     /// Leaves a command with a run, whoever drives it, now or later.

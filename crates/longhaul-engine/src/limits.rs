@@ -27,3 +27,10 @@ pub const HANDLE_COMMANDS_MAX: usize = 16;
 /// The shortest secret that is struck out of what tools print. Shorter ones are placeholders (`none`, `dummy`), and striking
 /// them out would garble the text without protecting anything.
 pub const SECRET_BYTES_MIN: usize = 8;
+
+/// The shortest beginning or end of a secret that is struck out like the whole. What is shorter says what kind of key it is
+/// (`sk-ant-api03-`) and little else.
+pub const SECRET_PIECE_BYTES_MIN: usize = 16;
+
+/// The longest stretch of a wait between two looks at the clock: a machine that was asleep is at most this late.
+pub const SLEEP_SLICE_MS: u64 = 60_000;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelRequest};
+use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
@@ -63,6 +63,18 @@ impl Shelf {
         self
     }
 
+    /// The model made anew, if it now has another key: the old one may have expired.
+    fn renewed(&self, name: &str, old: &dyn Model) -> Option<Arc<dyn Model>> {
+        self.models.forget_keys();
+        let model = self.models.resolve(name).ok()?;
+        if model.account() == old.account() {
+            return None;
+        }
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.insert(name.to_owned(), Arc::clone(&model));
+        Some(model)
+    }
+
     pub fn get(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = made.get(name) {
@@ -76,7 +88,7 @@ impl Shelf {
 
 /// The real performer: models, a toolbox and a workspace.
 pub struct Hands {
-    pub models: Shelf,
+    pub models: Arc<Shelf>,
     pub secrets: Secrets,
     pub deltas: Arc<dyn Deltas>,
     pub toolbox: Arc<Toolbox>,
@@ -88,18 +100,10 @@ impl Performer for Hands {
     fn perform(&self, work: Work, cancel: Cancel) -> BoxFuture<'static, Option<Input>> {
         match work {
             Work::CallModel { turn, attempt, request } => {
-                let deltas = Arc::clone(&self.deltas);
-                match self.models.get(&request.model) {
-                    Ok(model) => {
-                        let toolbox = Arc::clone(&self.toolbox);
-                        let asking = call_model(model, deltas, turn, attempt, request, cancel);
-                        Box::pin(asking.map(move |input| input.map(|input| by_own_names(input, &toolbox))))
-                    }
-                    Err(error) => {
-                        let failure = no_model(&error);
-                        Box::pin(std::future::ready(Some(Input::ModelFailed { turn, attempt, failure })))
-                    }
-                }
+                let (models, deltas) = (Arc::clone(&self.models), Arc::clone(&self.deltas));
+                let toolbox = Arc::clone(&self.toolbox);
+                let asking = call_model(models, deltas, turn, attempt, request, cancel);
+                Box::pin(asking.map(move |input| input.map(|input| by_own_names(input, &toolbox))))
             }
             Work::PrepareTool(work) => {
                 let tool = self.tool(&work);
@@ -145,6 +149,7 @@ fn no_model(error: &ResolveError) -> ModelFailure {
         ResolveError::Key(_) => ModelFailureKind::Credentials,
         ResolveError::BadName { .. }
         | ResolveError::UnknownProvider { .. }
+        | ResolveError::Untrusted { .. }
         | ResolveError::NoApi { .. }
         | ResolveError::NoBaseUrl { .. }
         | ResolveError::Price { .. }
@@ -152,7 +157,8 @@ fn no_model(error: &ResolveError) -> ModelFailure {
         | ResolveError::Wire { .. }
         | ResolveError::Script(_) => ModelFailureKind::ModelUnknown,
     };
-    ModelFailure { kind, after_ms: None, message: error.to_string() }
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    ModelFailure::new(kind, format!("{error}{hint}"))
 }
 
 /// A reply whose calls name the tools as they are granted, whatever alias the model used: permission is by one name only.
@@ -212,7 +218,7 @@ impl Blobs for RunBlobs {
 }
 
 async fn call_model(
-    model: Arc<dyn Model>,
+    models: Arc<Shelf>,
     deltas: Arc<dyn Deltas>,
     turn: u32,
     attempt: Attempt,
@@ -220,7 +226,7 @@ async fn call_model(
     cancel: Cancel,
 ) -> Option<Input> {
     let started = Instant::now();
-    let asking = AssertUnwindSafe(model.call(request, deltas.as_ref())).catch_unwind();
+    let asking = AssertUnwindSafe(ask_model(models, request, deltas.as_ref())).catch_unwind();
     let answer = tokio::select! {
         answer = asking => answer,
         // Nothing of a half-heard answer is kept; the turn is asked again when the run goes on.
@@ -232,9 +238,46 @@ async fn call_model(
         Ok(Err(failure)) => failed(failure),
         Err(panic) => {
             let message = format!("the model's client panicked: {}", panic_text(panic.as_ref()));
-            failed(ModelFailure { kind: ModelFailureKind::Fatal, after_ms: None, message })
+            // What it panicked at may be the one odd reply of a night: a person looks, and nothing is lost.
+            failed(ModelFailure::new(ModelFailureKind::Rejected, message))
         }
     }
+}
+
+/// Asks once, and once more if the key was refused and there is a new one.
+async fn ask_model(
+    models: Arc<Shelf>,
+    request: ModelRequest,
+    deltas: &dyn Deltas,
+) -> Result<ModelReply, ModelFailure> {
+    let name = request.model.to_string();
+    let model = off_the_loop(&models, &name, |models, name| models.get(name))
+        .await?
+        .map_err(|error| no_model(&error))?;
+    let refused = match model.call(request.clone(), deltas).await {
+        Err(failure) if failure.kind == ModelFailureKind::Credentials => failure,
+        answer => return answer,
+    };
+    let old = Arc::clone(&model);
+    let renewed =
+        off_the_loop(&models, &name, move |models, name| models.renewed(name, old.as_ref())).await?;
+    match renewed {
+        Some(model) => model.call(request, deltas).await,
+        None => Err(refused),
+    }
+}
+
+/// Finding a key may mean waiting for a command; the run goes on hearing what is asked of it meanwhile.
+async fn off_the_loop<T: Send + 'static>(
+    models: &Arc<Shelf>,
+    name: &str,
+    work: impl FnOnce(&Shelf, &str) -> T + Send + 'static,
+) -> Result<T, ModelFailure> {
+    let (models, name) = (Arc::clone(models), name.to_owned());
+    let done = tokio::task::spawn_blocking(move || work(&models, &name)).await;
+    done.map_err(|error| {
+        ModelFailure::new(ModelFailureKind::Rejected, format!("the model cannot be found: {error}"))
+    })
 }
 
 async fn prepare(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {

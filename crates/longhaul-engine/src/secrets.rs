@@ -1,13 +1,15 @@
 //! What must never be written down: the providers' keys. A tool that prints one has it struck out before the journal, the
-//! blobs or the model see it.
+//! blobs or the model see it. So has one that prints most of it: long outputs are cut, and the cut may go through a key.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use longhaul_core::tool::{Outcome, Output};
+use memchr::memmem;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::limits::SECRET_BYTES_MIN;
+use crate::limits::{SECRET_BYTES_MIN, SECRET_PIECE_BYTES_MIN};
 
 const STRUCK_OUT: &str = "[secret]";
 
@@ -21,18 +23,19 @@ impl Secrets {
     }
 
     pub fn strike<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.0.iter().map(ExposeSecret::expose_secret).fold(Cow::Borrowed(text), |text, secret| {
-            if text.contains(secret) { Cow::Owned(text.replace(secret, STRUCK_OUT)) } else { text }
-        })
+        match self.strike_bytes(text.as_bytes()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            Cow::Owned(clean) => Cow::Owned(String::from_utf8_lossy(&clean).into_owned()),
+        }
     }
 
     /// The same for bytes that need not be text.
     pub fn strike_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         self.0.iter().map(|secret| secret.expose_secret().as_bytes()).fold(
             Cow::Borrowed(bytes),
-            |bytes, secret| match replaced(&bytes, secret) {
-                Some(clean) => Cow::Owned(clean),
-                None => bytes,
+            |bytes, secret| {
+                let places = places(&bytes, secret);
+                if places.is_empty() { bytes } else { Cow::Owned(without(&bytes, &places)) }
             },
         )
     }
@@ -60,18 +63,41 @@ impl Secrets {
     }
 }
 
-fn replaced(bytes: &[u8], secret: &[u8]) -> Option<Vec<u8>> {
-    let mut places = memchr::memmem::find_iter(bytes, secret).peekable();
-    places.peek()?;
+/// Where a secret stands, or a beginning or an end of it, in order and apart from each other.
+fn places(bytes: &[u8], secret: &[u8]) -> Vec<Range<usize>> {
+    let piece = SECRET_PIECE_BYTES_MIN.min(secret.len());
+    let beginnings = memmem::find_iter(bytes, &secret[..piece]).map(|at| {
+        let more = bytes[at..].iter().zip(secret).take_while(|(found, sought)| found == sought).count();
+        at..at + more
+    });
+    let mut places: Vec<Range<usize>> = beginnings.collect();
+    let ends = memmem::find_iter(bytes, &secret[secret.len() - piece..]).map(|at| {
+        let end = at + piece;
+        let back = bytes[..end].iter().rev().zip(secret.iter().rev());
+        end - back.take_while(|(found, sought)| found == sought).count()..end
+    });
+    places.extend(ends);
+    places.sort_by_key(|place| place.start);
+    places.dedup_by(|next, before| {
+        let overlaps = next.start < before.end;
+        if overlaps {
+            before.end = before.end.max(next.end);
+        }
+        overlaps
+    });
+    places
+}
+
+fn without(bytes: &[u8], places: &[Range<usize>]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(bytes.len());
     let mut start = 0;
     for place in places {
-        clean.extend_from_slice(&bytes[start..place]);
+        clean.extend_from_slice(&bytes[start..place.start]);
         clean.extend_from_slice(STRUCK_OUT.as_bytes());
-        start = place + secret.len();
+        start = place.end;
     }
     clean.extend_from_slice(&bytes[start..]);
-    Some(clean)
+    clean
 }
 
 #[cfg(test)]
@@ -87,5 +113,18 @@ mod tests {
         assert_eq!(&*secrets.strike_bytes(text.as_bytes()), b"a [secret] b short [secret]");
         assert!(matches!(secrets.strike_bytes(b"\xff nothing"), Cow::Borrowed(_)));
         assert!(!format!("{secrets:?}").contains("canary"));
+    }
+
+    /// A cut through a long key leaves a piece, which is struck out too; what all keys of its kind begin with is not.
+    #[test]
+    fn pieces_are_struck_out() {
+        let secrets = Secrets::new(vec!["sk-canary-0123456789abcdef".into()]);
+        let check = |text: &str, clean: &str| assert_eq!(secrets.strike(text), clean);
+        check("a sk-canary-0123456[cut]56789abcdef", "a [secret][cut]56789abcdef");
+        check("[cut]nary-0123456789abcdef b", "[cut][secret] b");
+        check("sk-canary-0123456789abcdefsk-canary-0123456789abcdef", "[secret][secret]");
+        check("sk-canary-01234", "sk-canary-01234");
+        check("sk-canary-0123456 89abcdef", "[secret] 89abcdef");
+        check("sk-canary-0123456789abcd☃", "[secret]☃");
     }
 }

@@ -1,9 +1,11 @@
 //! A bad night: the provider is out of order for hours, and the run outlives it. Time is the test's own.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_core::event::Event;
@@ -37,10 +39,11 @@ conversations:
         usage: { input: 1100, output: 5 }
 "#;
 
-/// A clock that stops at one of its waits, as if the machine were switched off there.
+/// A clock that stops in the middle of a wait, as if the machine were switched off there.
 struct StopsAt {
     clock: FakeClock,
-    waits_left: AtomicUsize,
+    slept_ms_max: u64,
+    stopped: AtomicBool,
 }
 
 impl Clock for StopsAt {
@@ -49,10 +52,11 @@ impl Clock for StopsAt {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        match self.waits_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
-            Ok(_) => self.clock.sleep(duration),
-            Err(_) => Box::pin(std::future::pending()),
+        if self.clock.slept_ms() < self.slept_ms_max {
+            return self.clock.sleep(duration);
         }
+        self.stopped.store(true, Ordering::Relaxed);
+        Box::pin(std::future::pending())
     }
 }
 
@@ -125,18 +129,21 @@ async fn a_wait_outlives_its_process() {
     let dir = tempfile::tempdir().unwrap();
     let server = server().await;
     let start = Timestamp::from_millis(1_771_581_600_000);
-    let stopping = Arc::new(StopsAt { clock: FakeClock::at(start), waits_left: AtomicUsize::new(30) });
+    let stopping = Arc::new(StopsAt {
+        clock: FakeClock::at(start),
+        slept_ms_max: 2 * HOUR_MS,
+        stopped: AtomicBool::new(false),
+    });
     let first = harness(dir.path(), &server, Speaks::Anthropic, Arc::clone(&stopping) as Arc<dyn Clock>);
     let id = create(&first, dir.path());
     let driven = first.drive(&id, Opening::default(), Vec::new(), Arc::new(Quiet)).unwrap();
-    let rest = loop {
+    while !stopping.stopped.load(Ordering::Relaxed) {
         tokio::task::yield_now().await;
-        let run = first.look(&id).unwrap();
-        if let (Phase::Resting { rest, .. }, 31) = (&run.phase, run.model_failures) {
-            assert_eq!((run.status, run.wait()), (Status::Running, Wait::Timer));
-            break *rest;
-        }
-    };
+    }
+    let run = first.look(&id).unwrap();
+    assert_eq!((run.status, run.wait()), (Status::Running, Wait::Timer));
+    let Phase::Resting { rest, .. } = run.phase else { panic!("{:?}", run.phase) };
+    let failures = run.model_failures;
     driven.task.abort();
     drop(driven.rest().await);
     let asked = server.requests().len();
@@ -153,7 +160,7 @@ async fn a_wait_outlives_its_process() {
         .unwrap()
         .look(&mut |run, _, _, event| {
             if let Event::TurnFailed { retry: Some(rest), .. } = event
-                && run.model_failures > 31
+                && run.model_failures > failures
             {
                 slept += rest.delay_ms;
             }

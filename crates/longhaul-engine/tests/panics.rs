@@ -86,7 +86,7 @@ async fn a_model_that_panics() {
     let store = place.harness.store_of(&id).unwrap();
     let model = place.harness.look(&id).unwrap().spec.model;
     let hands = Hands {
-        models: Shelf::new(Arc::clone(&place.harness.models)).with(&model, Arc::new(Broken)),
+        models: Arc::new(Shelf::new(Arc::clone(&place.harness.models)).with(&model, Arc::new(Broken))),
         secrets: Secrets::default(),
         deltas: Arc::new(Quiet),
         toolbox: Arc::clone(&place.harness.toolbox),
@@ -101,8 +101,8 @@ async fn a_model_that_panics() {
     let start = Input::Command(Command { id: CommandId::from_bits(1), wish });
     let (run, ending) =
         Driver::new(ledger, Arc::new(hands), Arc::new(SystemClock), commands).drive(start).await.unwrap();
-    assert_eq!(ending, Ending::Failed);
-    assert_eq!(run.error.as_deref(), Some("the model's client panicked: no answer"));
+    assert_eq!(ending, Ending::Paused(longhaul_core::event::Cause::Parked));
+    assert_eq!(run.reason.as_deref(), Some("rejected: the model's client panicked: no answer"));
     assert_eq!(place.harness.look(&id).unwrap(), run, "it is in the journal");
 }
 
@@ -174,6 +174,10 @@ impl Model for Broken {
         _: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async { panic!("no answer") })
+    }
+
+    fn count<'a>(&'a self, _: &'a ModelRequest) -> BoxFuture<'a, u64> {
+        Box::pin(std::future::ready(0))
     }
 
     fn context_window(&self) -> u64 {

@@ -19,6 +19,15 @@ pub trait Model: Send + Sync {
     /// How many tokens a request and its reply may have together.
     fn context_window(&self) -> u64;
 
+    /// How many tokens the request has: by the provider's own count where it has one, else by an estimate that is rather
+    /// too high.
+    fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, u64>;
+
+    /// Where and with which key it is asked, in a form that gives neither away; nothing if there is no key.
+    fn account(&self) -> Option<&str> {
+        None
+    }
+
     /// Is it known what it charges? Without that no budget of money can be kept.
     fn is_priced(&self) -> bool {
         true

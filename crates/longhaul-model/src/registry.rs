@@ -1,7 +1,7 @@
 //! How a model's name becomes a model. It owns the joining of what is built in, what is configured and what the environment
 //! says, and refuses names it does not know; it keeps no model alive and opens no connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use crate::known;
 use crate::model::Model;
 use crate::provider::{
     BUILTINS, BadPrice, Builtin, Facts, Found, KeyError, Limiter, Parts, Provider, ProviderConfig, Speaks,
+    Told, official,
 };
 use crate::scripted::{ScriptError, Scripted};
 use crate::wire::{ToolOffer, WireError};
@@ -27,12 +28,17 @@ pub struct Models {
     /// Where keys and addresses are looked for.
     pub environment: BTreeMap<String, String>,
     pub limiter: Arc<Limiter>,
+    pub told: Arc<Told>,
+    /// Providers that were configured by somebody the user has not trusted. What they would be without that is not what
+    /// was meant, so they are refused.
+    pub untrusted: BTreeSet<String>,
 }
 
 impl Models {
     /// Finds `provider/model`, for example `scripted/demo.yaml`. Each call reads afresh; keep the result for a run.
     pub fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
         let (provider, rest) = split(name)?;
+        self.check_trusted(provider)?;
         let config = self.config(provider)?;
         match self.speaks(provider, &config)? {
             Speaks::Scripted => Ok(Arc::new(self.scripted(rest)?)),
@@ -43,32 +49,34 @@ impl Models {
     /// Finds a model behind a network, as itself.
     pub fn provider(&self, name: &str) -> Result<Provider, ResolveError> {
         let (provider, model) = split(name)?;
+        self.check_trusted(provider)?;
         let config = self.config(provider)?;
         let api = self.speaks(provider, &config)?.api();
         let api = api.ok_or_else(|| ResolveError::NoNetwork { provider: provider.to_owned() })?;
         let missing = || ResolveError::NoBaseUrl { provider: provider.to_owned() };
         let facts = Facts::of(official(provider), model, &config)
-            .map_err(|source| ResolveError::Price { provider: provider.to_owned(), source })?;
+            .map_err(|why| ResolveError::Price { provider: provider.to_owned(), why })?;
         let parts = Parts {
             provider,
             model,
             api,
             config: &config,
             base_url: config.base_url.clone().ok_or_else(missing)?,
-            found: Found::look(provider, &config, &self.environment)?,
+            found: Found::look(provider, &config, &self.environment, &self.told)?,
             facts,
             offers: Arc::clone(&self.offers),
             limiter: Arc::clone(&self.limiter),
         };
         Provider::new(parts)
-            .map_err(|source| ResolveError::Wire { provider: provider.to_owned(), source: Box::new(source) })
+            .map_err(|why| ResolveError::Wire { provider: provider.to_owned(), why: Box::new(why) })
     }
 
-    /// A provider's whole configuration: what is built in, under the environment's address, under what is configured.
+    /// A provider's whole configuration: what is built in, under what is configured, under the environment's address.
     pub fn config(&self, provider: &str) -> Result<ProviderConfig, ResolveError> {
         let builtin = Builtin::find(provider);
-        let configured = self.providers.get(provider);
+        let configured = self.providers.get(provider).or_else(|| self.providers.get(official(provider)));
         if builtin.is_none() && configured.is_none() {
+            self.check_trusted(provider)?;
             return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), known: self.names() });
         }
         let base = builtin.map(Builtin::config).unwrap_or_default();
@@ -79,7 +87,7 @@ impl Models {
                 .map(|url| url.trim().to_owned()),
             ..ProviderConfig::default()
         };
-        Ok(base.under(from_environment).under(configured.cloned().unwrap_or_default()))
+        Ok(base.under(configured.cloned().unwrap_or_default()).under(from_environment))
     }
 
     /// The names a model may begin with.
@@ -98,21 +106,27 @@ impl Models {
         Ok(model.map(|model| format!("{provider}/{model}")))
     }
 
-    /// Every key there is, of all providers: what must not be written anywhere.
+    /// Every key there is, of all providers: what must not be written anywhere. Of a command it is known once its provider
+    /// was found.
     pub fn secrets(&self) -> Vec<SecretString> {
         let of = |name: &String| {
             let config = self.config(name).ok()?;
-            // A command is only asked when its provider is used; then its key is in no tool's reach.
-            if config.api_key_command.is_some() {
-                return None;
-            }
-            Found::look(name, &config, &self.environment).ok()
+            Some(Found::secrets(name, &config, &self.environment, &self.told))
         };
-        let found: Vec<Found> = self.names().iter().filter_map(of).collect();
-        found
-            .into_iter()
-            .flat_map(|found| found.key.into_iter().chain(found.headers.into_iter().map(|(_, value)| value)))
-            .collect()
+        self.names().iter().filter_map(of).flatten().collect()
+    }
+
+    /// Forgets the keys that commands told, so that they are asked again.
+    pub fn forget_keys(&self) {
+        self.told.forget();
+    }
+
+    fn check_trusted(&self, provider: &str) -> Result<(), ResolveError> {
+        let known = |name: &str| self.untrusted.contains(name);
+        if known(provider) || known(official(provider)) {
+            return Err(ResolveError::Untrusted { provider: provider.to_owned() });
+        }
+        Ok(())
     }
 
     fn speaks(&self, provider: &str, config: &ProviderConfig) -> Result<Speaks, ResolveError> {
@@ -125,11 +139,6 @@ impl Models {
     }
 }
 
-/// The name under which the table of models knows a provider.
-fn official(provider: &str) -> &str {
-    Builtin::find(provider).map_or(provider, |known| known.name)
-}
-
 /// Why a name is no model.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
@@ -137,16 +146,18 @@ pub enum ResolveError {
     BadName { name: String },
     #[error("unknown provider `{provider}`")]
     UnknownProvider { provider: String, known: Vec<String> },
+    #[error("provider `{provider}` is configured by this repository, which you have not trusted")]
+    Untrusted { provider: String },
     #[error("providers.{provider}.api is missing")]
     NoApi { provider: String },
     #[error("providers.{provider}.base_url is missing")]
     NoBaseUrl { provider: String },
-    #[error("providers.{provider}.prices: {source}")]
-    Price { provider: String, source: BadPrice },
+    #[error("providers.{provider}.prices: {why}")]
+    Price { provider: String, why: BadPrice },
     #[error("provider `{provider}` plays files and has no network")]
     NoNetwork { provider: String },
-    #[error("provider `{provider}`: {source}")]
-    Wire { provider: String, source: Box<WireError> },
+    #[error("provider `{provider}`: {why}")]
+    Wire { provider: String, why: Box<WireError> },
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
@@ -165,16 +176,26 @@ impl ResolveError {
                 "known providers: {}; others are configured under `providers` in longhaul.yaml",
                 known.join(", ")
             )),
+            ResolveError::Untrusted { .. } => {
+                Some("`longhaul trust` shows what it would do, and asks".to_owned())
+            }
             ResolveError::NoApi { .. } => Some("one of anthropic, responses, chat, scripted".to_owned()),
             ResolveError::NoBaseUrl { .. } => Some("for example `http://127.0.0.1:8080/v1`".to_owned()),
             ResolveError::Key(KeyError::Missing { variable, .. }) => Some(format!(
                 "export {variable}=…, or name another variable (`api_key_env`) or a command (`api_key_command`) in longhaul.yaml"
             )),
-            ResolveError::Wire { source, .. } => source.hint().map(str::to_owned),
+            ResolveError::Key(KeyError::Header { variable, .. }) => {
+                Some(format!("export {variable}=…, or take the header out of longhaul.yaml"))
+            }
+            ResolveError::Key(KeyError::Command { provider, .. }) => Some(format!(
+                "try by hand what `providers.{provider}.api_key_command` says; it has to print the key and nothing else"
+            )),
+            ResolveError::Price { .. } => {
+                Some("US dollars for a million tokens, for example `{ input: 3, output: 15 }`".to_owned())
+            }
+            ResolveError::Wire { why, .. } => why.hint().map(str::to_owned),
             ResolveError::Script(error) => error.hint().map(str::to_owned),
-            ResolveError::Price { .. }
-            | ResolveError::NoNetwork { .. }
-            | ResolveError::Key(KeyError::Header { .. } | KeyError::Command { .. }) => None,
+            ResolveError::NoNetwork { .. } => None,
         }
     }
 }

@@ -226,16 +226,16 @@ fn a_status_decides_whether_asking_again_could_help() {
         .map(kind)
         .collect();
     expect![[r#"
-        Fatal: the model answered with status 400
+        Rejected: the model answered with status 400
         Credentials: the model answered with status 401
         Credentials: the model answered with status 403
-        ModelUnknown: the model answered with status 404
+        Rejected: the model answered with status 404
         Unavailable: the model answered with status 408
         Unavailable: the model answered with status 409
-        Fatal: the model answered with status 413
-        Fatal: the model answered with status 422
+        Overflow: the model answered with status 413
+        Rejected: the model answered with status 422
         RateLimited: the model answered with status 429
-        Fatal: the model answered with status 499
+        Rejected: the model answered with status 499
         Unavailable: the model answered with status 500
         Unavailable: the model answered with status 503
         Unavailable: the model answered with status 529
@@ -316,10 +316,10 @@ fn a_named_fault_is_a_failure_of_its_kind() {
         Broken: the model's provider failed with drip
         Broken: the model's provider failed with huge_event
         Broken: the model's provider failed with endless_events
-        Broken: the model's provider failed with html
+        Unreachable: the model's provider failed with html
         Unavailable: the model's provider failed with empty
         Broken: the model's provider failed with gzip_bomb
-        Broken: the model's provider failed with wrong_type
+        Unreachable: the model's provider failed with wrong_type
         Broken: the model's provider failed with truncated_json
         Broken: the model's provider failed with invalid_utf8
         Unreachable: the model's provider failed with garbage_tls"#]]
@@ -577,15 +577,15 @@ fn unknown_keys_are_named_with_their_line_and_the_keys_there_are() {
             demo.yaml:2:14: unknown key `agnet`
             hint: did you mean `agent`? known keys: `agent`, `step`, `iteration`, `depth`, `prompt_contains`
             demo.yaml:4:9: unknown key `delay`
-            hint: did you mean `delay_ms`? known keys: `text`, `calls`, `usage`, `delay_ms`, `fail`, `when_result_contains`
+            hint: did you mean `delay_ms`? known keys: `text`, `calls`, `usage`, `stop`, `delay_ms`, `fail`, `when_result_contains`
             demo.yaml:3:18: unknown key `tokens`
-            hint: known keys: `input`, `output`, `cache_read`, `cache_write`
+            hint: known keys: `input`, `output`, `cache_read`, `cache_write`, `cost`
             demo.yaml:3:19: unknown key `code`
             hint: known keys: `status`, `retry_after_ms`, `retry_after`, `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`, `times`
             demo.yaml:3:32: unknown key `arg`
-            hint: did you mean `args`? known keys: `tool`, `args`
+            hint: did you mean `args`? known keys: `tool`, `args`, `malformed`, `unknown`
             demo.yaml:3:38: unknown key `fail`
-            hint: known keys: `text`, `calls`, `usage`, `delay_ms`
+            hint: known keys: `text`, `calls`, `usage`, `stop`, `delay_ms`
             demo.yaml:1:11: unknown key `in`
             hint: did you mean `input`? known keys: `input`, `output`, `cache_read`, `cache_write`
         "#]],

@@ -1,6 +1,7 @@
 //! The index over all runs. Owns `catalog.db`, which is derived: deleting it loses nothing, so it is never synced and
 //! a file that cannot be used is moved away and made anew. Answers lists; knows no event and no journal.
 
+use std::borrow::Borrow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,9 @@ use longhaul_core::ids::RunId;
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::time::Timestamp;
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params, params_from_iter};
+use rusqlite::{
+    Connection, OptionalExtension, Row, Statement, TransactionBehavior, params, params_from_iter,
+};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::engine::{Access, open_file};
@@ -105,7 +108,12 @@ impl Catalog {
 
     /// Puts a run's row in place of the one it had, if any. An older row never replaces a newer one.
     pub fn upsert(&self, row: &RunRow) -> Result<(), Error> {
-        self.call(|connection| insert(connection, row))
+        self.call(|connection| insert(connection, [row]))
+    }
+
+    /// The same for many runs, at the price of one: all are written or none.
+    pub fn upsert_all<'a>(&self, rows: impl IntoIterator<Item = &'a RunRow>) -> Result<(), Error> {
+        self.change(|transaction| insert(transaction, rows))
     }
 
     pub fn remove(&self, id: &RunId) -> Result<(), Error> {
@@ -149,18 +157,24 @@ impl Catalog {
 
     /// Puts these rows in place of all there were, at once: others see the old ones or the new ones.
     pub fn replace_all(&self, rows: impl IntoIterator<Item = RunRow>) -> Result<(), Error> {
-        let mut connection = self.lock();
-        let replace = || -> rusqlite::Result<()> {
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.change(|transaction| {
             transaction.execute("DELETE FROM runs", [])?;
-            rows.into_iter().try_for_each(|row| insert(&transaction, &row))?;
-            transaction.commit()
-        };
-        replace().map_err(|source| Error::Sqlite { path: self.path.clone(), source })
+            insert(transaction, rows)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Result<(), Error> {
+        let mut connection = self.lock();
+        let change = || -> rusqlite::Result<()> {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            act(&transaction)?;
+            transaction.commit()
+        };
+        change().map_err(|source| Error::Sqlite { path: self.path.clone(), source })
     }
 
     fn call<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
@@ -187,14 +201,22 @@ fn select(filter: &Filter) -> (String, Vec<String>) {
     (sql, values)
 }
 
-fn insert(connection: &Connection, row: &RunRow) -> rusqlite::Result<()> {
+fn insert<R: Borrow<RunRow>>(
+    connection: &Connection,
+    rows: impl IntoIterator<Item = R>,
+) -> rusqlite::Result<()> {
     let marks = vec!["?"; COLUMNS.split(',').count()].join(", ");
     let sql = format!(
         "INSERT OR REPLACE INTO runs ({COLUMNS}) SELECT {marks}
          WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND last_seq > ?24)"
     );
+    let mut statement = connection.prepare_cached(&sql)?;
+    rows.into_iter().try_for_each(|row| insert_one(&mut statement, row.borrow()))
+}
+
+fn insert_one(statement: &mut Statement<'_>, row: &RunRow) -> rusqlite::Result<()> {
     let millis = |moment: Option<Timestamp>| moment.map(Timestamp::as_millis);
-    connection.prepare_cached(&sql)?.execute(params![
+    statement.execute(params![
         row.id.as_str(),
         row.kind,
         row.agent,
@@ -431,6 +453,8 @@ mod tests {
         catalog.upsert(&row(5)).unwrap();
         catalog.upsert(&RunRow { last_seq: 4, ..row(5) }).unwrap();
         assert_eq!(catalog.get(&row(5).id).unwrap().unwrap().last_seq, 5);
+        catalog.upsert_all(&[RunRow { last_seq: 4, ..row(5) }, row(6)]).unwrap();
+        assert_eq!(catalog.list(&Filter::default()).unwrap(), vec![row(6), row(5)]);
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         models: None,
         mode: None,
         answer_schema: None,
+        on_ask: None,
     }
 }
 

@@ -98,7 +98,7 @@ impl Edit {
         let (context, args) = (context.clone(), self.arguments(args)?);
         blocking(move || {
             let bytes = context.workspace.read(&args.path).map_err(|error| refused(&error))?;
-            Ok(edited(&args, bytes)?.trace())
+            Ok(edited(&args, digest_of(&bytes), bytes)?.trace())
         })
         .await?
     }
@@ -107,8 +107,8 @@ impl Edit {
         let (context, args, trace) = (context.clone(), self.arguments(args)?, trace.cloned());
         blocking(move || {
             let bytes = context.workspace.read(&args.path).map_err(|error| refused(&error))?;
+            let digest = digest_of(&bytes);
             if let Some(trace) = &trace {
-                let digest = digest_of(&bytes);
                 // The text is no longer there once it was replaced, so this is asked before looking for it.
                 if digest == trace.after {
                     let report = format!("edited {}", args.path);
@@ -118,7 +118,7 @@ impl Edit {
                     return Err(change::changed_meanwhile(&args.path));
                 }
             }
-            Ok(edited(&args, bytes)?.make(&context, trace.as_ref()))
+            Ok(edited(&args, digest, bytes)?.make(&context, trace.as_ref()))
         })
         .await?
     }
@@ -169,9 +169,8 @@ impl Tool for Edit {
     }
 }
 
-/// The file after the edit.
-fn edited(order: &Order, bytes: Vec<u8>) -> Result<Change, Outcome> {
-    let before = digest_of(&bytes);
+/// The file after the edit; `before` is the digest of `bytes`.
+fn edited(order: &Order, before: String, bytes: Vec<u8>) -> Result<Change, Outcome> {
     let failed = |message: String| Outcome::failed(Failure::Tool, message);
     let path = &order.path;
     if let Some(expect) = order.expect.as_deref().filter(|expect| !tag::fits(expect, &before)) {
@@ -189,11 +188,12 @@ fn edited(order: &Order, bytes: Vec<u8>) -> Result<Change, Outcome> {
             .map_err(|message| failed(which(&order.pieces, index) + &message))?;
     }
     let bytes = text.into_bytes();
-    if digest_of(&bytes) == before {
+    let after = digest_of(&bytes);
+    if after == before {
         return Err(failed("the edits undo each other; nothing would change".to_owned()));
     }
-    let report = replaced.report(path, &tag::of(&digest_of(&bytes)));
-    Ok(Change { path: path.clone(), before, bytes, report })
+    let report = replaced.report(path, &tag::of(&after));
+    Ok(Change { path: path.clone(), before, after, bytes, report })
 }
 
 /// Which edit is meant, when there are several.

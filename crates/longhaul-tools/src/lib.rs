@@ -5,6 +5,7 @@
 
 mod apply_patch;
 mod arguments;
+mod ask_human;
 mod bash;
 mod cancel;
 mod capture;
@@ -17,6 +18,7 @@ mod image;
 pub mod limits;
 mod lines;
 mod list;
+pub mod mcp;
 mod nearby;
 mod notebook;
 mod output;
@@ -36,6 +38,7 @@ mod walk;
 mod write;
 
 pub use apply_patch::ApplyPatch;
+pub use ask_human::AskHuman;
 pub use bash::Bash;
 pub use cancel::{Cancel, CancelSwitch};
 pub use edit::Edit;

@@ -3,24 +3,31 @@
 //! Owns the split: start and end in the conversation, the whole as a blob that `read` pages through. Refuses to keep
 //! more than [`Capture`] does.
 
+use std::sync::Arc;
+
 use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
 use longhaul_core::tool::Output;
 
 use crate::capture::Capture;
 use crate::limits;
-use crate::tool::{Context, blocking};
+use crate::tool::{Blobs, Context, blocking};
 
 /// What a path given to `read` begins with when a blob is meant.
 pub(crate) const BLOB_PREFIX: &str = "blob:";
 
 /// The text a conversation keeps, at most [`OUTPUT_INLINE_BYTES_MAX`]; the rest goes into a blob. `note` ends it.
 pub(crate) async fn bounded(context: &Context, capture: Capture, note: &str) -> Output {
+    bounded_in(&context.blobs, capture, note).await
+}
+
+/// The same for a call without a run.
+pub(crate) async fn bounded_in(blobs: &Arc<dyn Blobs>, capture: Capture, note: &str) -> Output {
     let room = OUTPUT_INLINE_BYTES_MAX - limits::NOTE_BYTES_MAX;
     let bytes = capture.total();
     if let Some(text) = capture.whole(room) {
         return Output { text: (text + note).into(), blob: None, bytes };
     }
-    let (blobs, kept) = (context.blobs.clone(), capture.kept());
+    let (blobs, kept) = (Arc::clone(blobs), capture.kept());
     let blob = match blocking(move || blobs.keep(&kept)).await {
         Ok(Ok(hash)) => Ok(hash),
         Ok(Err(message)) => Err(message),

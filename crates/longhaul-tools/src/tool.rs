@@ -76,6 +76,12 @@ pub trait Tool: Send + Sync {
         let _ = (context, args, traces);
         Box::pin(async { Found::Unknown })
     }
+
+    /// Lets go of what is held for a run that is put down: servers that were started for it.
+    fn rest<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()> {
+        let _ = run;
+        Box::pin(async {})
+    }
 }
 
 /// Runs work that waits for the disk where it may.

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longhaul_core::ids::RunId;
 use longhaul_core::tool::ToolGrant;
 
 use crate::apply_patch::ApplyPatch;
+use crate::ask_human::AskHuman;
 use crate::bash::Bash;
 use crate::edit::Edit;
 use crate::glob::Glob;
@@ -63,6 +65,7 @@ impl Toolbox {
             .with(Arc::new(Grep::new()))
             .with(Arc::new(List::new()))
             .with(Arc::new(Todo::new()))
+            .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Bash::new(std::env::vars_os())))
     }
 
@@ -113,9 +116,16 @@ impl Toolbox {
         Ok(grants)
     }
 
+    /// Lets every tool go of what it holds for a run.
+    pub async fn rest(&self, run: &RunId) {
+        for tool in self.0.values() {
+            tool.rest(run).await;
+        }
+    }
+
     fn grant(&self, name: &str) -> Result<ToolGrant, UnknownTool> {
         let unknown = || UnknownTool { name: name.to_owned(), known: self.names().join(", ") };
         let spec = self.get(name).ok_or_else(unknown)?.spec();
-        Ok(ToolGrant { name: spec.name.clone(), class: spec.class })
+        Ok(ToolGrant { name: spec.name.clone(), class: spec.class, ask: None })
     }
 }

@@ -469,9 +469,9 @@ async fn a_new_file_is_recognised_after_a_crash() {
 #[tokio::test]
 async fn the_toolbox_grants_what_it_has() {
     let fixture = Fixture::new();
-    let names = ["apply_patch", "bash", "edit", "glob", "grep", "list", "read", "todo", "write"];
+    let names = ["apply_patch", "ask_human", "bash", "edit", "glob", "grep", "list", "read", "todo", "write"];
     assert_eq!(fixture.toolbox.names(), names);
-    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: None };
     assert_eq!(
         fixture.toolbox.grants(&["write", "read", "bash"]).unwrap(),
         [

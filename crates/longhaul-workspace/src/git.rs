@@ -1,7 +1,7 @@
 //! Git as a child process.
 //!
-//! Owns how git is started: no prompts, no hooks, no environment of a surrounding git command, a bounded time and a
-//! bounded output. Refuses to know what the commands are for.
+//! Owns how git is started: no prompts, no hooks, no environment of a surrounding git command, no keys, a bounded time and
+//! a bounded output. Refuses to know what the commands are for.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -63,11 +63,8 @@ impl<'a> Git<'a> {
 
     fn command<S: AsRef<OsStr>>(self, arguments: &[S]) -> Command {
         let mut command = Command::new("git");
-        // Started from a git hook, we would inherit GIT_DIR and work on the wrong repository; the markers of a
-        // surrounding tool call would get this child killed as that call's leftover.
         for (name, _) in std::env::vars_os() {
-            let name_text = name.to_string_lossy();
-            if name_text.starts_with("GIT_") || name_text.starts_with("LONGHAUL_") {
+            if is_kept_back(&name.to_string_lossy()) {
                 command.env_remove(&name);
             }
         }
@@ -85,6 +82,16 @@ impl<'a> Git<'a> {
             .process_group(0);
         command
     }
+}
+
+/// Started from a git hook, we would inherit GIT_DIR and work on the wrong repository; the markers of a surrounding tool call
+/// would get this child killed as that call's leftover; and filters and helpers of a repository need no key of ours.
+fn is_kept_back(name: &str) -> bool {
+    let secret =
+        |word: &str| matches!(word, "KEY" | "KEYS" | "TOKEN" | "SECRET" | "PASSWORD" | "CREDENTIALS");
+    name.starts_with("GIT_")
+        || name.starts_with("LONGHAUL_")
+        || name.to_ascii_uppercase().split('_').any(secret)
 }
 
 fn wait(child: &mut Child, action: &str) -> Result<ExitStatus, Error> {
@@ -109,4 +116,26 @@ fn keep_start(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String
         std::io::copy(&mut pipe, &mut std::io::sink()).ok();
         String::from_utf8_lossy(&kept).into_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_kept_back;
+
+    #[test]
+    fn git_gets_what_it_needs_and_no_key() {
+        for name in [
+            "GIT_DIR",
+            "LONGHAUL_RUN",
+            "ANTHROPIC_API_KEY",
+            "my_token",
+            "SECRET_HEADER",
+            "AWS_SECRET_ACCESS_KEY",
+        ] {
+            assert!(is_kept_back(name), "{name}");
+        }
+        for name in ["PATH", "HOME", "SSH_AUTH_SOCK", "KEYBOARD", "XDG_CONFIG_HOME", "https_proxy"] {
+            assert!(!is_kept_back(name), "{name}");
+        }
+    }
 }

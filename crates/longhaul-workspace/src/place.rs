@@ -64,6 +64,12 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
     }
 }
 
+/// Are there changes in a checkout that a worktree of its last commit does not have?
+pub fn is_dirty(repo: &Path) -> bool {
+    let status = ["--no-optional-locks", "status", "--porcelain", "--untracked-files=normal"];
+    Git::at(repo).run(&status).is_ok_and(|changes| !changes.is_empty())
+}
+
 /// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so
 /// the search goes on above it.
 pub fn discover_repo(cwd: &Path) -> Option<RepoRoot> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longhaul_core::ids::RunId;
 use longhaul_engine::Harness;
@@ -10,12 +10,16 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
 use longhaul_tools::Toolbox;
+use longhaul_tools::mcp::Servers;
 use longhaul_workspace::place;
 
 use crate::cli::Shared;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::render;
+use crate::servers;
+use crate::settings::{self, Settings};
+use crate::trust::{self, Book, Trust};
 
 pub struct App {
     pub shared: Shared,
@@ -23,6 +27,10 @@ pub struct App {
     /// The nearest git root, or where the command was typed.
     pub project: PathBuf,
     pub state_dir: PathBuf,
+    /// The MCP servers, made when they are first needed.
+    servers: OnceLock<Servers>,
+    /// Was the user told what is not trusted? Once is enough.
+    told: OnceLock<()>,
 }
 
 impl App {
@@ -34,15 +42,49 @@ impl App {
             Some(dir) => cwd.join(dir),
             None => project.join(".longhaul"),
         };
-        Ok(App { shared, cwd, project, state_dir })
+        let (servers, told) = Default::default();
+        Ok(App { shared, cwd, project, state_dir, servers, told })
     }
 
     pub fn json(&self) -> bool {
         self.shared.json
     }
 
+    /// The settings in force. What is left out of them for want of trust is said once.
     pub fn settings(&self) -> Result<Settings, Failure> {
-        Settings::load(&self.project, &environment())
+        let settings = self.settings_quietly()?;
+        if settings.untrusted && self.told.set(()).is_ok() {
+            let names = trust::names(&settings.items);
+            render::warn(&format!(
+                "this repository's longhaul.yaml sets {names}, which is ignored until you trust it; \
+                 `longhaul trust` shows what it would do, and asks"
+            ));
+        }
+        Ok(settings)
+    }
+
+    pub fn settings_quietly(&self) -> Result<Settings, Failure> {
+        let trust = if self.shared.trust { Trust::All } else { self.book().trust(&self.project) };
+        Settings::load(&self.project, &environment(), &trust)
+    }
+
+    /// Where it is written down which repositories the user trusts.
+    pub fn book(&self) -> Book {
+        Book::new(settings::user_dir(&environment()))
+    }
+
+    /// The MCP servers of these settings.
+    pub fn servers(&self, settings: &Settings) -> Result<&Servers, Failure> {
+        if let Some(servers) = self.servers.get() {
+            return Ok(servers);
+        }
+        let servers = servers::servers(self, settings)?;
+        Ok(self.servers.get_or_init(|| servers))
+    }
+
+    /// The MCP servers, if anybody needed them so far.
+    pub fn servers_in_use(&self) -> Option<&Servers> {
+        self.servers.get()
     }
 
     /// The state directory, made if it is not there.
@@ -53,27 +95,36 @@ impl App {
     /// A harness that may write: the state directory is made if it is not there.
     pub fn harness(&self) -> Result<Harness, Failure> {
         let home = self.make_home()?;
-        Ok(self.over(home, self.models(&self.settings()?)))
+        let settings = self.settings()?;
+        Ok(self.over(home, self.toolbox(&settings)?, self.models(&settings)))
     }
 
     /// A harness over runs that exist, to drive one of them.
     pub fn driving(&self) -> Result<Harness, Failure> {
-        let models = self.models(&self.settings()?);
+        let settings = self.settings()?;
         match self.home()? {
-            Some(home) => Ok(self.over(home, models)),
+            Some(home) => Ok(self.over(home, self.toolbox(&settings)?, self.models(&settings))),
             None => Err(self.no_runs()),
         }
     }
 
-    fn over(&self, home: Home, models: Models) -> Harness {
-        Harness::durable(Arc::new(home), Toolbox::builtin(), models, Arc::new(SystemClock))
+    fn over(&self, home: Home, toolbox: Toolbox, models: Models) -> Harness {
+        Harness::durable(Arc::new(home), toolbox, models, Arc::new(SystemClock))
+    }
+
+    /// The built-in tools and those of the MCP servers that are accepted. Nothing is started for this.
+    fn toolbox(&self, settings: &Settings) -> Result<Toolbox, Failure> {
+        if settings.mcp_servers.is_empty() {
+            return Ok(Toolbox::builtin());
+        }
+        Ok(servers::tools(self.servers(settings)?).into_iter().fold(Toolbox::builtin(), Toolbox::with))
     }
 
     /// A harness over runs that exist. Nothing is made for those who only look.
     pub fn reading(&self) -> Result<Harness, Failure> {
         match self.home()? {
             // Who only looks asks no model, and is not kept from looking by settings that are wrong.
-            Some(home) => Ok(self.over(home, Models::default())),
+            Some(home) => Ok(self.over(home, Toolbox::builtin(), Models::default())),
             None => Err(self.no_runs()),
         }
     }
@@ -106,9 +157,16 @@ impl App {
     }
 
     /// A harness that leaves no trace.
-    pub fn forgetful(&self, settings: &Settings) -> Harness {
+    pub fn forgetful(&self, settings: &Settings) -> Result<Harness, Failure> {
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
-        Harness::forgetful(Toolbox::builtin(), models, Arc::new(SystemClock))
+        Ok(Harness::forgetful(self.toolbox(settings)?, models, Arc::new(SystemClock)))
+    }
+
+    /// Where rate limits are shared by all runs of this user, whichever repository they are in.
+    fn limits_dir(&self) -> PathBuf {
+        let set = |name: &str| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let user = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+        user.map_or_else(|| self.state_dir.join("limits"), |dir| dir.join("longhaul/limits"))
     }
 
     /// What a model's name is resolved against here.
@@ -116,14 +174,19 @@ impl App {
         Models {
             base_dir: self.project.clone(),
             providers: settings.providers.clone(),
+            untrusted: if settings.untrusted {
+                trust::providers(&settings.items)
+            } else {
+                Default::default()
+            },
             environment: environment(),
-            limiter: Arc::new(Limiter::new(Some(self.state_dir.join("limits")))),
+            limiter: Arc::new(Limiter::new(Some(self.limits_dir()))),
             ..Models::default()
         }
     }
 }
 
-fn environment() -> BTreeMap<String, String> {
+pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()

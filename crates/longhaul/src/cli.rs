@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands;
 
@@ -27,6 +28,9 @@ pub struct Shared {
     /// Where runs are kept [default: .longhaul beside the nearest git root, else here]
     #[arg(long, global = true, env = "LONGHAUL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Trust this repository's settings for this one command, for machines without a user
+    #[arg(long, global = true, env = "LONGHAUL_TRUST", value_parser = FalseyValueParser::new(), action = ArgAction::SetTrue)]
+    pub trust: bool,
     /// Print data as JSON
     #[arg(long, global = true)]
     pub json: bool,
@@ -54,9 +58,12 @@ pub enum Command {
     Result(commands::result::Args),
     Cost(commands::cost::Args),
     Models(commands::models::Args),
+    Mcp(commands::mcp::Args),
+    Trust(commands::trust::Args),
     Approvals(commands::approvals::Args),
     Approve(commands::approvals::ApproveArgs),
     Reject(commands::approvals::RejectArgs),
+    Answer(commands::approvals::AnswerArgs),
     Export(commands::export::Args),
     Import(commands::import::Args),
     Replay(commands::replay::Args),

@@ -54,6 +54,12 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
     match error {
         EngineError::Store(store) => classify_store(store),
         EngineError::Model { source, .. } => (Exit::Usage, source.hint()),
+        EngineError::Unpriced { .. } => (
+            Exit::Usage,
+            hint(
+                "set `providers.NAME.prices` in longhaul.yaml, or limit with --max-tokens instead of --max-cost",
+            ),
+        ),
         EngineError::Spec(_) | EngineError::Document(_) | EngineError::Id(_) | EngineError::Export { .. } => {
             (Exit::Usage, None)
         }

@@ -26,3 +26,6 @@ pub const LOCAL_PROBE_MS: u64 = 500;
 
 /// How long a service elsewhere may take to say which models it has, before the table of known ones is shown instead.
 pub const SERVICE_PROBE_MS: u64 = 5_000;
+
+/// Repositories a user may trust at a time. A list nobody can read any more protects nobody.
+pub const TRUSTED_REPOSITORIES_MAX: usize = 1000;

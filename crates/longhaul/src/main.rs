@@ -10,7 +10,9 @@ mod exit;
 mod failure;
 mod limits;
 mod render;
+mod servers;
 mod settings;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -58,9 +60,12 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Result(args) => commands::result::run(&app, args),
         Command::Cost(args) => commands::cost::run(&app, args),
         Command::Models(args) => commands::models::run(&app, args),
+        Command::Mcp(args) => commands::mcp::run(&app, args),
+        Command::Trust(args) => commands::trust::run(&app, args),
         Command::Approvals(args) => commands::approvals::run(&app, args),
         Command::Approve(args) => commands::approvals::approve(&app, args),
         Command::Reject(args) => commands::approvals::reject(&app, args),
+        Command::Answer(args) => commands::approvals::answer(&app, args),
         Command::Export(args) => commands::export::run(&app, args),
         Command::Import(args) => commands::import::run(&app, args),
         Command::Replay(args) => commands::replay::run(&app, args),

@@ -8,11 +8,13 @@ use longhaul_core::money::Usd;
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
+use longhaul_tools::mcp::ServerConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
+use crate::trust::{self, Item, Trust};
 
 /// Where a value came from. The order is the precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -47,7 +49,12 @@ pub struct Settings {
     /// Whose default model is used when no model is named.
     pub provider: Option<String>,
     pub providers: BTreeMap<String, ProviderConfig>,
+    pub mcp_servers: BTreeMap<String, ServerConfig>,
     pub agent_dirs: Vec<PathBuf>,
+    /// What the project's file says that may do harm, trusted or not.
+    pub items: Vec<Item>,
+    /// Were these items left out for want of trust?
+    pub untrusted: bool,
     /// Every key with its value and where it came from, for `config show`.
     pub origins: BTreeMap<String, (Value, Source)>,
 }
@@ -61,6 +68,8 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     providers: Option<BTreeMap<String, ProviderConfig>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    mcp: Option<Mcp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessSection>,
@@ -73,6 +82,13 @@ struct Models {
     default: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct Mcp {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<BTreeMap<String, ServerConfig>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -124,15 +140,27 @@ struct RetriesSection {
 }
 
 impl Settings {
-    /// Reads every source that is there. `project` is the directory whose `longhaul.yaml` counts.
-    pub fn load(project: &Path, environment: &BTreeMap<String, String>) -> Result<Settings, Failure> {
+    /// Reads every source that is there. `project` is the directory whose `longhaul.yaml` counts; what it says that may
+    /// do harm counts only with `trust`.
+    pub fn load(
+        project: &Path,
+        environment: &BTreeMap<String, String>,
+        trust: &Trust,
+    ) -> Result<Settings, Failure> {
         let mut layers = vec![(Source::Default, "the defaults".to_owned(), defaults())];
         if let Some(path) = user_file(environment) {
             layers.extend(read_layer(Source::User, &path)?);
         }
-        layers.extend(read_layer(Source::Project, &project.join("longhaul.yaml"))?);
+        let users = layers.last().map_or(Value::Null, |(_, _, layer)| layer.clone());
+        let mut of_project = read_layer(Source::Project, &project.join("longhaul.yaml"))?;
+        let items = of_project.as_ref().map_or(Vec::new(), |(_, _, layer)| trust::items(layer, &users));
+        let untrusted = !trust.covers(&items);
+        if let (true, Some((_, _, layer))) = (untrusted, &mut of_project) {
+            trust::take_out(layer, &items);
+        }
+        layers.extend(of_project);
         layers.push((Source::Environment, "the environment".to_owned(), from_environment(environment)));
-        resolve(project, layers)
+        Ok(Settings { items, untrusted, ..resolve(project, layers)? })
     }
 }
 
@@ -167,6 +195,11 @@ fn defaults() -> Value {
 }
 
 fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    Some(user_dir(environment)?.join("longhaul.yaml"))
+}
+
+/// Where the user's own settings are.
+pub fn user_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let config =
         environment.get("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(|| {
             environment
@@ -174,7 +207,7 @@ fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
                 .filter(|home| !home.is_empty())
                 .map(|home| Path::new(home).join(".config"))
         });
-    config.map(|config| config.join("longhaul").join("longhaul.yaml"))
+    config.map(|config| config.join("longhaul"))
 }
 
 type Layer = (Source, String, Value);
@@ -196,8 +229,10 @@ fn read_layer(source: Source, path: &Path) -> Result<Option<Layer>, Failure> {
         return Ok(None);
     }
     let options = serde_saphyr::options! { strict_booleans: true };
-    let file: File = serde_saphyr::from_str_with_options(&text, options)
-        .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let file: File = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
+        Failure::usage(format!("{shown}: {error}"))
+            .hint("`longhaul init` in an empty directory writes such a file with every field")
+    })?;
     Ok(Some((source, shown, json!(file))))
 }
 
@@ -235,9 +270,13 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut origins: BTreeMap<String, (Value, Source)> = BTreeMap::new();
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
+    let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
+        }
+        if let Some(mut configured) = layer.as_object_mut().and_then(|layer| layer.remove("mcp")) {
+            add_servers(configured["servers"].take(), source, &place, &mut mcp_servers, &mut origins)?;
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
@@ -268,6 +307,9 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         model: read.value("models.default")?,
         provider: read.value("models.provider")?,
         providers,
+        mcp_servers,
+        items: Vec::new(),
+        untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
         origins,
     })
@@ -298,11 +340,32 @@ fn add_providers(
     Ok(())
 }
 
-/// A provider as it may be shown: the values of headers may be keys.
-fn shown(config: &ProviderConfig) -> Value {
+/// A source's servers take the place of those of the same name. They are not laid over them: the headers of one would go
+/// to the address of the other.
+fn add_servers(
+    configured: Value,
+    source: Source,
+    place: &str,
+    servers: &mut BTreeMap<String, ServerConfig>,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let configured: Option<BTreeMap<String, ServerConfig>> = serde_json::from_value(configured)
+        .map_err(|error| Failure::usage(format!("mcp.servers in {place}: {error}")))?;
+    for (name, config) in configured.unwrap_or_default() {
+        config.check(&name).map_err(|error| Failure::usage(format!("{error}, in {place}")))?;
+        origins.insert(format!("mcp.servers.{name}"), (shown(&config), source));
+        servers.insert(name, config);
+    }
+    Ok(())
+}
+
+/// A provider or a server as it may be shown: the values of headers and variables may be keys.
+fn shown<T: Serialize>(config: &T) -> Value {
     let mut shown = json!(config);
-    if let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
-        headers.values_mut().for_each(|value| *value = json!("…"));
+    for field in ["headers", "env"] {
+        if let Some(values) = shown.get_mut(field).and_then(Value::as_object_mut) {
+            values.values_mut().for_each(|value| *value = json!("…"));
+        }
     }
     shown
 }

@@ -108,3 +108,43 @@ fn the_tools_are_measured_and_agree_with_their_rivals() {
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
+
+/// Every row of `bench models`, in order.
+const MODEL_ROWS: [&str; 20] = [
+    "framing_memory",
+    "reading_memory",
+    "anthropic_scan",
+    "anthropic_framing",
+    "anthropic_json",
+    "anthropic_reading",
+    "responses_scan",
+    "responses_framing",
+    "responses_json",
+    "responses_reading",
+    "chat_scan",
+    "chat_framing",
+    "chat_json",
+    "chat_reading",
+    "first_token_p50",
+    "first_token_p99",
+    "first_token_probe_p50",
+    "first_token_probe_p99",
+    "first_token_added_p50",
+    "first_token_added_p99",
+];
+
+/// Every reply that is read in the benchmark of models is compared with what was said, so that its rows are about the
+/// right work; what the framing holds does not grow with the stream; nothing is left on the disk.
+#[test]
+fn models_are_measured_without_a_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = rows(directory.path(), &["models", "--quick"]);
+    assert_eq!(names(&rows), MODEL_ROWS);
+    assert_eq!(rows[0]["verdict"], "meets", "{}", rows[0]);
+    // Every time but a difference is there and has its ratio.
+    for row in rows.iter().filter(|row| !row["name"].as_str().unwrap().contains("added")).skip(2) {
+        let (value, ratio) = (row["value"].as_f64().unwrap(), row["ratio"].as_f64().unwrap());
+        assert!(value > 0.0 && ratio > 0.0 && value.is_finite() && ratio.is_finite(), "{row}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}

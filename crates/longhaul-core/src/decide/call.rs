@@ -2,18 +2,19 @@
 
 use serde_json::json;
 
-use super::{Decision, turn};
+use super::{Decision, ask, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
-use crate::event::{Event, Rest};
+use crate::event::{Ask, AskKind, Event, Rest};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
-use crate::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX};
+use crate::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
+use crate::prompt::head;
 use crate::run::{Call, CallState, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::tool::{EffectClass, Failure, Outcome, Trace};
+use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, Trace};
 
 /// What is kept in place of arguments that were too large to keep.
 const OVERSIZED: &str = "longhaul_arguments_too_large_bytes";
@@ -31,6 +32,7 @@ pub(super) fn begin_first(run: &Run, turn: u32, proposed: &[ProposedCall], decis
         tool: &call.tool,
         args: &call.args,
         malformed: call.malformed.as_deref(),
+        granted: false,
     });
     work_through(run, turn, asked, run.spec.limits, decision);
 }
@@ -41,8 +43,18 @@ pub(super) fn begin_from(run: &Run, call: &Call, limits: Limits, decision: &mut 
     work_through(run, call.turn, asked.map(Asked::recorded), limits, decision);
 }
 
+/// Takes up a call for which a person just gave leave.
+pub(super) fn begin_granted(run: &Run, call: &Call, decision: &mut Decision) {
+    let asked = run.calls_of_turn(call).iter().enumerate().filter(|(_, other)| other.id >= call.id);
+    let asked = asked.map(|(place, other)| Asked {
+        granted: other.id == call.id || other.granted,
+        ..Asked::recorded((place, other))
+    });
+    work_through(run, call.turn, asked, run.spec.limits, decision);
+}
+
 /// Goes on with the calls of the same turn that come after `done`.
-fn begin_next(run: &Run, done: &Call, limits: Limits, decision: &mut Decision) {
+pub(super) fn begin_next(run: &Run, done: &Call, limits: Limits, decision: &mut Decision) {
     let asked = run.calls_of_turn(done).iter().enumerate().filter(|(_, call)| call.id > done.id);
     work_through(run, done.turn, asked.map(Asked::recorded), limits, decision);
 }
@@ -184,11 +196,20 @@ struct Asked<'a> {
     tool: &'a str,
     args: &'a Json,
     malformed: Option<&'a str>,
+    /// A person has given leave.
+    granted: bool,
 }
 
 impl<'a> Asked<'a> {
     fn recorded((place, call): (usize, &'a Call)) -> Asked<'a> {
-        Asked { id: call.id, place, tool: &call.tool, args: &call.args, malformed: call.malformed.as_deref() }
+        Asked {
+            id: call.id,
+            place,
+            tool: &call.tool,
+            args: &call.args,
+            malformed: call.malformed.as_deref(),
+            granted: call.granted,
+        }
     }
 }
 
@@ -202,10 +223,15 @@ fn work_through<'a>(
 ) {
     for call in asked {
         match permit(run, &call, limits) {
-            Ok(EffectClass::Checkable) => {
+            Ok(Leave::Ask(ask)) => {
+                if ask::open(run, ask, decision) {
+                    return;
+                }
+            }
+            Ok(Leave::Given(EffectClass::Checkable)) => {
                 return decision.then(Effect::PrepareTool { call: call.id, attempt: Attempt::FIRST });
             }
-            Ok(class @ (EffectClass::Repeatable | EffectClass::Once)) => {
+            Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
                 return start(call.id, Attempt::FIRST, class, Vec::new(), decision);
             }
             Err((failure, message)) => {
@@ -217,8 +243,14 @@ fn work_through<'a>(
     turn::begin(run, turn + 1, limits, decision);
 }
 
+/// What a call that is not refused needs.
+enum Leave {
+    Given(EffectClass),
+    Ask(Ask),
+}
+
 /// May this call run? Asked once, before its intent; a refusal is an answer for the model.
-fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<EffectClass, (Failure, String)> {
+fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<Leave, (Failure, String)> {
     if call.place >= CALLS_PER_TURN_MAX {
         let message = format!("a turn may ask for at most {CALLS_PER_TURN_MAX} calls");
         return Err((Failure::BudgetExceeded, message));
@@ -247,7 +279,28 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<EffectClass, (F
         let message = format!("the arguments are too large: one call may have {ARGUMENT_BYTES_MAX} bytes");
         return Err((Failure::InvalidArguments, message));
     }
-    Ok(class)
+    if call.tool == ASK_HUMAN {
+        return question(call).map(Leave::Ask);
+    }
+    if !call.granted && needs_leave(run, call.tool) {
+        let text = format!("may {} be called?", call.tool);
+        let digest = ask::digest(call.tool, call.args);
+        return Ok(Leave::Ask(Ask { call: call.id, kind: AskKind::Permission, text, digest }));
+    }
+    Ok(Leave::Given(class))
+}
+
+fn question(call: &Asked<'_>) -> Result<Ask, (Failure, String)> {
+    let args = call.args.value();
+    let text = args.get("question").and_then(|text| text.as_str()).filter(|text| !text.trim().is_empty());
+    let missing = || (Failure::InvalidArguments, "`question` is missing".to_owned());
+    let text = head(text.ok_or_else(missing)?, OUTPUT_INLINE_BYTES_MAX).to_owned();
+    let digest = ask::digest(call.tool, call.args);
+    Ok(Ask { call: call.id, kind: AskKind::Question, text, digest })
+}
+
+fn needs_leave(run: &Run, tool: &str) -> bool {
+    run.spec.tools.iter().any(|grant| grant.name == tool && grant.ask == Some(true))
 }
 
 fn class_of(run: &Run, tool: &str) -> Option<EffectClass> {
@@ -260,7 +313,7 @@ fn expected(run: &Run, id: CallId, attempt: Attempt) -> Option<&Call> {
     let fits = match &call.state {
         CallState::Proposed => attempt == Attempt::FIRST,
         CallState::Resting { attempt: last, .. } => attempt == last.next(),
-        CallState::Started { .. } | CallState::Ended { .. } => false,
+        CallState::Asking { .. } | CallState::Started { .. } | CallState::Ended { .. } => false,
     };
     fits.then_some(call)
 }

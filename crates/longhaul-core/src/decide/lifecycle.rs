@@ -1,11 +1,11 @@
 //! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
 
 use super::recovery::Changed;
-use super::{Decision, Refusal, call, recovery, step};
+use super::{Decision, Refusal, ask, call, recovery, step};
 use crate::codec;
 use crate::command::{Command, Wish};
 use crate::effect::Effect;
-use crate::event::{Cause, Event};
+use crate::event::{Ask, AskKind, Cause, Event};
 use crate::ids::CommandId;
 use crate::plan::StepStatus;
 use crate::run::{CallState, Gate, Run};
@@ -22,8 +22,9 @@ pub(super) fn command(run: &Run, at: Timestamp, command: Command) -> Result<Deci
         Wish::Start { limits, model } => start(run, *limits, model.as_deref())?,
         Wish::Pause { reason } => pause(run, reason)?,
         Wish::Stop { reason } => stop(run, reason)?,
-        Wish::Approve { gate } => approve(run, at, *gate)?,
+        Wish::Approve { gate, digest } => approve(run, at, *gate, digest.as_deref())?,
         Wish::Reject { gate, reason } => reject(run, at, *gate, reason)?,
+        Wish::Answer { gate, text } => answer(run, at, *gate, text)?,
     };
     let mut decision = Decision::remember(Event::CommandApplied { command: command.id, wish: command.wish });
     decision.events.extend(follow.events);
@@ -152,26 +153,69 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     Ok(decision)
 }
 
-fn approve(run: &Run, at: Timestamp, number: u32) -> Result<Decision, Refusal> {
+fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Result<Decision, Refusal> {
     let gate = pending_gate(run, "approve", number)?;
-    let waited_ms = at.millis_since(gate.opened_at);
-    let mut decision =
-        Decision::remember(Event::GateAnswered { gate: number, approved: true, reason: None, waited_ms });
-    step::open(run, gate.step, run.spec.limits, &mut decision);
+    let mut decision = Decision::remember(answered(gate, at, true, None));
+    match &gate.ask {
+        None => step::open(run, gate.step, run.spec.limits, &mut decision),
+        Some(asked) => {
+            expect_kind(asked, AskKind::Permission, number)?;
+            if digest.is_some_and(|digest| digest != asked.digest) {
+                return Err(Refusal::OtherAction { gate: number, digest: asked.digest.clone() });
+            }
+            ask::granted(run, asked, &mut decision);
+        }
+    }
     Ok(decision)
 }
 
 fn reject(run: &Run, at: Timestamp, number: u32, reason: &str) -> Result<Decision, Refusal> {
     let gate = pending_gate(run, "reject", number)?;
-    let waited_ms = at.millis_since(gate.opened_at);
+    let mut decision = Decision::remember(answered(gate, at, false, Some(reason)));
+    match &gate.ask {
+        None => decision.pause(run, Cause::Rejected, reason.to_owned()),
+        Some(asked) => ask::refused(run, asked, reason, &mut decision),
+    }
+    Ok(decision)
+}
+
+fn answer(run: &Run, at: Timestamp, number: u32, text: &str) -> Result<Decision, Refusal> {
+    let gate = pending_gate(run, "answer", number)?;
+    let Some(asked) = &gate.ask else {
+        return Err(Refusal::OtherKind { gate: number, what: "a step's", verb: "approve or reject" });
+    };
+    expect_kind(asked, AskKind::Question, number)?;
     let mut decision = Decision::remember(Event::GateAnswered {
         gate: number,
-        approved: false,
-        reason: Some(reason.to_owned()),
-        waited_ms,
+        approved: true,
+        reason: None,
+        waited_ms: at.millis_since(gate.opened_at),
+        answer: Some(text.to_owned()),
     });
-    decision.pause(run, Cause::Rejected, reason.to_owned());
+    ask::answered(run, asked, text, &mut decision);
     Ok(decision)
+}
+
+fn answered(gate: &Gate, at: Timestamp, approved: bool, reason: Option<&str>) -> Event {
+    Event::GateAnswered {
+        gate: gate.number,
+        approved,
+        reason: reason.map(str::to_owned),
+        waited_ms: at.millis_since(gate.opened_at),
+        answer: None,
+    }
+}
+
+fn expect_kind(asked: &Ask, kind: AskKind, gate: u32) -> Result<(), Refusal> {
+    match (asked.kind == kind, asked.kind) {
+        (true, _) => Ok(()),
+        (false, AskKind::Question) => {
+            Err(Refusal::OtherKind { gate, what: "a question", verb: "answer or reject" })
+        }
+        (false, AskKind::Permission) => {
+            Err(Refusal::OtherKind { gate, what: "a request for leave", verb: "approve or reject" })
+        }
+    }
 }
 
 /// An answer counts once, and only while the run stands at that gate.

@@ -4,6 +4,7 @@
 //! that does not answer), `call` (tools), `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
 //! follows from it are remembered together.
 
+mod ask;
 mod call;
 mod lifecycle;
 mod patience;
@@ -32,6 +33,10 @@ pub enum Refusal {
     Transition { verb: &'static str, status: Status, why: &'static str },
     #[error("there is no approval {gate} in this run")]
     NoGate { gate: u32 },
+    #[error("approval {gate} is {what}; {verb} it instead")]
+    OtherKind { gate: u32, what: &'static str, verb: &'static str },
+    #[error("approval {gate} is not for what was approved: it is for {digest}")]
+    OtherAction { gate: u32, digest: String },
     #[error("approval {gate} was already {answer}")]
     Answered { gate: u32, answer: &'static str },
 }
@@ -46,7 +51,10 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::CommandUnfit { id, why } => Ok(lifecycle::unfit(run, id, why)),
         Input::CheckpointDue => Ok(lifecycle::checkpoint_due(run)),
         Input::ModelReplied { turn, attempt, reply, duration_us } => {
-            Ok(turn::replied(run, turn, attempt, reply, duration_us))
+            Ok(match patience::unanswered(run, &reply) {
+                Some(failure) => patience::failed(run, at, turn, attempt, failure),
+                None => turn::replied(run, turn, attempt, reply, duration_us),
+            })
         }
         Input::ModelFailed { turn, attempt, failure } => {
             Ok(patience::failed(run, at, turn, attempt, failure))

@@ -2,14 +2,15 @@
 //! long; what time cannot mend is not.
 
 use super::{Decision, step, turn};
-use crate::conversation::{ModelFailure, ModelFailureKind};
+use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, Stop};
 use crate::effect::{Effect, Wake};
 use crate::event::{Cause, Event, Rest};
 use crate::ids::Attempt;
 use crate::limits::{
-    BROKEN_REPLIES_MAX, FAILURES_BEFORE_SWITCH, FIRST_CONTACT_TRIES_MAX, MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS,
+    BROKEN_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, FAILURES_BEFORE_SWITCH, FIRST_CONTACT_TRIES_MAX, MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS,
     WISHED_WAIT_MS_MAX,
 };
+use crate::prompt::head;
 use crate::run::{Phase, Run};
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -17,13 +18,29 @@ use crate::tool::RetryPolicy;
 
 /// What a failure leads to.
 enum Next {
-    /// Ask again, later.
-    Wait,
+    /// Ask again later: this model, or another one that is free earlier.
+    Wait {
+        model: Option<String>,
+        until: Timestamp,
+    },
     /// Ask another model, now.
     Switch(String),
     /// Only a person can help.
     Park(Cause, String),
     Fail,
+}
+
+/// A reply that answers nothing, while another model that may answer is left: a failure of this one. With none left the
+/// reply stands, for a person to read.
+pub(super) fn unanswered(run: &Run, reply: &ModelReply) -> Option<ModelFailure> {
+    let kind = match reply.stop {
+        Stop::Refused => ModelFailureKind::Refused,
+        Stop::Overflow => ModelFailureKind::Overflow,
+        Stop::End | Stop::Length => return None,
+    };
+    let message = head(&reply.text, EVENT_TEXT_BYTES_MAX).to_owned();
+    let failure = ModelFailure { usage: Some(reply.usage), ..ModelFailure::new(kind, message) };
+    (run.status == Status::Running && others_are_left(run) && other(run, kind).is_some()).then_some(failure)
 }
 
 pub(super) fn failed(
@@ -36,21 +53,32 @@ pub(super) fn failed(
     if run.phase != (Phase::Thinking { turn, attempt }) || run.status != Status::Running {
         return Decision::nothing();
     }
-    let next = next(run, &failure);
-    let retry = matches!(next, Next::Wait)
-        .then(|| Rest::from(at, wait_ms(run, turn, attempt, failure.after_ms.unwrap_or(0))));
-    let ModelFailure { kind, message, .. } = failure;
+    let next = next(run, at, turn, attempt, &failure);
+    let retry = match &next {
+        Next::Wait { until, .. } => Some(Rest::from(at, until.millis_since(at))),
+        Next::Switch(_) | Next::Park(..) | Next::Fail => None,
+    };
+    let ModelFailure { kind, message, after_ms, usage } = failure;
+    let until = after_ms.map(|after| at.plus_millis(after.min(WISHED_WAIT_MS_MAX)));
+    let why = || Some(format!("{} {}", run.spec.model, kind.words()));
     let error = message.clone();
-    let mut decision =
-        Decision::remember(Event::TurnFailed { turn, attempt, message, retry, kind: Some(kind) });
-    if let Some(rest) = retry {
-        decision.then(Effect::Sleep { wake: Wake::Turn { turn, attempt }, rest });
-    }
+    let mut decision = Decision::remember(Event::TurnFailed {
+        turn,
+        attempt,
+        message,
+        retry,
+        kind: Some(kind),
+        until,
+        usage,
+    });
     match next {
-        Next::Wait => {}
+        Next::Wait { model, .. } => {
+            decision.events.extend(model.map(|model| Event::ModelChanged { model, why: why() }));
+            let wake = Wake::Turn { turn, attempt };
+            decision.effects.extend(retry.map(|rest| Effect::Sleep { wake, rest }));
+        }
         Next::Switch(model) => {
-            let why = Some(format!("{} is {}", run.spec.model, kind.as_str()));
-            decision.and(Event::ModelChanged { model, why });
+            decision.and(Event::ModelChanged { model, why: why() });
             turn::attempt(turn, attempt.next(), &mut decision);
         }
         Next::Park(cause, reason) => decision.pause(run, cause, reason),
@@ -59,56 +87,83 @@ pub(super) fn failed(
     decision
 }
 
-fn next(run: &Run, failure: &ModelFailure) -> Next {
-    let other = run.spec.next_model().filter(|_| others_are_left(run)).map(str::to_owned);
+fn next(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, failure: &ModelFailure) -> Next {
+    let usable = other(run, failure.kind);
+    let now = usable.clone().filter(|_| others_are_left(run));
     match failure.kind {
         ModelFailureKind::Fatal => Next::Fail,
+        // This model is out; another one that is only silent is waited for rather than a person.
         ModelFailureKind::Credentials | ModelFailureKind::Quota | ModelFailureKind::ModelUnknown => {
-            match other {
-                Some(model) => Next::Switch(model),
-                None => park(failure),
-            }
+            usable.map_or_else(|| park(failure), Next::Switch)
         }
-        ModelFailureKind::Overflow | ModelFailureKind::Refused | ModelFailureKind::Rejected => park(failure),
+        ModelFailureKind::Overflow | ModelFailureKind::Refused | ModelFailureKind::Rejected => {
+            now.map_or_else(|| park(failure), Next::Switch)
+        }
         ModelFailureKind::Unavailable
         | ModelFailureKind::Unreachable
         | ModelFailureKind::RateLimited
-        | ModelFailureKind::Broken => match other.filter(|_| is_worth_a_switch(run, failure)) {
+        | ModelFailureKind::Broken => match now.filter(|_| is_worth_a_switch(run, failure)) {
             Some(model) => Next::Switch(model),
-            None => out_of_patience(run, failure).unwrap_or(Next::Wait),
+            None => out_of_patience(run, failure).unwrap_or_else(|| wait(run, at, turn, attempt, failure)),
         },
     }
+}
+
+/// The next model of the list that a person need not mend first.
+fn other(run: &Run, kind: ModelFailureKind) -> Option<String> {
+    let mut unusable = run.patience.unusable.clone();
+    if kind.is_lasting() {
+        unusable.push(run.spec.model.clone());
+    }
+    run.spec.next_model(&unusable).map(str::to_owned)
 }
 
 fn park(failure: &ModelFailure) -> Next {
     Next::Park(Cause::Parked, format!("{}: {}", failure.kind.as_str(), failure.message))
 }
 
-/// Every model of the list is asked once before a rest.
+/// Every usable model of the list is asked once before a rest.
 fn others_are_left(run: &Run) -> bool {
-    run.patience.switches as usize + 1 < run.spec.models.as_deref().map_or(0, <[String]>::len)
+    let listed = run.spec.models.as_deref().unwrap_or(&[]);
+    let usable = listed.iter().filter(|model| !run.patience.unusable.contains(model)).count();
+    (run.patience.switches as usize) + 1 < usable
 }
 
 fn is_worth_a_switch(run: &Run, failure: &ModelFailure) -> bool {
-    let long_limit = failure.kind == ModelFailureKind::RateLimited
-        && failure.after_ms.is_some_and(|after| after > SHORT_LIMIT_MS);
-    long_limit || run.patience.failures + 1 >= FAILURES_BEFORE_SWITCH
+    let for_long = failure.after_ms.is_some_and(|after| after > SHORT_LIMIT_MS);
+    for_long || run.patience.failures + 1 >= FAILURES_BEFORE_SWITCH
 }
 
 fn out_of_patience(run: &Run, failure: &ModelFailure) -> Option<Next> {
-    let never_reached = failure.kind == ModelFailureKind::Unreachable && !run.patience.reached;
-    if never_reached && run.model_failures + 1 >= FIRST_CONTACT_TRIES_MAX {
-        let reason = format!(
-            "the model was never reached in {FIRST_CONTACT_TRIES_MAX} tries: {}; check the provider's `base_url`",
-            failure.message
-        );
+    let unreached = failure.kind == ModelFailureKind::Unreachable && !run.patience.reached;
+    if unreached && run.model_failures + 1 >= FIRST_CONTACT_TRIES_MAX {
+        let reason =
+            format!("the model was never reached in {FIRST_CONTACT_TRIES_MAX} tries: {}", failure.message);
         return Some(Next::Park(Cause::Provider, reason));
     }
     if failure.kind == ModelFailureKind::Broken && run.patience.broken + 1 >= BROKEN_REPLIES_MAX {
-        let reason = format!("{BROKEN_REPLIES_MAX} replies in a row broke off: {}", failure.message);
+        let reason =
+            format!("{BROKEN_REPLIES_MAX} replies broke off since the last whole one: {}", failure.message);
         return Some(Next::Park(Cause::Provider, reason));
     }
     None
+}
+
+/// Waits for whichever model is free first: this one, or one that asked to be left alone for less long.
+fn wait(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, failure: &ModelFailure) -> Next {
+    let own = at.plus_millis(wait_ms(run, turn, attempt, failure.after_ms.unwrap_or(0)));
+    let usable = |model: &String| {
+        *model != run.spec.model
+            && !run.patience.unusable.contains(model)
+            && run.spec.models.as_ref().is_some_and(|models| models.contains(model))
+    };
+    let earlier = run.patience.held.iter().filter(|(model, until)| usable(model) && *until < own);
+    match earlier.min_by_key(|(_, until)| *until) {
+        Some((model, until)) => {
+            Next::Wait { model: Some(model.clone()), until: (*until).max(at.plus_millis(1000)) }
+        }
+        None => Next::Wait { model: None, until: own },
+    }
 }
 
 /// Twice as long after every failure up to five minutes, with up to a quarter more so that many runs do not come back at

@@ -5,6 +5,7 @@ use crate::conversation::Message;
 use crate::effect::{Effect, Wake};
 use crate::event::Event;
 use crate::ids::{Attempt, CallId};
+use crate::prompt;
 use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
@@ -38,7 +39,7 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
         Phase::Gated { .. } => {}
         Phase::Cleared => step::open(run, run.current_step, limits, decision),
         Phase::Opened => turn::begin(run, 1, limits, decision),
-        Phase::Thinking { turn, attempt } => turn::attempt(*turn, attempt.next(), decision),
+        Phase::Thinking { turn, attempt } => turn::again(run, *turn, attempt.next(), limits, decision),
         Phase::Resting { turn, attempt, .. } if other_model => {
             turn::attempt(*turn, attempt.next(), decision);
         }
@@ -104,7 +105,7 @@ fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision)
             let wake = Wake::Call { call: open.id, attempt: *attempt };
             decision.then(Effect::Sleep { wake, rest: *rest });
         }
-        CallState::Ended { .. } => {}
+        CallState::Asking { .. } | CallState::Ended { .. } => {}
     }
 }
 
@@ -116,7 +117,9 @@ fn targets(traces: &[Trace]) -> String {
 
 fn last_answer(run: &Run) -> String {
     match run.messages.last() {
-        Some(Message::Assistant { text, .. }) => text.clone(),
+        Some(Message::Assistant { text, .. }) => {
+            prompt::joined(&run.messages[..run.messages.len() - 1], text)
+        }
         Some(Message::User { .. } | Message::Tool { .. }) | None => String::new(),
     }
 }

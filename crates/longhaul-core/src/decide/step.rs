@@ -26,7 +26,7 @@ pub(super) fn approach(run: &Run, index: usize, limits: Limits, decision: &mut D
     }
     // Saved before the wait is announced: whoever answers may find only the journal.
     decision.checkpoint(run);
-    decision.and(Event::WaitingForHuman { gate: run.gates.len() as u32 + 1, step });
+    decision.and(Event::WaitingForHuman { gate: run.gates.len() as u32 + 1, step, ask: None });
 }
 
 pub(super) fn open(run: &Run, step: u32, limits: Limits, decision: &mut Decision) {

@@ -9,7 +9,7 @@ use crate::limits::{
     ARGUMENT_BYTES_MAX, CUT_OFF_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, PROVIDER_ID_BYTES_MAX,
     REPLY_ARGUMENT_BYTES_MAX, REPLY_CALLS_MAX, REPLY_RAW_BYTES_MAX, TEXT_BYTES_MAX, TOOL_NAME_BYTES_MAX,
 };
-use crate::prompt::head;
+use crate::prompt::{self, head};
 use crate::run::{Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
@@ -17,13 +17,25 @@ use crate::tool::{Failure, Outcome};
 
 /// Starts turn number `turn` of the step in hand, or pauses if a limit is reached.
 pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
-    if let Some(reached) = reached(run, limits).or_else(|| refused_again(run, limits, decision)) {
-        let Event::LimitReached { limit, spent, max } = &reached else { return };
-        let reason = format!("{limit} reached: {spent} of {max} used");
-        decision.and(reached);
-        return decision.pause(run, Cause::Limit, reason);
+    match reached(run, limits).or_else(|| refused_again(run, limits, decision)) {
+        Some(reached) => stop_at(run, reached, decision),
+        None => attempt(turn, Attempt::FIRST, decision),
     }
-    attempt(turn, Attempt::FIRST, decision);
+}
+
+fn stop_at(run: &Run, reached: Event, decision: &mut Decision) {
+    let Event::LimitReached { limit, spent, max } = &reached else { return };
+    let reason = format!("{limit} reached: {spent} of {max} used");
+    decision.and(reached);
+    decision.pause(run, Cause::Limit, reason);
+}
+
+/// Asks for a turn again that was asked for before, unless a limit was reached meanwhile.
+pub(super) fn again(run: &Run, turn: u32, next: Attempt, limits: Limits, decision: &mut Decision) {
+    match spent(run, limits) {
+        Some(reached) => stop_at(run, reached, decision),
+        None => attempt(turn, next, decision),
+    }
 }
 
 pub(super) fn attempt(turn: u32, attempt: Attempt, decision: &mut Decision) {
@@ -42,7 +54,10 @@ pub(super) fn replied(
         return Decision::nothing();
     }
     let text = bounded_text(reply.text);
+    let asked_for = reply.calls.len();
     let proposed = bounded_calls(reply.calls);
+    // A reply that goes back as it came must have the very calls that are answered.
+    let whole = proposed.len() == asked_for && proposed.iter().all(|call| call.provider_id.is_some());
     let mut decision = Decision::remember(Event::ModelReplied {
         turn,
         attempt,
@@ -50,7 +65,7 @@ pub(super) fn replied(
         calls: proposed.clone(),
         usage: reply.usage,
         duration_us: duration_us.max(1),
-        raw: reply.raw.filter(|raw| raw.content.as_str().len() <= REPLY_RAW_BYTES_MAX),
+        raw: reply.raw.filter(|raw| whole && raw.content.as_str().len() <= REPLY_RAW_BYTES_MAX),
         stop: (reply.stop != Stop::End).then_some(reply.stop),
     });
     // A reply that came while the run was being paused is kept, and taken up on resume.
@@ -80,7 +95,7 @@ fn follow(
             decision.pause(run, Cause::Parked, reason.to_owned());
         }
         Stop::End | Stop::Length if !proposed.is_empty() => call::begin_first(run, turn, proposed, decision),
-        Stop::End => step::completed(run, text, decision),
+        Stop::End => step::completed(run, prompt::joined(&run.messages, &text), decision),
         Stop::Length if run.patience.cut_off + 1 >= CUT_OFF_REPLIES_MAX => {
             let reason = format!(
                 "{CUT_OFF_REPLIES_MAX} replies in a row ran into the limit of output tokens; raise `max_output_tokens`"
@@ -110,8 +125,19 @@ fn reached(run: &Run, limits: Limits) -> Option<Event> {
     if run.turns >= limits.max_steps {
         return event("max_steps", run.turns.to_string(), limits.max_steps.to_string());
     }
+    spent(run, limits)
+}
+
+/// The first limit on tokens or money that is used up. What has no known price uses up any amount.
+fn spent(run: &Run, limits: Limits) -> Option<Event> {
+    let event = |limit: &str, spent: String, max: String| {
+        Some(Event::LimitReached { limit: limit.to_owned(), spent, max })
+    };
     if let Some(max) = limits.max_tokens.filter(|max| run.usage.tokens() >= *max) {
         return event("max_tokens", run.usage.tokens().to_string(), max.to_string());
+    }
+    if let Some(max) = limits.max_cost.filter(|_| run.usage.unpriced_tokens > 0) {
+        return event("max_cost", "an unknown amount".to_owned(), max.to_string());
     }
     if let Some(max) = limits.max_cost.filter(|max| run.usage.cost >= *max) {
         return event("max_cost", run.usage.cost.to_string(), max.to_string());

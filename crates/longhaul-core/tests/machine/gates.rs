@@ -21,7 +21,7 @@ fn autonomy_places_the_gates() {
                 break;
             }
             let gate = sim.run.gates.len() as u32;
-            sim.wish(Wish::Approve { gate }).unwrap();
+            sim.wish(Wish::Approve { gate, digest: None }).unwrap();
         }
         assert_eq!((sim.run.gates.len(), sim.run.status), (expected, Status::Completed), "level {level}");
     }
@@ -36,11 +36,18 @@ fn a_rejection_pauses() {
     sim.start().unwrap();
     sim.wish(Wish::Reject { gate: 1, reason: "no".to_owned() }).unwrap();
     assert_eq!((sim.run.status, sim.run.reason.as_deref()), (Status::Paused, Some("no")));
-    assert!(sim.wish(Wish::Approve { gate: 1 }).unwrap_err().to_string().contains("already rejected"));
-    assert!(sim.wish(Wish::Approve { gate: 9 }).unwrap_err().to_string().contains("no approval 9"));
+    assert!(
+        sim.wish(Wish::Approve { gate: 1, digest: None })
+            .unwrap_err()
+            .to_string()
+            .contains("already rejected")
+    );
+    assert!(
+        sim.wish(Wish::Approve { gate: 9, digest: None }).unwrap_err().to_string().contains("no approval 9")
+    );
     sim.start().unwrap();
     assert_eq!(sim.run.wait(), Wait::Human);
-    sim.wish(Wish::Approve { gate: 2 }).unwrap();
+    sim.wish(Wish::Approve { gate: 2, digest: None }).unwrap();
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Completed);
 }

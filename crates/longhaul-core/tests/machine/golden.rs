@@ -4,7 +4,7 @@ use expect_test::expect_file;
 use longhaul_core::codec::{self, Error, KIND_MAX, VERSION};
 use longhaul_core::command::Wish;
 use longhaul_core::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
-use longhaul_core::event::{Cause, Event, Rest};
+use longhaul_core::event::{Ask, AskKind, Cause, Event, Rest};
 use longhaul_core::ids::{Attempt, CallId, CommandId};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
@@ -45,14 +45,31 @@ fn samples() -> Vec<Event> {
         },
         Event::CommandApplied { command: CommandId::from_bits(2), wish: Wish::Pause { reason: text() } },
         Event::CommandApplied { command: CommandId::from_bits(3), wish: Wish::Stop { reason: text() } },
-        Event::CommandApplied { command: CommandId::from_bits(4), wish: Wish::Approve { gate: 1 } },
+        Event::CommandApplied {
+            command: CommandId::from_bits(4),
+            wish: Wish::Approve { gate: 1, digest: None },
+        },
+        Event::CommandApplied {
+            command: CommandId::from_bits(4),
+            wish: Wish::Approve { gate: 1, digest: Some(text()) },
+        },
+        Event::CommandApplied {
+            command: CommandId::from_bits(4),
+            wish: Wish::Answer { gate: 1, text: text() },
+        },
         Event::CommandApplied {
             command: CommandId::from_bits(5),
             wish: Wish::Reject { gate: 1, reason: text() },
         },
         Event::GateChecked { step: 1, required: true },
-        Event::WaitingForHuman { gate: 1, step: 1 },
-        Event::GateAnswered { gate: 1, approved: false, reason: Some(text()), waited_ms: 9 },
+        Event::WaitingForHuman { gate: 1, step: 1, ask: None },
+        Event::WaitingForHuman {
+            gate: 1,
+            step: 1,
+            ask: Some(Ask { call, kind: AskKind::Question, text: text(), digest: text() }),
+        },
+        Event::GateAnswered { gate: 1, approved: false, reason: Some(text()), waited_ms: 9, answer: None },
+        Event::GateAnswered { gate: 1, approved: true, reason: None, waited_ms: 9, answer: Some(text()) },
         Event::StepStarted { step: 1 },
         Event::TurnStarted { turn: 4, attempt },
         Event::ModelReplied {
@@ -85,6 +102,8 @@ fn samples() -> Vec<Event> {
             message: text(),
             retry: Some(rest),
             kind: Some(ModelFailureKind::RateLimited),
+            until: Some(Timestamp::from_millis(1_771_581_600_000)),
+            usage: Some(usage),
         },
         Event::CallRefused { call, failure: Failure::NotPermitted, message: text() },
         Event::CallStarted { call, attempt, class: EffectClass::Checkable, traces: vec![trace] },
@@ -158,9 +177,17 @@ fn events_of_version_1_are_read() {
 #[allow(clippy::wildcard_enum_match_arm, reason = "what is not named was the same then")]
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
-        Event::SchemaUpgraded { .. } | Event::ModelReplied { raw: Some(_), .. } => return None,
+        Event::SchemaUpgraded { .. }
+        | Event::ModelReplied { raw: Some(_), .. }
+        | Event::WaitingForHuman { ask: Some(_), .. }
+        | Event::GateAnswered { answer: Some(_), .. }
+        | Event::CommandApplied {
+            wish: Wish::Answer { .. } | Wish::Approve { digest: Some(_), .. }, ..
+        } => {
+            return None;
+        }
         Event::ModelReplied { usage, .. } => usage.unpriced_tokens = 0,
-        Event::TurnFailed { kind, .. } => *kind = None,
+        Event::TurnFailed { kind, until, usage, .. } => (*kind, *until, *usage) = (None, None, None),
         Event::ModelChanged { why, .. } => *why = None,
         _ => {}
     }

@@ -127,8 +127,7 @@ fn a_fatal_model_error_fails_the_run() {
     use longhaul_core::input::Input;
     let mut sim = Sim::create(spec());
     sim.start().unwrap();
-    let failure =
-        ModelFailure { kind: ModelFailureKind::Fatal, after_ms: None, message: "no such model".to_owned() };
+    let failure = ModelFailure::new(ModelFailureKind::Fatal, "no such model");
     sim.give(Input::ModelFailed { turn: 1, attempt: Attempt::FIRST, failure }).unwrap();
     assert_eq!((sim.run.status, sim.run.error.as_deref()), (Status::Failed, Some("no such model")));
 }

@@ -14,7 +14,7 @@ use longhaul_core::status::{Status, Wait};
 use super::sim::{Sim, World, spec};
 
 fn failure(kind: ModelFailureKind) -> ModelFailure {
-    ModelFailure { kind, after_ms: None, message: "said so".to_owned() }
+    ModelFailure::new(kind, "said so")
 }
 
 /// Fails the turn in hand like this, and wakes the run from its rest if it takes one.
@@ -125,7 +125,7 @@ fn first_contact_is_bounded() {
         fail(&mut sim, failure(ModelFailureKind::Unreachable));
     }
     assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Provider)));
-    assert!(sim.run.reason.as_ref().unwrap().contains("base_url"));
+    assert!(sim.run.reason.as_ref().unwrap().contains("never reached in 8 tries: said so"));
     sim.start().unwrap();
     for _ in 1..FIRST_CONTACT_TRIES_MAX {
         fail(&mut sim, failure(ModelFailureKind::Unreachable));
@@ -187,6 +187,12 @@ fn other_models_are_asked_in_turn() {
     assert_eq!(sim.run.spec.model, "b/2");
     assert!(matches!(sim.run.phase, Phase::Thinking { turn: 1, attempt: Attempt(4) }), "{:?}", sim.run.phase);
     fail(&mut sim, failure(ModelFailureKind::Credentials));
+    assert_eq!((sim.run.spec.model.as_str(), sim.run.status), ("a/1", Status::Running), "it is only silent");
+    for _ in 0..5 {
+        fail(&mut sim, failure(ModelFailureKind::Unavailable));
+        assert_eq!(sim.run.spec.model, "a/1", "the other is of no use until a person mends it");
+    }
+    fail(&mut sim, failure(ModelFailureKind::Quota));
     assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)), "nobody is left");
 
     let mut sim = with_models(&["a/1", "b/2"]);
@@ -194,9 +200,9 @@ fn other_models_are_asked_in_turn() {
     fail(&mut sim, limited.clone());
     assert_eq!(sim.run.spec.model, "b/2");
     fail(&mut sim, limited.clone());
-    assert_eq!((sim.run.spec.model.as_str(), sim.run.wait()), ("b/2", Wait::RateLimit));
+    assert_eq!((sim.run.spec.model.as_str(), sim.run.wait()), ("a/1", Wait::RateLimit), "it is free first");
     fail(&mut sim, limited);
-    assert_eq!(sim.run.spec.model, "a/1", "after the rest the round begins anew");
+    assert_eq!(sim.run.spec.model, "b/2", "after the rest the round begins anew");
 }
 
 /// A wait was for the old model: with another one the run goes on at once.
@@ -257,6 +263,23 @@ fn a_refusal_parks_the_run() {
     sim.start().unwrap();
     sim.settle(&mut World::with_turns(&[]));
     assert_eq!(sim.run.status, Status::Completed);
+}
+
+/// A model that refuses, or whose window is full, has not answered: the next of the list is asked, what was used is counted
+/// once, and when all have refused a person is asked.
+#[test]
+fn a_refusal_is_passed_on_to_the_next_model() {
+    for stop in [Stop::Refused, Stop::Overflow] {
+        let usage = Usage { input_tokens: 5, ..Usage::default() };
+        let refused = || ModelReply { text: "I will not.".to_owned(), stop, usage, ..ModelReply::default() };
+        let mut sim = with_models(&["a/1", "b/2"]);
+        reply(&mut sim, refused());
+        assert_eq!((sim.run.spec.model.as_str(), sim.run.status), ("b/2", Status::Running));
+        assert_eq!((sim.run.usage.input_tokens, sim.run.messages.len()), (5, 1));
+        reply(&mut sim, refused());
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+        assert_eq!(sim.run.usage.input_tokens, 10);
+    }
 }
 
 /// F34: a call whose arguments cannot be read is answered with why, and nothing runs.

@@ -54,7 +54,7 @@ pub struct Sim {
 }
 
 pub fn spec() -> RunSpec {
-    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class };
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: None };
     RunSpec {
         id: RunId::from_bits(7),
         agent: "MARS".to_owned(),
@@ -82,6 +82,7 @@ pub fn spec() -> RunSpec {
         models: None,
         mode: None,
         answer_schema: None,
+        on_ask: None,
     }
 }
 
@@ -193,11 +194,7 @@ impl Sim {
                 Input::ModelFailed {
                     turn,
                     attempt,
-                    failure: ModelFailure {
-                        kind: ModelFailureKind::Unavailable,
-                        after_ms: None,
-                        message: "overloaded".to_owned(),
-                    },
+                    failure: ModelFailure::new(ModelFailureKind::Unavailable, "overloaded"),
                 }
             }
             Effect::CallModel { turn, attempt } => {

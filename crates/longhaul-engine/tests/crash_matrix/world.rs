@@ -178,8 +178,10 @@ impl World {
         longhaul_tools::reap_leftovers(&self.id);
         let script = SCRIPT.replace("HALF_WAY", &half_way());
         let hands = Hands {
-            models: Shelf::new(Arc::default())
-                .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),
+            models: Arc::new(
+                Shelf::new(Arc::default())
+                    .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),
+            ),
             secrets: Secrets::default(),
             deltas: Arc::new(Quiet),
             toolbox: Arc::new(self.toolbox.clone()),
@@ -202,7 +204,7 @@ impl World {
         assert!(!self.approved.load(Ordering::SeqCst), "the answer was lost");
         let gate = run.gates.len() as u32;
         let id = CommandId::from_bits(u128::from(gate));
-        let command = Command { id: id.clone(), wish: Wish::Approve { gate } };
+        let command = Command { id: id.clone(), wish: Wish::Approve { gate, digest: None } };
         store.post(&self.id, &id, &serde_json::to_vec(&command).unwrap()).unwrap();
         self.approved.store(true, Ordering::SeqCst);
     }

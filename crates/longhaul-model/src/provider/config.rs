@@ -164,6 +164,11 @@ pub const BUILTINS: [Builtin; 7] = [
 /// Other names under which the first two are known.
 const ALIASES: [(&str, &str); 2] = [("claude", "anthropic"), ("codex", "openai")];
 
+/// The name under which the table of models knows a provider.
+pub fn official(provider: &str) -> &str {
+    Builtin::find(provider).map_or(provider, |known| known.name)
+}
+
 impl Builtin {
     const fn local(name: &'static str, base_url: &'static str) -> Builtin {
         Builtin { name, api: Speaks::Chat, base_url, key_env: None, base_url_env: None, local: true }

@@ -1,5 +1,7 @@
 //! Between a run's conversation and the wire: messages become turns, a reply becomes text, calls and cost. Pure.
 
+use std::time::Duration;
+
 use longhaul_core::conversation::{
     CallRequest, Message, ModelFailure, ModelFailureKind, ModelReply, ModelRequest, ProposedCall, Raw, Stop,
     Usage,
@@ -12,16 +14,16 @@ use crate::known::Prices;
 use crate::wire::{self, Api, Kind, Turn, WireError};
 
 /// What a request needs beyond the run's own words.
-pub(super) struct Terms<'a> {
-    pub(super) api: Api,
+pub(crate) struct Terms<'a> {
+    pub(crate) api: Api,
     /// The provider's name of the model.
-    pub(super) model: &'a str,
-    pub(super) offers: &'a [wire::ToolOffer],
-    pub(super) max_output_tokens: Option<u32>,
-    pub(super) extra: &'a serde_json::Map<String, serde_json::Value>,
+    pub(crate) model: &'a str,
+    pub(crate) offers: &'a [wire::ToolOffer],
+    pub(crate) max_output_tokens: Option<u32>,
+    pub(crate) extra: &'a serde_json::Map<String, serde_json::Value>,
 }
 
-pub(super) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Request {
+pub(crate) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Request {
     let offered = |name: &String| terms.offers.iter().find(|offer| offer.name == *name).cloned();
     let schema = request.answer_schema.as_ref();
     wire::Request {
@@ -82,9 +84,20 @@ fn provider_id(asked: &[CallRequest], id: CallId) -> String {
 }
 
 /// A reply in the run's terms. `model` is the model's name as configured.
-pub(super) fn reply(reply: wire::Reply, model: &str, prices: Option<&Prices>) -> ModelReply {
+pub(super) fn reply(
+    reply: wire::Reply,
+    model: &str,
+    prices: Option<&Prices>,
+) -> Result<ModelReply, ModelFailure> {
     let usage = usage(&reply.usage, prices);
     let (stop, text) = match reply.stop {
+        wire::Stop::Other(word) if is_interruption(&word) => {
+            let message = format!("reply cut off: the model stopped for `{word}`");
+            return Err(ModelFailure {
+                usage: Some(usage),
+                ..ModelFailure::new(ModelFailureKind::Broken, message)
+            });
+        }
         wire::Stop::End | wire::Stop::ToolCalls | wire::Stop::Other(_) => (Stop::End, reply.text),
         wire::Stop::Length => (Stop::Length, reply.text),
         wire::Stop::Overflow => (Stop::Overflow, reply.text),
@@ -97,7 +110,27 @@ pub(super) fn reply(reply: wire::Reply, model: &str, prices: Option<&Prices>) ->
         api: reply.raw.api.as_str().to_owned(),
         content: Json::of(&reply.raw.content),
     });
-    ModelReply { text, calls, usage, raw, stop }
+    Ok(ModelReply { text, calls, usage, raw, stop })
+}
+
+/// Does a provider's own word for a stop mean that something came between? Then there is only a part of the reply. Servers
+/// have many other words for an end (`eos`, `done`), and those are one.
+fn is_interruption(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    [
+        "insufficient",
+        "interrupt",
+        "error",
+        "fail",
+        "abort",
+        "cancel",
+        "timeout",
+        "time_out",
+        "pause",
+        "incomplete",
+    ]
+    .iter()
+    .any(|sign| word.contains(sign))
 }
 
 fn proposed(call: wire::ReplyCall) -> ProposedCall {
@@ -151,10 +184,19 @@ fn usage(usage: &wire::Usage, prices: Option<&Prices>) -> Usage {
 }
 
 pub(super) fn failure(error: &WireError) -> ModelFailure {
-    let (kind, after) = match error.kind {
+    let (kind, after) = kind(error.kind);
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+    ModelFailure { after_ms, ..ModelFailure::new(kind, format!("{error}{hint}")) }
+}
+
+/// What the wire's kinds mean for a run, and the wait that was asked for.
+pub(crate) fn kind(kind: Kind) -> (ModelFailureKind, Option<Duration>) {
+    match kind {
         Kind::Retryable { after } => (ModelFailureKind::Unavailable, after),
         Kind::RateLimited { after } => (ModelFailureKind::RateLimited, after),
-        Kind::Unreachable => (ModelFailureKind::Unreachable, None),
+        // Before the model ever answered, another address is wanted; after it, a gateway stands in the way for a while.
+        Kind::Unreachable | Kind::Foreign => (ModelFailureKind::Unreachable, None),
         Kind::Credentials => (ModelFailureKind::Credentials, None),
         Kind::Quota => (ModelFailureKind::Quota, None),
         Kind::ModelUnknown => (ModelFailureKind::ModelUnknown, None),
@@ -162,8 +204,5 @@ pub(super) fn failure(error: &WireError) -> ModelFailure {
         Kind::Refused => (ModelFailureKind::Refused, None),
         Kind::Fatal => (ModelFailureKind::Rejected, None),
         Kind::Truncated | Kind::TooLarge | Kind::Malformed => (ModelFailureKind::Broken, None),
-    };
-    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-    let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-    ModelFailure { kind, after_ms, message: format!("{error}{hint}") }
+    }
 }

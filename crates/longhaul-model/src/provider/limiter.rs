@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use longhaul_core::event::Rest;
 use longhaul_core::limits::WISHED_WAIT_MS_MAX;
 use longhaul_core::time::Timestamp;
 
@@ -14,45 +15,46 @@ use longhaul_core::time::Timestamp;
 pub struct Limiter {
     /// Where other processes are told; `None` keeps it to this one.
     dir: Option<PathBuf>,
-    until: Mutex<HashMap<String, Timestamp>>,
+    held: Mutex<HashMap<String, Rest>>,
 }
 
 impl Limiter {
     pub fn new(dir: Option<PathBuf>) -> Limiter {
-        Limiter { dir, until: Mutex::default() }
+        Limiter { dir, held: Mutex::default() }
     }
 
     /// How long the account must still be left alone.
     pub fn left_ms(&self, account: &str, now: Timestamp) -> Option<u64> {
-        let here = self.until.lock().unwrap_or_else(PoisonError::into_inner).get(account).copied();
+        let here = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(account).copied();
         let told = self.dir.as_deref().and_then(|dir| read(&dir.join(account)));
-        let until = here.max(told)?;
-        let left_ms = until.millis_since(now);
-        // A moment further away than any wait we take was written by a clock that was wrong.
-        (1..=WISHED_WAIT_MS_MAX).contains(&left_ms).then_some(left_ms)
+        // A rest knows its length as well as its end, so that a clock that was set back does not make it longer.
+        let left = here.into_iter().chain(told).map(|rest| rest.left_ms(now));
+        left.filter(|left_ms| (1..=WISHED_WAIT_MS_MAX).contains(left_ms)).max()
     }
 
-    /// Remembers that nobody should ask before `until`, and tells the others as well as it can.
-    pub fn hold(&self, account: &str, until: Timestamp) {
-        let mut known = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(account.to_owned(), until);
-        drop(known);
+    /// Remembers that nobody should ask for so long, and tells the others as well as it can. What was said before and lasts
+    /// longer still holds.
+    pub fn hold(&self, account: &str, now: Timestamp, after_ms: u64) {
+        if self.left_ms(account, now) >= Some(after_ms) {
+            return;
+        }
+        let rest = Rest::from(now, after_ms);
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(account.to_owned(), rest);
         if let Some(dir) = &self.dir {
             // Nobody is worse off than without a limiter if this fails.
-            drop(write(dir, account, until));
+            drop(write(dir, account, rest));
         }
     }
 }
 
-fn read(path: &Path) -> Option<Timestamp> {
-    let text = fs::read_to_string(path).ok()?;
-    Some(Timestamp::from_millis(text.trim().parse().ok()?))
+fn read(path: &Path) -> Option<Rest> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-fn write(dir: &Path, account: &str, until: Timestamp) -> std::io::Result<()> {
+fn write(dir: &Path, account: &str, rest: Rest) -> std::io::Result<()> {
     fs::create_dir_all(dir)?;
     let draft = dir.join(format!(".{account}.{}", std::process::id()));
-    fs::write(&draft, until.as_millis().to_string())?;
+    fs::write(&draft, serde_json::to_vec(&rest)?)?;
     fs::rename(&draft, dir.join(account))
 }
 
@@ -60,18 +62,21 @@ fn write(dir: &Path, account: &str, until: Timestamp) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Two processes of one account share its limit; another account is free; a limit ends, and nonsense is none.
+    /// Two processes of one account share its limit, the longer one counts, another account is free, a limit ends, a clock
+    /// that is set back makes none longer, and nonsense is none.
     #[test]
     fn a_limit_is_shared_and_ends() {
         let dir = tempfile::tempdir().unwrap();
         let [one, other] = [0, 1].map(|_| Limiter::new(Some(dir.path().join("limits"))));
         let at = Timestamp::from_millis;
-        one.hold("a", at(5_000));
+        one.hold("a", at(1_000), 4_000);
         assert_eq!(other.left_ms("a", at(1_000)), Some(4_000));
+        other.hold("a", at(2_000), 1_000);
+        assert_eq!(one.left_ms("a", at(2_000)), Some(3_000), "the shorter one does not undo the longer");
         assert_eq!(other.left_ms("b", at(1_000)), None);
         assert_eq!(other.left_ms("a", at(5_000)), None);
+        assert_eq!(other.left_ms("a", at(-3_600_000)), Some(4_000));
         fs::write(dir.path().join("limits/c"), "garbage").unwrap();
-        fs::write(dir.path().join("limits/d"), i64::MAX.to_string()).unwrap();
-        assert_eq!((other.left_ms("c", at(0)), other.left_ms("d", at(0))), (None, None));
+        assert_eq!(other.left_ms("c", at(0)), None);
     }
 }

@@ -2,7 +2,7 @@
 //! is; it refuses to retry, which is the run's decision, and to keep a conversation.
 
 mod config;
-mod convert;
+pub(crate) mod convert;
 mod key;
 mod limiter;
 
@@ -13,14 +13,15 @@ use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, Mo
 use longhaul_core::time::Timestamp;
 use serde_json::{Map, Value};
 
-pub use config::{BUILTINS, Builtin, ModelConfig, PriceConfig, ProviderConfig, Speaks};
-pub use key::{Found, KeyError};
+pub use config::{BUILTINS, Builtin, ModelConfig, PriceConfig, ProviderConfig, Speaks, official};
+pub use key::{Found, KeyError, Told};
 pub use limiter::Limiter;
 
 use crate::known::{self, Prices};
 use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
-use crate::wire::{Api, Client, Endpoint, Kind, Listed, Options, ToolOffer, WireError};
+use crate::tokens;
+use crate::wire::{Api, Client, Endpoint, Listed, Options, ToolOffer, WireError};
 
 /// One model of one provider, ready to be asked.
 pub struct Provider {
@@ -53,7 +54,10 @@ impl Facts {
         let prices = own.prices.or(config.prices).map(|prices| prices.read()).transpose()?;
         Ok(Facts {
             window: own.context_window.or(config.context_window).or(known.as_ref().map(|known| known.window)),
-            max_output_tokens: own.max_output_tokens.or(config.max_output_tokens),
+            max_output_tokens: own
+                .max_output_tokens
+                .or(config.max_output_tokens)
+                .or(known.as_ref().and_then(|known| known.max_output)),
             prices: prices.or(known.and_then(|known| known.prices)),
         })
     }
@@ -93,8 +97,9 @@ pub(crate) struct Parts<'a> {
 impl Provider {
     pub(crate) fn new(parts: Parts<'_>) -> Result<Provider, WireError> {
         let Parts { provider, model, api, config, base_url, found, facts, offers, limiter } = parts;
-        let account = found.account(provider, &base_url);
-        let endpoint = Endpoint { api, base_url, key: found.key, headers: found.headers };
+        let account = found.account(provider, &base_url, model);
+        let Found { key, headers, parts } = found;
+        let endpoint = Endpoint { api, base_url, key, headers, hidden: parts };
         // A wrong address is better said now than in the middle of the night.
         endpoint.url()?;
         let mut options = Options::usual();
@@ -137,22 +142,19 @@ impl Provider {
 
     async fn ask(&self, request: ModelRequest, deltas: &dyn Deltas) -> Result<ModelReply, ModelFailure> {
         if let Some(left_ms) = self.limiter.left_ms(&self.account, now()) {
-            let message = "rate limited: this key was told to wait, by this run or another".to_owned();
-            return Err(ModelFailure {
-                kind: ModelFailureKind::RateLimited,
-                after_ms: Some(left_ms),
-                message,
-            });
+            let message = "rate limited: this key was told to wait, by this run or another";
+            let limited = ModelFailure::new(ModelFailureKind::RateLimited, message);
+            return Err(ModelFailure { after_ms: Some(left_ms), ..limited });
         }
         let answer = self.client.send(&self.endpoint, &self.encode(&request), deltas).await;
         match answer {
-            Ok(reply) => Ok(convert::reply(reply, &self.full_name, self.facts.prices.as_ref())),
+            Ok(reply) => convert::reply(reply, &self.full_name, self.facts.prices.as_ref()),
             Err(error) => {
-                if let Kind::RateLimited { after: Some(after) } = error.kind {
-                    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-                    self.limiter.hold(&self.account, now().plus_millis(after_ms));
+                let failure = convert::failure(&error);
+                if let Some(after_ms) = failure.after_ms {
+                    self.limiter.hold(&self.account, now(), after_ms);
                 }
-                Err(convert::failure(&error))
+                Err(failure)
             }
         }
     }
@@ -167,8 +169,23 @@ impl Model for Provider {
         Box::pin(self.ask(request, deltas))
     }
 
+    fn account(&self) -> Option<&str> {
+        Some(&self.account)
+    }
+
     fn context_window(&self) -> u64 {
         self.facts.window.unwrap_or(limits::CONTEXT_WINDOW_UNKNOWN)
+    }
+
+    fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, u64> {
+        Box::pin(async move {
+            let request = self.encode(request);
+            match self.client.count_tokens(&self.endpoint, &request).await {
+                Ok(Some(tokens)) => tokens,
+                // Whoever counts wants a number, and soon: what cannot be asked is estimated.
+                Ok(None) | Err(_) => tokens::estimate(&request),
+            }
+        })
     }
 
     fn is_priced(&self) -> bool {

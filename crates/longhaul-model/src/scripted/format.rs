@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use longhaul_core::conversation::Stop;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -48,6 +49,8 @@ pub(super) struct RawTurn {
     pub(super) calls: Vec<RawCall>,
     #[serde(default)]
     pub(super) usage: Tokens,
+    #[serde(default)]
+    pub(super) stop: Stop,
     pub(super) delay_ms: Option<Spanned<u64>>,
     #[serde(default)]
     pub(super) fail: Vec<Spanned<RawFail>>,
@@ -64,6 +67,8 @@ pub(super) struct RawBody {
     pub(super) calls: Vec<RawCall>,
     #[serde(default)]
     pub(super) usage: Tokens,
+    #[serde(default)]
+    pub(super) stop: Stop,
     pub(super) delay_ms: Option<Spanned<u64>>,
 }
 
@@ -72,6 +77,11 @@ pub(super) struct RawBody {
 pub(super) struct RawCall {
     pub(super) tool: Spanned<String>,
     pub(super) args: Option<Spanned<Value>>,
+    /// Why the arguments cannot be read, for a call that is to be refused for that.
+    pub(super) malformed: Option<String>,
+    /// The tool is not there, on purpose.
+    #[serde(default)]
+    pub(super) unknown: bool,
 }
 
 #[derive(Deserialize)]

@@ -21,10 +21,13 @@ use tokio::time::sleep;
 
 use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
+use crate::provider::convert::{self, Terms};
+use crate::tokens;
+use crate::wire::Api;
 
 pub use error::ScriptError;
 use play::{Line, Pieces};
-pub use record::Recording;
+pub use record::{Recording, Replied};
 use script::{Script, Tools};
 
 /// A checked script, ready to be played by any number of runs at once.
@@ -84,6 +87,19 @@ impl Model for Scripted {
 
     fn context_window(&self) -> u64 {
         self.script.context_window
+    }
+
+    /// A script has no tokenizer; what it would be asked is estimated as if it went over a wire.
+    fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, u64> {
+        let terms = Terms {
+            api: Api::Chat,
+            model: "",
+            offers: &[],
+            max_output_tokens: None,
+            extra: &serde_json::Map::new(),
+        };
+        let tokens = tokens::estimate(&convert::request(request, &terms));
+        Box::pin(std::future::ready(tokens))
     }
 }
 

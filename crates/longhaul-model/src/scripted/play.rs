@@ -4,10 +4,13 @@ use longhaul_core::conversation::{
     Message, ModelFailure, ModelFailureKind, ModelReply, ModelRequest, Scene, Usage,
 };
 use longhaul_core::ids::Attempt;
+use longhaul_core::money::Usd;
 
 use super::fault::{Breakage, Fault, Odd, Refusal, SaidCall, TOOL_DEFAULT};
 use super::script::{Body, Conversation, Fail, Match, Prices, Script, Tokens, Turn, Wait};
 use crate::limits;
+use crate::provider::convert;
+use crate::wire::by_status;
 use crate::wire::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 
 /// Everything a choice depends on, whichever way the request came.
@@ -171,6 +174,7 @@ fn reply(script: &Script, body: &Body, text: &str, calls: Vec<SaidCall>) -> Mode
         text: text.to_owned(),
         calls: calls.into_iter().map(SaidCall::proposed).collect(),
         usage: usage(&script.prices, body.tokens),
+        stop: body.stop,
         ..ModelReply::default()
     }
 }
@@ -187,7 +191,7 @@ fn usage(prices: &Prices, tokens: Tokens) -> Usage {
         output_tokens: tokens.output,
         cache_read_tokens: tokens.cache_read,
         cache_write_tokens: tokens.cache_write,
-        cost: costs.into_iter().sum(),
+        cost: tokens.cost.and_then(Usd::from_dollars).unwrap_or_else(|| costs.into_iter().sum()),
         unpriced_tokens: 0,
     }
 }
@@ -195,9 +199,8 @@ fn usage(prices: &Prices, tokens: Tokens) -> Usage {
 fn failing<'a>(fail: &Fail, body: &'a Body) -> Line<'a> {
     match fail {
         Fail::Status { status, wait } => Line::Refuse(ModelFailure {
-            kind: status_kind(*status),
             after_ms: wait_ms(wait),
-            message: format!("the model answered with status {status}"),
+            ..failure(status_kind(*status), format!("the model answered with status {status}"))
         }),
         Fail::Disconnect { after_bytes } => Line::Disconnect {
             heard: split_near(&body.text, *after_bytes).0,
@@ -208,10 +211,9 @@ fn failing<'a>(fail: &Fail, body: &'a Body) -> Line<'a> {
         }
         Fail::Fatal { message } => Line::Refuse(failure(ModelFailureKind::Fatal, message.clone())),
         Fail::Fault(fault) => Line::Refuse(ModelFailure {
-            kind: fault_kind(*fault),
             after_ms: (*fault == Fault::Refusal(Refusal::RateLimited))
                 .then_some(limits::RATE_LIMITED_S * 1000),
-            message: format!("the model's provider failed with {}", fault.as_str()),
+            ..failure(fault_kind(*fault), format!("the model's provider failed with {}", fault.as_str()))
         }),
     }
 }
@@ -228,13 +230,15 @@ fn fault_kind(fault: Fault) -> ModelFailureKind {
         Fault::Refusal(Refusal::Overloaded) => ModelFailureKind::Unavailable,
         // Too much of something, something else, or only a part.
         Fault::Breakage(Breakage::HugeEvent | Breakage::EndlessEvents | Breakage::GzipBomb)
-        | Fault::Breakage(Breakage::Html | Breakage::WrongType | Breakage::InvalidUtf8)
+        | Fault::Breakage(Breakage::InvalidUtf8)
         | Fault::Breakage(Breakage::Drip | Breakage::TruncatedJson) => ModelFailureKind::Broken,
         // Nothing came that would have to be paid for.
         Fault::Breakage(Breakage::PingsOnly | Breakage::Silence | Breakage::Empty) => {
             ModelFailureKind::Unavailable
         }
-        Fault::Breakage(Breakage::GarbageTls) => ModelFailureKind::Unreachable,
+        Fault::Breakage(Breakage::GarbageTls | Breakage::Html | Breakage::WrongType) => {
+            ModelFailureKind::Unreachable
+        }
         // Played as a reply; as a failure it would be one of the script.
         Fault::Odd(_) => ModelFailureKind::Fatal,
     }
@@ -242,15 +246,7 @@ fn fault_kind(fault: Fault) -> ModelFailureKind {
 
 /// What a provider's status means when nothing else is known.
 fn status_kind(status: u16) -> ModelFailureKind {
-    match status {
-        401 | 403 => ModelFailureKind::Credentials,
-        402 => ModelFailureKind::Quota,
-        404 => ModelFailureKind::ModelUnknown,
-        429 => ModelFailureKind::RateLimited,
-        // Timed out, in conflict, or the provider's own trouble: all pass with time.
-        408 | 409 | 500..=599 => ModelFailureKind::Unavailable,
-        _ => ModelFailureKind::Fatal,
-    }
+    convert::kind(by_status(status)).0
 }
 
 /// The wait a failure asks for. Of a raw header only seconds are read, within the wire's bounds: a date would need a
@@ -272,7 +268,7 @@ fn broken(message: String) -> ModelFailure {
 }
 
 fn failure(kind: ModelFailureKind, message: String) -> ModelFailure {
-    ModelFailure { kind, after_ms: None, message }
+    ModelFailure::new(kind, message)
 }
 
 fn nothing_fits(script: &Script, scene: &Scene) -> ModelFailure {

@@ -1,11 +1,20 @@
 //! A conversation written down as a script, so that a run can be played again without its model. It owns the writing half
 //! of the format that `format` reads.
 
-use longhaul_core::conversation::{ProposedCall, Usage};
+use longhaul_core::conversation::{ProposedCall, Stop, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::known::Prices;
+/// One reply, as it was heard.
+#[derive(Clone, Copy, Debug)]
+pub struct Replied<'a> {
+    pub text: &'a str,
+    pub calls: &'a [ProposedCall],
+    pub usage: &'a Usage,
+    pub stop: Stop,
+    /// The tools there were.
+    pub tools: &'a [&'a str],
+}
 
 /// What a model said in one run, by step.
 #[derive(Clone, Debug, Default)]
@@ -16,17 +25,7 @@ pub struct Recording {
 #[derive(Serialize)]
 struct Script<'a> {
     name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prices: Option<Charges>,
     conversations: &'a [Conversation],
-}
-
-#[derive(Serialize)]
-struct Charges {
-    input: f64,
-    output: f64,
-    cache_read: f64,
-    cache_write: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -48,12 +47,18 @@ struct Turn {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<Call>,
     usage: Tokens,
+    #[serde(skip_serializing_if = "is_whole")]
+    stop: Stop,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct Call {
     tool: String,
     args: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    malformed: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    unknown: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -62,12 +67,14 @@ struct Tokens {
     output: u64,
     cache_read: u64,
     cache_write: u64,
+    /// What it cost then: prices change, and several models may have spoken.
+    cost: f64,
 }
 
 impl Recording {
     /// Adds one reply. Replies of a step come in the order of its turns.
-    pub fn add(&mut self, step: &str, text: &str, calls: &[ProposedCall], usage: &Usage) {
-        let turn = Turn::of(text, calls, usage);
+    pub fn add(&mut self, step: &str, reply: &Replied<'_>) {
+        let turn = Turn::of(reply);
         match self.conversations.iter_mut().find(|conversation| conversation.fits.step == step) {
             Some(conversation) => conversation.turns.push(turn),
             None => {
@@ -81,29 +88,40 @@ impl Recording {
         self.conversations.is_empty()
     }
 
-    /// The script. Prices are those of the model that was recorded, so that a rehearsal costs what the night did.
-    pub fn script(&self, name: &str, prices: Option<&Prices>) -> Result<String, serde_saphyr::ser::Error> {
-        let prices = prices.map(|prices| Charges {
-            input: prices.input.as_dollars(),
-            output: prices.output.as_dollars(),
-            cache_read: prices.cache_read.as_dollars(),
-            cache_write: prices.cache_write.as_dollars(),
-        });
-        serde_saphyr::to_string(&Script { name, prices, conversations: &self.conversations })
+    pub fn script(&self, name: &str) -> Result<String, serde_saphyr::ser::Error> {
+        serde_saphyr::to_string(&Script { name, conversations: &self.conversations })
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with references")]
+fn is_whole(stop: &Stop) -> bool {
+    *stop == Stop::End
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with references")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl Turn {
-    fn of(text: &str, calls: &[ProposedCall], usage: &Usage) -> Turn {
-        let call = |call: &ProposedCall| Call { tool: call.tool.clone(), args: call.args.value() };
+    fn of(reply: &Replied<'_>) -> Turn {
+        let Replied { text, calls, usage, stop, tools } = reply;
+        let call = |call: &ProposedCall| Call {
+            tool: call.tool.clone(),
+            args: call.args.value(),
+            malformed: call.malformed.clone(),
+            unknown: !tools.contains(&call.tool.as_str()),
+        };
         Turn {
-            text: text.to_owned(),
+            text: (*text).to_owned(),
             calls: calls.iter().map(call).collect(),
+            stop: *stop,
             usage: Tokens {
                 input: usage.input_tokens,
                 output: usage.output_tokens,
                 cache_read: usage.cache_read_tokens,
                 cache_write: usage.cache_write_tokens,
+                cost: usage.cost.as_dollars(),
             },
         }
     }
@@ -144,9 +162,12 @@ mod tests {
         for text in texts {
             let args =
                 Json::of(&serde_json::json!({ "path": text, "n": 1, "deep": { text: [text, null, true] } }));
-            recording.add("step-1", text, &[ProposedCall::new("read", args)], &Usage::default());
+            let calls = [ProposedCall::new("read", args)];
+            let usage = Usage::default();
+            let reply = Replied { text, calls: &calls, usage: &usage, stop: Stop::End, tools: &["read"] };
+            recording.add("step-1", &reply);
         }
-        let script = recording.script("night", None).unwrap();
+        let script = recording.script("night").unwrap();
         let read = Scripted::parse("night", &script, &["read"]).unwrap();
         let turns = read.turns();
         assert_eq!(turns.len(), texts.len());

@@ -1,7 +1,7 @@
 //! What a script means, after everything typed in it has been checked. A value of these types can be played without
 //! a further error.
 
-use longhaul_core::conversation::ProposedCall;
+use longhaul_core::conversation::{ProposedCall, Stop};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use serde_json::Value;
@@ -68,6 +68,7 @@ pub(crate) struct Body {
     pub(crate) text: String,
     pub(crate) calls: Vec<ProposedCall>,
     pub(crate) tokens: Tokens,
+    pub(crate) stop: Stop,
     pub(crate) delay_ms: u64,
 }
 
@@ -78,6 +79,8 @@ pub(crate) struct Tokens {
     pub(crate) output: u64,
     pub(crate) cache_read: u64,
     pub(crate) cache_write: u64,
+    /// US dollars, instead of what the prices would make of it.
+    pub(crate) cost: Option<f64>,
 }
 
 /// One failure, and how many attempts in a row have it.
@@ -147,7 +150,8 @@ impl Check<'_> {
     fn turn(&self, raw: RawTurn) -> Result<Turn, ScriptError> {
         let branches =
             all(raw.when_result_contains.0, |(needle, body)| Ok(Branch { needle, body: self.body(body)? }))?;
-        let body = RawBody { text: raw.text, calls: raw.calls, usage: raw.usage, delay_ms: raw.delay_ms };
+        let RawTurn { text, calls, usage, stop, delay_ms, .. } = raw;
+        let body = RawBody { text, calls, usage, stop, delay_ms };
         Ok(Turn { fail: all(raw.fail, |fail| self.failing(fail))?, branches, body: self.body(body)? })
     }
 
@@ -157,6 +161,7 @@ impl Check<'_> {
             text: raw.text,
             calls: all(raw.calls, |call| self.call(call))?,
             tokens: raw.usage,
+            stop: raw.stop,
             delay_ms: delay_ms.unwrap_or(0),
         })
     }
@@ -165,6 +170,7 @@ impl Check<'_> {
         let tool = &raw.tool.value;
         if let Tools::Known(known) = self.tools
             && !known.contains(&tool.as_str())
+            && !raw.unknown
         {
             let hint = suggest::names("tools", tool, known);
             return Err(self.place(&raw.tool).error_with_hint(format!("unknown tool `{tool}`"), hint));
@@ -177,7 +183,7 @@ impl Check<'_> {
                 return Err(self.place(&other).error_with_hint("`args` is not a mapping", hint));
             }
         };
-        Ok(ProposedCall::new(raw.tool.value, args))
+        Ok(ProposedCall { malformed: raw.malformed, ..ProposedCall::new(raw.tool.value, args) })
     }
 
     fn failing(&self, raw: Spanned<RawFail>) -> Result<Failing, ScriptError> {

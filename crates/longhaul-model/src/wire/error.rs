@@ -49,6 +49,8 @@ pub enum Kind {
     TooLarge,
     /// What came is not this protocol.
     Malformed,
+    /// Something else than a model answered: a web page, a picture.
+    Foreign,
 }
 
 impl WireError {
@@ -62,7 +64,7 @@ impl WireError {
             Kind::Credentials => Some("check the provider's key and what it is allowed to do"),
             Kind::Quota => Some("check the account's balance, plan and spend limits with the provider"),
             Kind::ModelUnknown => Some("check the model's name with `longhaul models list`"),
-            Kind::Malformed => {
+            Kind::Malformed | Kind::Foreign => {
                 Some("check the provider's `base_url` and `api`: something else answered there")
             }
             Kind::Fatal => Some("check the provider's `base_url`, `api` and extra fields"),
@@ -71,8 +73,8 @@ impl WireError {
             | Kind::RateLimited { .. }
             | Kind::Overflow
             | Kind::Refused
-            | Kind::Truncated
-            | Kind::TooLarge => None,
+            | Kind::Truncated => None,
+            Kind::TooLarge => Some("check the provider's `base_url`: no model replies at such length"),
         }
     }
 
@@ -127,6 +129,7 @@ impl fmt::Display for WireError {
             Kind::Truncated => "reply cut off",
             Kind::TooLarge => "reply too large",
             Kind::Malformed => "reply not understood",
+            Kind::Foreign => "no model there",
         };
         write!(f, "{what}: {}", self.message)?;
         if let Some(status) = self.status {
@@ -154,11 +157,12 @@ fn with_wait(kind: Kind, after: Option<Duration>) -> Kind {
         | Kind::Fatal
         | Kind::Truncated
         | Kind::TooLarge
-        | Kind::Malformed => kind,
+        | Kind::Malformed
+        | Kind::Foreign => kind,
     }
 }
 
-fn by_status(status: u16) -> Kind {
+pub(crate) fn by_status(status: u16) -> Kind {
     match status {
         401 | 403 => Kind::Credentials,
         402 => Kind::Quota,

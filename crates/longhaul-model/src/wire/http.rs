@@ -29,6 +29,8 @@ pub struct Endpoint {
     pub key: Option<SecretString>,
     /// Sent with every request, over our own of the same name. Values are secrets too: some providers take keys there.
     pub headers: Vec<(String, SecretString)>,
+    /// What else must not be shown: a part of a header may be repeated without the rest of it.
+    pub hidden: Vec<SecretString>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -114,7 +116,8 @@ impl Endpoint {
     }
 
     fn scrub(&self, text: &str) -> String {
-        let secrets = self.key.iter().chain(self.headers.iter().map(|(_, value)| value));
+        let headers = self.headers.iter().map(|(_, value)| value);
+        let secrets = self.key.iter().chain(headers).chain(&self.hidden);
         let known = secrets.map(|secret| secret.expose_secret().trim());
         let long = known.filter(|secret| secret.len() >= limits::SECRET_BYTES_MIN);
         long.fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"))
@@ -342,14 +345,15 @@ fn take_event(assembler: &mut Assembler, event: Event<'_>, deltas: &dyn Deltas) 
     if assembler.progress() == Progress::Done {
         return Ok(false);
     }
-    let brought = assembler.take(event.name(), event.data)?;
-    for delta in &brought {
+    let mut moved = false;
+    assembler.take(event.name(), event.data, &mut |delta| {
+        moved = true;
         match delta {
             Delta::Text(piece) => deltas.text(piece),
             Delta::Thinking(_) | Delta::Arguments | Delta::Step => {}
         }
-    }
-    Ok(!brought.is_empty())
+    })?;
+    Ok(moved)
 }
 
 /// The two clocks of an exchange: one is set back by progress, one is not.
@@ -422,12 +426,13 @@ fn form(headers: &HeaderMap, request: &Request) -> Result<Form, WireError> {
     match kind {
         "text/event-stream" => Ok(Form::Events),
         "text/html" | "application/xhtml+xml" => {
-            Err(WireError::malformed("a web page came instead of a reply"))
+            Err(WireError::new(Kind::Foreign, "a web page came instead of a reply"))
         }
         json if json == "application/json" || json.ends_with("+json") => Ok(Form::Json),
-        other => {
-            Err(WireError::malformed(format!("the answer is of type `{}`, not a reply", cut(other, 60))))
-        }
+        other => Err(WireError::new(
+            Kind::Foreign,
+            format!("the answer is of type `{}`, not a reply", cut(other, 60)),
+        )),
     }
 }
 

@@ -24,6 +24,7 @@ use longhaul_core::json::Json;
 use serde_json::{Map, Value};
 
 pub use args::MalformedArgs;
+pub(crate) use error::by_status;
 pub use error::{Kind, WireError};
 pub use http::{Client, Endpoint, Options};
 pub use listing::Listed;
@@ -182,17 +183,20 @@ pub struct Usage {
     pub cache_write: u64,
 }
 
-/// What one event of a stream brought. An event that moves the reply forward gives at least one; a ping gives none,
-/// which is how a stall behind pings is seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delta {
-    Text(String),
-    Thinking(String),
+/// What one event of a stream brought, lent for as long as it is heard. An event that moves the reply forward gives at
+/// least one; a ping gives none, which is how a stall behind pings is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delta<'a> {
+    Text(&'a str),
+    Thinking(&'a str),
     /// Some bytes of a call's arguments.
     Arguments,
     /// The reply's structure moved on: something began, ended or was counted.
     Step,
 }
+
+/// Who hears what the events bring.
+pub type Hear<'h> = dyn FnMut(Delta<'_>) + 'h;
 
 /// How far a stream has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,11 +227,11 @@ impl Assembler {
     }
 
     /// Takes one event. `name` is the event's field of that name, empty if it had none.
-    pub fn take(&mut self, name: &str, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+    pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         match self {
-            Assembler::Anthropic(assembler) => assembler.take(name, data),
-            Assembler::Responses(assembler) => assembler.take(name, data),
-            Assembler::Chat(assembler) => assembler.take(name, data),
+            Assembler::Anthropic(assembler) => assembler.take(name, data, hear),
+            Assembler::Responses(assembler) => assembler.take(name, data, hear),
+            Assembler::Chat(assembler) => assembler.take(name, data, hear),
         }
     }
 

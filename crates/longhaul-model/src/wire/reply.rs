@@ -117,12 +117,15 @@ pub(super) fn json_body(body: &[u8]) -> Result<Value, WireError> {
     })
 }
 
-/// One event's data, which must be a JSON object: a derived reader would also take a list for one.
+/// One event's data, which must be a JSON object: a derived reader would also take a list for one. Whether it is text is
+/// asked once, because a reader of bytes would ask for each string.
 pub(super) fn event<'a, T: serde::Deserialize<'a>>(data: &'a [u8]) -> Result<T, WireError> {
-    if !data.trim_ascii_start().starts_with(b"{") {
+    let text = std::str::from_utf8(data);
+    let text = text.map_err(|error| WireError::malformed(format!("an event is not text: {error}")))?;
+    if !text.trim_ascii_start().starts_with('{') {
         return Err(WireError::malformed("an event is not a JSON object"));
     }
-    serde_json::from_slice(data)
+    serde_json::from_str(text)
         .map_err(|error| WireError::malformed(format!("an event is not readable: {error}")))
 }
 

@@ -191,15 +191,21 @@ impl Parser {
         if line.len() > self.caps.line_bytes {
             return Err(too_large("a line", self.caps.line_bytes));
         }
-        let bytes = &chunk[line.clone()];
-        if let Some(value) = value_of(bytes, b"data") {
-            return self.add_data(chunk, line.end - value..line.end);
+        // Patterns instead of comparisons of slices, which would be calls; this is done for every line.
+        match &chunk[line.clone()] {
+            [b'd', b'a', b't', b'a', rest @ ..] => match value_bytes(rest) {
+                Some(value) => self.add_data(chunk, line.end - value..line.end),
+                None => Ok(()),
+            },
+            [b'e', b'v', b'e', b'n', b't', rest @ ..] => {
+                if let Some(value) = value_bytes(rest) {
+                    self.name = Field::Here(line.end - value..line.end);
+                }
+                Ok(())
+            }
+            // Comments, `id`, `retry` and unknown fields mean nothing to us.
+            _ => Ok(()),
         }
-        if let Some(value) = value_of(bytes, b"event") {
-            self.name = Field::Here(line.end - value..line.end);
-        }
-        // Comments, `id`, `retry` and unknown fields mean nothing to us.
-        Ok(())
     }
 
     fn add_data(&mut self, chunk: &[u8], value: Range<usize>) -> Result<(), WireError> {
@@ -260,9 +266,10 @@ impl Parser {
     }
 }
 
-/// How long the value of `line` is, if its field is `field`: after a colon and at most one space, or nothing at all.
-fn value_of(line: &[u8], field: &[u8]) -> Option<usize> {
-    match line.strip_prefix(field)? {
+/// How long a field's value is, by what follows the field's name: a colon and at most one space, or nothing at all. None
+/// if the name goes on.
+fn value_bytes(rest: &[u8]) -> Option<usize> {
+    match rest {
         [] => Some(0),
         [b':', b' ', value @ ..] | [b':', value @ ..] => Some(value.len()),
         _ => None,

@@ -36,7 +36,7 @@ pub fn patient() -> Options {
 }
 
 pub fn endpoint(server: &FakeProvider, api: Api) -> Endpoint {
-    Endpoint { api, base_url: server.url(), key: Some(KEY.into()), headers: Vec::new() }
+    Endpoint { api, base_url: server.url(), key: Some(KEY.into()), headers: Vec::new(), hidden: Vec::new() }
 }
 
 pub fn request(turns: Vec<Turn>, stream: bool) -> Request {

@@ -53,7 +53,7 @@ impl Server {
     }
 
     pub fn endpoint(&self, api: Api) -> Endpoint {
-        Endpoint { api, base_url: self.address.clone(), key: None, headers: Vec::new() }
+        Endpoint { api, base_url: self.address.clone(), key: None, headers: Vec::new(), hidden: Vec::new() }
     }
 }
 

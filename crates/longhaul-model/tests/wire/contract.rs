@@ -1,10 +1,10 @@
 //! One suite, the same cases over all three protocols, at the level of bytes.
 
 use longhaul_core::json::Json;
-use longhaul_model::wire::{Api, Delta, Kind, Reply, Stop, Usage};
+use longhaul_model::wire::{Api, Assembler, Kind, Reply, Stop, Usage, WireError};
 use serde_json::{Value, json};
 
-use crate::speak::{End, Part, body, bytes, call, events, read, reply};
+use crate::speak::{End, Heard, Part, body, bytes, call, events, read, reply};
 
 const USAGE: Usage = Usage { input: 10, output: 7, cache_read: 20, cache_write: 3 };
 
@@ -19,6 +19,13 @@ fn essence(reply: &Reply) -> Value {
         })
         .collect();
     json!({"text": reply.text, "calls": calls, "stop": format!("{:?}", reply.stop)})
+}
+
+/// What one event brings.
+fn take(assembler: &mut Assembler, name: &str, data: &[u8]) -> Result<Vec<Heard>, WireError> {
+    let mut heard = Vec::new();
+    assembler.take(name, data, &mut |delta| heard.push(Heard::of(delta)))?;
+    Ok(heard)
 }
 
 fn rich() -> Vec<Part> {
@@ -46,12 +53,12 @@ fn a_rich_reply_is_read_whole() {
         assert_eq!((reply.usage, reply.id.as_str(), reply.model.as_str()), (USAGE, "id_1", "m-1"), "{api:?}");
         let heard: String = deltas
             .iter()
-            .filter_map(|d| if let Delta::Text(text) = d { Some(text.as_str()) } else { None })
+            .filter_map(|d| if let Heard::Text(text) = d { Some(text.as_str()) } else { None })
             .collect();
         assert_eq!(heard, reply.text, "{api:?}");
         let thought: String = deltas
             .iter()
-            .filter_map(|d| if let Delta::Thinking(text) = d { Some(text.as_str()) } else { None })
+            .filter_map(|d| if let Heard::Thinking(text) = d { Some(text.as_str()) } else { None })
             .collect();
         assert_eq!(thought, "Müßiggang 🙂 first", "{api:?}");
     }
@@ -131,16 +138,15 @@ fn noise_between_events_is_passed_over() {
 #[test]
 fn a_ping_brings_nothing_and_every_step_something() {
     for api in Api::ALL {
-        let mut assembler = longhaul_model::wire::Assembler::new(api);
+        let mut assembler = Assembler::new(api);
         for (name, data) in events(api, &rich(), End::Tools, 9) {
-            let brought = assembler.take(name.as_deref().unwrap_or(""), data.as_bytes()).unwrap();
+            let brought = take(&mut assembler, name.as_deref().unwrap_or(""), data.as_bytes()).unwrap();
             // The first chunk of Chat carries a role and nothing else; servers send such chunks to keep a line open.
             let empty = name.as_deref() == Some("ping") || data.contains(r#""delta":{"content":null"#);
             assert_eq!(brought.is_empty(), empty, "{api:?} {data}");
         }
     }
-    let ping =
-        |api: Api, data: &str| longhaul_model::wire::Assembler::new(api).take("", data.as_bytes()).unwrap();
+    let ping = |api: Api, data: &str| take(&mut Assembler::new(api), "", data.as_bytes()).unwrap();
     assert_eq!(ping(Api::Anthropic, r#"{"type":"ping"}"#), []);
     assert_eq!(ping(Api::Responses, r#"{"type":"keepalive","sequence_number":3}"#), []);
     assert_eq!(ping(Api::Chat, r#"{"choices":[{"index":0,"delta":{}}]}"#), []);
@@ -269,7 +275,7 @@ fn unreadable_events_are_malformed() {
     let bad: [&[u8]; 5] = [b"{", b"<html>", b"\"\xff\xfe\"", b"{\"type\":\"\xff\",\"id\":\"\xff\"}", b"[1]"];
     for api in Api::ALL {
         for data in bad {
-            let error = longhaul_model::wire::Assembler::new(api).take("", data).unwrap_err();
+            let error = take(&mut Assembler::new(api), "", data).unwrap_err();
             assert_eq!(error.kind, Kind::Malformed, "{api:?} {data:?}");
         }
         for (body, kind) in [("", Kind::Truncated), (" \n", Kind::Truncated), ("{\"id\":", Kind::Truncated)] {

@@ -13,7 +13,7 @@ const CANARY: &str = "sk-canary-4f9a1c77e2";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 fn endpoint(api: Api, base_url: String) -> Endpoint {
-    Endpoint { api, base_url, key: Some(CANARY.into()), headers: Vec::new() }
+    Endpoint { api, base_url, key: Some(CANARY.into()), headers: Vec::new(), hidden: Vec::new() }
 }
 
 async fn count(api: Api, url: String) -> Result<Option<u64>, WireError> {

@@ -48,22 +48,39 @@ pub fn bytes(events: &[Event], line_end: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// What was heard while a stream was read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    Text(String),
+    Thinking(String),
+    Other,
+}
+
+impl Heard {
+    pub fn of(delta: Delta<'_>) -> Heard {
+        match delta {
+            Delta::Text(text) => Heard::Text(text.to_owned()),
+            Delta::Thinking(text) => Heard::Thinking(text.to_owned()),
+            Delta::Arguments | Delta::Step => Heard::Other,
+        }
+    }
+}
+
 /// Reads a stream that arrives in these chunks.
 pub fn read<'a>(
     api: Api,
     chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(Reply, Vec<Delta>), WireError> {
+) -> Result<(Reply, Vec<Heard>), WireError> {
     let mut parser = Parser::new(Caps::default());
     let mut assembler = Assembler::new(api);
-    let mut deltas = Vec::new();
+    let mut heard = Vec::new();
     for chunk in chunks {
         parser.feed(chunk, |event| {
-            deltas.extend(assembler.take(event.name(), event.data)?);
-            Ok(())
+            assembler.take(event.name(), event.data, &mut |delta| heard.push(Heard::of(delta)))
         })?;
     }
-    parser.finish(|event| assembler.take(event.name(), event.data).map(|_| ()))?;
-    Ok((assembler.finish()?, deltas))
+    parser.finish(|event| assembler.take(event.name(), event.data, &mut |_| {}))?;
+    Ok((assembler.finish()?, heard))
 }
 
 pub fn reply(api: Api, stream: &[u8]) -> Result<Reply, WireError> {

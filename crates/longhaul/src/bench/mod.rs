@@ -1,8 +1,10 @@
 //! What durability costs here: real runs through the real harness, beside a bare loop that writes the same bytes to the
-//! same disk in the same minute. Owns the measuring; prints nothing and fails nothing. A figure without its probe would
-//! be a figure about the machine, so times are given as ratios.
+//! same disk in the same minute; and what our way to a model costs, beside bare work on the same bytes. Owns the
+//! measuring; prints nothing and fails nothing. A figure without its probe would be a figure about the machine, so times
+//! are given as ratios.
 
 mod disk;
+mod first_token;
 mod gate;
 mod ground;
 mod machine;
@@ -10,19 +12,23 @@ mod many;
 mod memory;
 mod probe;
 mod process;
+mod reading;
 mod recovery;
 mod report;
 mod rig;
 mod sizes;
 mod stats;
 mod steps;
+mod stream;
 mod tools;
 
 pub use ground::Ground;
 pub use memory::open;
 pub use report::{Row, Verdict};
-pub use sizes::Sizes;
+pub use sizes::{ModelSizes, Sizes};
 pub use tools::{ToolSizes, measure as tools};
+
+use longhaul_model::wire::Api;
 
 use crate::failure::Failure;
 
@@ -52,4 +58,17 @@ pub fn durable(ground: &Ground, sizes: &Sizes, said: &dyn Fn(&str)) -> Result<Ve
 /// What deciding, encoding and applying cost without any IO.
 pub fn overhead(steps: usize) -> Result<Vec<Row>, Failure> {
     Ok(machine::rows(&machine::times(steps)?))
+}
+
+/// What reading replies costs, and what our client adds to the wait for their first word. Touches no disk.
+pub fn models(sizes: &ModelSizes, said: &dyn Fn(&str)) -> Result<Vec<Row>, Failure> {
+    said("memory of a long stream");
+    let mut rows = Vec::from(reading::memory(sizes)?);
+    said("streams beside a bare scan");
+    for api in Api::ALL {
+        rows.extend(reading::measure(api, sizes)?);
+    }
+    said("the first word beside a bare socket");
+    rows.extend(first_token::measure(sizes)?);
+    Ok(rows)
 }

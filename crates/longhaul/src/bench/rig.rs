@@ -141,7 +141,7 @@ pub fn spec(id: RunId) -> RunSpec {
         autonomy: Autonomy::default(),
         limits,
         retry: RetryPolicy::default(),
-        tools: vec![ToolGrant { name: TOOL.to_owned(), class: EffectClass::Once }],
+        tools: vec![ToolGrant { name: TOOL.to_owned(), class: EffectClass::Once, ask: None }],
         workspace: String::new(),
         parent: None,
         depth: 0,
@@ -153,5 +153,6 @@ pub fn spec(id: RunId) -> RunSpec {
         models: None,
         mode: None,
         answer_schema: None,
+        on_ask: None,
     }
 }

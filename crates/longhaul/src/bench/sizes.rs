@@ -47,3 +47,22 @@ impl Sizes {
         overhead_steps: 500,
     };
 }
+
+/// The counts of the benchmark of models.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelSizes {
+    /// Bytes of one streamed reply.
+    pub stream_bytes: usize,
+    /// How often it is read.
+    pub rounds: usize,
+    /// Exchanges of one block.
+    pub exchanges: usize,
+}
+
+impl ModelSizes {
+    /// What the targets speak of.
+    pub const FULL: ModelSizes = ModelSizes { stream_bytes: 2_000_000, rounds: 200, exchanges: 200 };
+
+    /// Enough to see every row.
+    pub const QUICK: ModelSizes = ModelSizes { stream_bytes: 100_000, rounds: 3, exchanges: 5 };
+}

@@ -1,6 +1,7 @@
 //! `approvals`, `approve`, `reject`: waits for a person, and their answers.
 
 use longhaul_core::command::{Command, Wish};
+use longhaul_core::event::AskKind;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::{Gate, Run};
 use longhaul_core::status::Status;
@@ -33,7 +34,7 @@ pub enum What {
     },
 }
 
-/// Let a gated step begin
+/// Let a gated step begin, or a call be made that needs leave
 #[derive(Debug, clap::Args)]
 pub struct ApproveArgs {
     /// The approval, as `longhaul approvals` lists it
@@ -41,7 +42,7 @@ pub struct ApproveArgs {
     pub id: String,
 }
 
-/// Refuse a gated step; the run pauses with the reason
+/// Refuse: a gated step pauses the run with the reason, a call is refused and the agent told why
 #[derive(Debug, clap::Args)]
 pub struct RejectArgs {
     /// The approval, as `longhaul approvals` lists it
@@ -49,6 +50,16 @@ pub struct RejectArgs {
     pub id: String,
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
+}
+
+/// Answer a question of the agent; it goes on with the answer
+#[derive(Debug, clap::Args)]
+pub struct AnswerArgs {
+    /// The approval, as `longhaul approvals` lists it
+    #[arg(value_name = "AID")]
+    pub id: String,
+    #[arg(value_name = "TEXT")]
+    pub text: String,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
@@ -60,7 +71,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 
 pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
     let (run, gate) = parse(app, &args.id)?;
-    answer(app, &run, Wish::Approve { gate })
+    // What is approved is what stands there now, and nothing that may stand there later under the same number.
+    let now = app.reading()?.look(&run)?;
+    let digest = now.gate(gate).and_then(|gate| gate.ask.as_ref()).map(|ask| ask.digest.clone());
+    settle(app, &run, Wish::Approve { gate, digest })
 }
 
 pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
@@ -68,11 +82,19 @@ pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage("a rejection needs a reason: it is what the run is replanned by"));
     }
     let (run, gate) = parse(app, &args.id)?;
-    answer(app, &run, Wish::Reject { gate, reason: args.reason })
+    settle(app, &run, Wish::Reject { gate, reason: args.reason })
 }
 
-/// An approval starts work, so it is left in the inbox for whoever drives the run; a rejection can be applied here.
-fn answer(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
+pub fn answer(app: &App, args: AnswerArgs) -> Result<Exit, Failure> {
+    if args.text.trim().is_empty() {
+        return Err(Failure::usage("an answer cannot be empty"));
+    }
+    let (run, gate) = parse(app, &args.id)?;
+    settle(app, &run, Wish::Answer { gate, text: args.text })
+}
+
+/// An answer that starts work is left in the inbox for whoever drives the run; the rejection of a step can be applied here.
+fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();
@@ -81,7 +103,14 @@ fn answer(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
             .hint(format!("it counts as soon as the run goes on: `longhaul resume {id}`")));
     }
     let driven = harness.store_of(id)?.holder(id)?.is_some();
-    let starts_work = matches!(wish, Wish::Approve { .. });
+    let of_call = |gate: u32| {
+        harness.look(id).ok().is_some_and(|run| run.gate(gate).is_some_and(|gate| gate.ask.is_some()))
+    };
+    let starts_work = match &wish {
+        Wish::Reject { gate, .. } => of_call(*gate),
+        Wish::Approve { .. } | Wish::Answer { .. } => true,
+        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => false,
+    };
     let command = harness.command(wish)?;
     if driven || starts_work {
         harness.post(id, &command)?;
@@ -98,7 +127,7 @@ fn answer(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
 
 fn gate_of(wish: &Wish) -> Option<u32> {
     match wish {
-        Wish::Approve { gate } | Wish::Reject { gate, .. } => Some(*gate),
+        Wish::Approve { gate, .. } | Wish::Reject { gate, .. } | Wish::Answer { gate, .. } => Some(*gate),
         Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => None,
     }
 }
@@ -136,12 +165,13 @@ fn list(app: &App) -> Result<Exit, Failure> {
         let lines = waiting.iter().map(|gate| {
             vec![
                 text(gate, "id"),
+                text(gate, "kind"),
                 text(gate, "stepId"),
                 text(gate, "createdAt"),
                 table::short(&text(gate, "description"), 60),
             ]
         });
-        render::data(&table::rows(&["APPROVAL", "STEP", "SINCE", "DESCRIPTION"], lines));
+        render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "DESCRIPTION"], lines));
     }
     Ok(Exit::Ok)
 }
@@ -161,12 +191,27 @@ fn as_json(run: &Run, gate: &Gate) -> Value {
         Some(answer) if answer.approved => "approved",
         Some(_) => "rejected",
     };
+    let call = gate.ask.as_ref().and_then(|ask| run.call(ask.call));
+    let kind = match gate.ask.as_ref().map(|ask| ask.kind) {
+        None => "step",
+        Some(AskKind::Permission) => "permission",
+        Some(AskKind::Question) => "question",
+    };
+    let description = match &gate.ask {
+        Some(ask) => Some(&ask.text),
+        None => step.map(|step| &step.description),
+    };
     json!({
         "id": gate_id(&run.spec.id, gate.number),
         "runId": run.spec.id,
-        "kind": "step",
+        "kind": kind,
         "stepId": step.map(|step| &step.id),
-        "description": step.map(|step| &step.description),
+        "description": description,
+        "callId": call.map(|call| call.id.to_string()),
+        "toolName": call.map(|call| &call.tool),
+        "arguments": call.map(|call| &call.args),
+        "digest": gate.ask.as_ref().map(|ask| &ask.digest),
+        "answer": gate.answer.as_ref().and_then(|answer| answer.text.clone()),
         "status": status,
         "createdAt": gate.opened_at,
         "resolvedAt": gate.answer.as_ref().map(|answer| answer.at),

@@ -1,4 +1,4 @@
-//! `bench`: what durability costs on this disk and how fast the tools are, to be read by people or by a script.
+//! `bench`: what durability and models cost here and how fast the tools are, to be read by people or by a script.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use longhaul_store::Engine;
 use serde_json::json;
 
 use crate::app::{App, run_id};
-use crate::bench::{self, Ground, Row, Sizes, ToolSizes, Verdict};
+use crate::bench::{self, Ground, ModelSizes, Row, Sizes, ToolSizes, Verdict};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
 
-/// Measure durability and tools here, as ratios to a bare loop or a known program on the same disk
+/// Measure durability, models and tools here, as ratios to a bare loop or a known program in the same minute
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -43,6 +43,12 @@ pub enum What {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+    /// Reading streamed replies, and the wait for their first word, beside bare work on the same bytes
+    Models {
+        /// Fewer of everything: the same rows with more noise
+        #[arg(long)]
+        quick: bool,
+    },
     /// Open the journal of a run and say what that took; asked by `durable` of a fresh process
     #[command(hide = true)]
     Open {
@@ -52,18 +58,21 @@ pub enum What {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let say = |what: &str| render::talk(&format!("measuring {what}"));
     match args.what {
         What::Durable { quick, dir } => {
             let sizes = if quick { Sizes::QUICK } else { Sizes::FULL };
-            let rows = bench::durable(&ground(app, dir)?, &sizes, &measuring)?;
-            report(app, &rows);
+            report(app, &bench::durable(&ground(app, dir)?, &sizes, &say)?);
         }
         What::Tools { quick, dir } => {
             let sizes = if quick { ToolSizes::QUICK } else { ToolSizes::FULL };
-            let rows = bench::tools(&ground(app, dir)?, &sizes, &measuring)?;
-            report(app, &rows);
+            report(app, &bench::tools(&ground(app, dir)?, &sizes, &say)?);
         }
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
+        What::Models { quick } => {
+            let sizes = if quick { ModelSizes::QUICK } else { ModelSizes::FULL };
+            report(app, &bench::models(&sizes, &say)?);
+        }
         What::Open { id } => render::json(&bench::open(&Engine::new(&app.state_dir), &run_id(&id)?)?),
     }
     Ok(Exit::Ok)
@@ -71,10 +80,6 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 
 fn ground(app: &App, dir: Option<PathBuf>) -> Result<Ground, Failure> {
     Ground::new(&dir.map_or_else(|| existing(&app.state_dir), |dir| app.cwd.join(dir)))
-}
-
-fn measuring(what: &str) {
-    render::talk(&format!("measuring {what}"));
 }
 
 /// The nearest directory that is there.

@@ -7,10 +7,11 @@ use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Limits, Mode, RunSpec};
+use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
+use longhaul_workspace::place;
 use serde::Deserialize;
 
 use crate::agents;
@@ -19,6 +20,7 @@ use crate::choice;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::servers;
 use crate::settings::Settings;
 
 /// The agent that is meant when none is named.
@@ -46,7 +48,7 @@ pub struct Options {
     /// What the run is for: exec works, review may only look, complete answers once without tools
     #[arg(long, default_value = "exec", value_name = "MODE")]
     pub mode: ModeArg,
-    /// The answer must be JSON that fits the schema in this file
+    /// Ask the provider for an answer in JSON that fits the schema in this file
     #[arg(long, value_name = "FILE")]
     pub answer_schema: Option<PathBuf>,
     /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
@@ -55,7 +57,14 @@ pub struct Options {
     /// Steps from a YAML or JSON file, or `none` for one step
     #[arg(long, default_value = "none", value_name = "none|FILE")]
     pub plan: String,
-    /// Tools the agent may call, instead of those its file names
+    /// What a call that needs a person leads to: the run waits, the call is denied, or the run pauses [default: wait;
+    /// deny with autonomy 5]
+    #[arg(long, value_name = "wait|deny|pause")]
+    pub on_ask: Option<OnAskArg>,
+    /// Tools for each call of which a person must give leave, by name
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub ask: Vec<String>,
+    /// Tools the agent may call, instead of those its file names; `SERVER__*` is all of an MCP server
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub tools: Option<Vec<String>>,
     /// Work in the current directory instead of a workspace of the run's own
@@ -84,6 +93,23 @@ pub enum Switch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnAskArg {
+    Wait,
+    Deny,
+    Pause,
+}
+
+/// Whoever chose never to be asked is not asked.
+fn on_ask(typed: Option<OnAskArg>, autonomy: Autonomy) -> Option<OnAsk> {
+    match typed {
+        Some(OnAskArg::Wait) => Some(OnAsk::Wait),
+        Some(OnAskArg::Deny) => Some(OnAsk::Deny),
+        Some(OnAskArg::Pause) => Some(OnAsk::Pause),
+        None => (autonomy.level() == 5).then_some(OnAsk::Deny),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ModeArg {
     Exec,
     Review,
@@ -91,7 +117,7 @@ pub enum ModeArg {
 }
 
 impl ModeArg {
-    fn mode(self) -> Mode {
+    pub fn mode(self) -> Mode {
         match self {
             ModeArg::Exec => Mode::Exec,
             ModeArg::Review => Mode::Review,
@@ -160,6 +186,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         )
         .hint("use `longhaul run`, or enable the harness"));
     }
+    servers::meet(app, &settings, &args.options)?;
     let run = create(app, &app.harness()?, &settings, &args.task, &args.options)?;
     if app.json() {
         render::json(&RunView::of(&run));
@@ -194,8 +221,7 @@ fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Fai
         .resolve(name)
         .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
     if limits.max_cost.is_some() && !model.is_priced() {
-        return Err(Failure::usage(format!("--max-cost cannot be kept: what {name} charges is not known"))
-            .hint("set `providers.NAME.prices` in longhaul.yaml, or limit with --max-tokens"));
+        return Err(longhaul_engine::Error::Unpriced { name: name.to_owned() }.into());
     }
     Ok(())
 }
@@ -227,7 +253,12 @@ fn spec(
         "none" => Plan::single(task, &agent.name),
         file => read_plan(&app.cwd.join(file), &agent.name)?,
     };
-    let tools = tools(harness, mode, options.tools.clone(), agent.tools)?;
+    let mut tools = tools(harness, mode, options.tools.clone(), agent.tools)?;
+    for name in &options.ask {
+        let grant = tools.iter_mut().find(|grant| grant.name == *name);
+        let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
+        grant.ok_or_else(none)?.ask = Some(true);
+    }
     let place = place(app, options, &id);
     let mut retry = settings.retry;
     retry.timeout_ms = options.tool_timeout_ms.unwrap_or(retry.timeout_ms);
@@ -249,6 +280,7 @@ fn spec(
         models: (models.len() > 1).then_some(models),
         mode: (mode != Mode::Exec).then_some(mode),
         answer_schema: answer_schema(app, options)?,
+        on_ask: on_ask(options.on_ask, autonomy),
         parent: None,
         depth: 0,
         session: None,
@@ -287,14 +319,25 @@ fn tools(
     typed: Option<Vec<String>>,
     of_agent: Option<Vec<String>>,
 ) -> Result<Vec<ToolGrant>, Failure> {
+    let was_typed = typed.is_some();
     let all = || harness.toolbox.names().into_iter().map(str::to_owned).collect();
     let names = match (typed, mode) {
         (Some(typed), _) => typed,
         (None, Mode::Complete) => Vec::new(),
         (None, Mode::Exec | Mode::Review) => of_agent.unwrap_or_else(all),
     };
+    let names = servers::spelled_out(names, &harness.toolbox.names());
     let grants = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(grants.into_iter().filter(|grant| mode.allows(grant.class)).collect())
+    let (allowed, dropped): (Vec<ToolGrant>, Vec<ToolGrant>) =
+        grants.into_iter().partition(|grant| mode.allows(grant.class));
+    if let (true, Some(grant)) = (was_typed, dropped.first()) {
+        let name = &grant.name;
+        return Err(Failure::usage(format!(
+            "--tools {name}: in mode {} an agent may only look, and {name} changes things",
+            mode.as_str()
+        )));
+    }
+    Ok(allowed)
 }
 
 /// An answer is one turn.
@@ -340,7 +383,7 @@ fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
     let path = app.state_dir.join("workspace").join("run").join(id.as_str());
     match repository(&app.cwd) {
         Some(repository) => {
-            if is_dirty(&repository) {
+            if place::is_dirty(&repository) {
                 render::warn(
                     "changes that are not committed are not in the run's worktree; `--in-place` would work on them",
                 );
@@ -349,14 +392,6 @@ fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
         }
         None => Chosen { path, repository: None, branch: None },
     }
-}
-
-/// Are there changes in the checkout that a worktree of its last commit does not have?
-fn is_dirty(repository: &Path) -> bool {
-    let mut git = std::process::Command::new("git");
-    git.args(["status", "--porcelain", "--untracked-files=normal"]).current_dir(repository);
-    git.env("GIT_OPTIONAL_LOCKS", "0").stdin(std::process::Stdio::null());
-    git.output().is_ok_and(|output| !output.stdout.is_empty())
 }
 
 /// A plan as people write it: what is always the same may be left out.

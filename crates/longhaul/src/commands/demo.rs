@@ -163,7 +163,8 @@ impl Demo {
 
     fn harness(&self) -> Result<Option<Harness>, Failure> {
         let Some(home) = Home::existing(&self.state_dir)? else { return Ok(None) };
-        let shared = crate::cli::Shared { state_dir: Some(self.state_dir.clone()), json: false };
+        let shared =
+            crate::cli::Shared { state_dir: Some(self.state_dir.clone()), trust: false, json: false };
         let harness = App::new(shared)?.reading()?;
         Ok((!home.all_runs()?.is_empty()).then_some(harness))
     }

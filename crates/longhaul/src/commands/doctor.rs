@@ -28,7 +28,9 @@ enum State {
 }
 
 pub fn run(app: &App, _args: Args) -> Result<Exit, Failure> {
-    let findings = [state_dir(app), settings(app), program("git", "--version"), program("bash", "--version")];
+    let mut findings =
+        vec![state_dir(app), settings(app), program("git", "--version"), program("bash", "--version")];
+    findings.extend(trust(app));
     let worst = findings.iter().any(|finding| matches!(finding.state, State::Bad));
     if app.json() {
         let list: Vec<_> = findings
@@ -77,13 +79,27 @@ fn state_dir(app: &App) -> Finding {
 
 fn settings(app: &App) -> Finding {
     let what = "settings";
-    match app.settings() {
+    match app.settings_quietly() {
         Err(failure) => Finding { what, state: State::Bad, said: format!("{:#}", failure.error) },
         Ok(settings) => {
             let model = settings.model.unwrap_or_else(|| "none; give one with --model".to_owned());
             Finding { what, state: State::Good, said: format!("default model: {model}") }
         }
     }
+}
+
+/// Said only where there is something to trust.
+fn trust(app: &App) -> Option<Finding> {
+    let settings = app.settings_quietly().ok().filter(|settings| !settings.items.is_empty())?;
+    let names = crate::trust::names(&settings.items);
+    Some(match settings.untrusted {
+        true => Finding {
+            what: "trust",
+            state: State::Warning,
+            said: format!("ignored until you trust this repository with `longhaul trust`: {names}"),
+        },
+        false => Finding { what: "trust", state: State::Good, said: format!("this repository sets {names}") },
+    })
 }
 
 fn program(name: &'static str, argument: &str) -> Finding {

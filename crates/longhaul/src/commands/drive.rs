@@ -7,7 +7,7 @@ use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
 use longhaul_core::command::Wish;
-use longhaul_core::event::Cause;
+use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
@@ -33,6 +33,10 @@ pub fn drive(
     let runtime = runtime()?;
     let rested = runtime.block_on(async {
         let live = Live::new();
+        if let Some(servers) = app.servers_in_use() {
+            let live = live.clone();
+            servers.listen(Arc::new(move |line| live.line(line)));
+        }
         let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
         let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
         until_rest(driven, &live).await
@@ -90,6 +94,7 @@ pub fn detach(
     let log = std::fs::File::create(&log_path)?;
     let mut process = Process::new(std::env::current_exe()?);
     process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]).args(limits.typed());
+    process.args(app.shared.trust.then_some("--trust"));
     process.args(model.iter().flat_map(|model| ["--model", model]));
     if let Some(path) = record {
         process.arg("--record").arg(path);
@@ -165,7 +170,13 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         }
         Ending::WaitingForHuman => {
             let gate = gate_id(id, run.gates.len() as u32);
-            render::hint(&format!("`longhaul approve {gate}`, then `longhaul resume {id}`"));
+            let asked = run.gates.last().and_then(|gate| gate.ask.as_ref());
+            let verb = match asked.map(|ask| ask.kind) {
+                Some(AskKind::Question) => "answer",
+                Some(AskKind::Permission) | None => "approve",
+            };
+            let text = if verb == "answer" { " TEXT" } else { "" };
+            render::hint(&format!("`longhaul {verb} {gate}{text}`, then `longhaul resume {id}`"));
         }
         Ending::Paused(Cause::Limit) => {
             let flag = raised_limit(run);

@@ -94,6 +94,7 @@ fn defaults(
         models: None,
         mode: None,
         answer_schema: None,
+        on_ask: None,
         id,
     })
 }

@@ -60,6 +60,9 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::TurnFailed { message, .. } if run.silence.as_ref().is_none_or(Silence::is_news) => {
             vec![format!("(the model did not answer: {message})")]
         }
+        Event::ModelChanged { why: Some(_), .. } if !run.silence.as_ref().is_none_or(Silence::is_news) => {
+            Vec::new()
+        }
         Event::ModelChanged { model, why } => {
             let why = why.as_ref().map(|why| format!(", because {why}")).unwrap_or_default();
             vec![format!("(now with {model}{why})")]
@@ -70,6 +73,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::CallRetryScheduled { message, .. } => {
             vec![format!("(failed, will be tried again: {message})")]
         }
+        Event::WaitingForHuman { ask: Some(ask), .. } => vec![format!("(waits for a person: {})", ask.text)],
         Event::CommandDropped { why, .. } => vec![format!("(a command was not obeyed: {why})")],
         Event::Recovered { .. } => vec!["(taken up again after its process ended)".to_owned()],
         Event::StatusChanged { to, reason, .. } => {
@@ -79,7 +83,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::TurnFailed { .. }
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }
-        | Event::WaitingForHuman { .. }
+        | Event::WaitingForHuman { ask: None, .. }
         | Event::GateAnswered { .. }
         | Event::TurnStarted { .. }
         | Event::CallStarted { .. }

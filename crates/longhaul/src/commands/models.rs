@@ -83,7 +83,7 @@ fn list(app: &App, models: &Models) -> Result<Exit, Failure> {
 /// A provider's models by its own word; if it does not say, the ones that are known to be there.
 async fn of_provider(models: &Models, name: &str) -> Vec<Line> {
     let facts = |model: &str| match models.config(name) {
-        Ok(config) => Facts::of(name, model, &config).unwrap_or_default(),
+        Ok(config) => Facts::of(longhaul_model::provider::official(name), model, &config).unwrap_or_default(),
         Err(_) => Facts::default(),
     };
     let full = |model: &str| format!("{name}/{model}");
@@ -121,11 +121,13 @@ fn as_line(line: &Line) -> Vec<String> {
     let dollars = |amount: longhaul_core::money::Usd| format!("${:.2}", amount.as_dollars());
     let (input, cache_read, output) = match prices {
         Some(prices) => (dollars(prices.input), dollars(prices.cache_read), dollars(prices.output)),
+        None if line.trouble.is_some() => Default::default(),
         None => ("unknown".to_owned(), String::new(), "unknown".to_owned()),
     };
+    let unknown = if line.trouble.is_some() { "" } else { "unknown" };
     vec![
         line.model.clone(),
-        window.map_or("unknown".to_owned(), |window| window.to_string()),
+        window.map_or(unknown.to_owned(), |window| window.to_string()),
         input,
         cache_read,
         output,
@@ -152,6 +154,8 @@ const WORD: &str = "quernstone";
 /// What an exchange showed.
 struct Checked {
     called: bool,
+    /// Did the tool's word come back?
+    heard: bool,
     said: String,
     usage: Usage,
 }
@@ -166,7 +170,7 @@ fn check(app: &App, models: &Models, name: &str) -> Result<Exit, Failure> {
     match checked {
         Ok(checked) => {
             report(app, name, &checked, took_ms);
-            Ok(if checked.called { Exit::Ok } else { Exit::Failed })
+            Ok(if checked.called && checked.heard { Exit::Ok } else { Exit::Failed })
         }
         Err(failure) => Err(refused(name, &failure)),
     }
@@ -174,14 +178,18 @@ fn check(app: &App, models: &Models, name: &str) -> Result<Exit, Failure> {
 
 fn report(app: &App, name: &str, checked: &Checked, took_ms: u64) {
     if app.json() {
-        let Checked { called, said, usage } = checked;
+        let Checked { called, heard, said, usage } = checked;
         render::json(
-            &json!({ "model": name, "toolCall": called, "text": said, "usage": usage, "tookMs": took_ms }),
+            &json!({ "model": name, "toolCall": called, "toolResult": heard, "text": said, "usage": usage, "tookMs": took_ms }),
         );
         return;
     }
     let Usage { input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, .. } = checked.usage;
-    let called = if checked.called { "calls tools" } else { "made NO tool call" };
+    let called = match (checked.called, checked.heard) {
+        (true, true) => "calls tools",
+        (true, false) => "calls tools, but does NOT use what they return",
+        (false, _) => "made NO tool call",
+    };
     render::data(&format!(
         "{name} answers and {called}: {} in {}, {} tokens in, {output_tokens} out, {}",
         table::short(&checked.said, 60),
@@ -205,12 +213,13 @@ async fn exchange(model: &dyn Model, name: &str) -> Result<Checked, ModelFailure
     let mut usage = first.usage;
     let called = first.calls.iter().any(|call| call.tool == TOOL && call.malformed.is_none());
     if first.calls.is_empty() {
-        return Ok(Checked { called, said: first.text, usage });
+        return Ok(Checked { called, heard: false, said: first.text, usage });
     }
     messages.extend(answered(first));
     let second = model.call(request(name, &messages, 2), &Quiet).await?;
     usage.add(&second.usage);
-    Ok(Checked { called, said: second.text, usage })
+    let heard = second.text.to_lowercase().contains(WORD);
+    Ok(Checked { called, heard, said: second.text, usage })
 }
 
 /// The model's turn and the results of its calls.

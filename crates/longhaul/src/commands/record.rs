@@ -7,7 +7,7 @@ use longhaul_core::conversation::Stop;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_engine::{Harness, Secrets};
-use longhaul_model::Recording;
+use longhaul_model::{Recording, Replied};
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -44,18 +44,18 @@ pub fn write(harness: &Harness, id: &RunId, path: &Path) -> Result<(), Failure> 
             && !matches!(stop, Some(Stop::Refused | Stop::Overflow))
         {
             let step = run.step().map_or("", |step| step.id.as_str());
-            recording.add(step, text, calls, usage);
+            let tools: Vec<&str> = run.spec.tools.iter().map(|grant| grant.name.as_str()).collect();
+            let stop = stop.unwrap_or_default();
+            recording.add(step, &Replied { text, calls, usage, stop, tools: &tools });
         }
     })?;
     if recording.is_empty() {
         render::warn("the model has said nothing yet, so nothing was recorded");
         return Ok(());
     }
-    let model = &onlooker.run()?.spec.model;
-    let prices = harness.models.provider(model).ok().and_then(|provider| provider.facts().prices);
     let name = path.file_stem().map_or_else(|| id.to_string(), |stem| stem.to_string_lossy().into_owned());
     let script = recording
-        .script(&name, prices.as_ref())
+        .script(&name)
         .map_err(|error| Failure::from(anyhow::anyhow!("the run cannot be written as a script: {error}")))?;
     let secrets = Secrets::new(harness.models.secrets());
     replace(path, secrets.strike(&script).as_bytes())?;

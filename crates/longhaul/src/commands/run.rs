@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::servers;
 
 /// Work on a task until it is done, a limit is reached, or a person is needed
 #[derive(Debug, clap::Args)]
@@ -37,6 +38,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         return run_without_trace(app, &settings, &args);
     }
     let record = args.record.settled(app)?;
+    servers::meet(app, &settings, &args.options)?;
     let harness = app.harness()?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
     let id = run.spec.id;
@@ -61,7 +63,8 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
         )
         .hint("use `--autonomy 4`, or enable the harness"));
     }
-    let harness = app.forgetful(settings);
+    servers::meet(app, settings, &args.options)?;
+    let harness = app.forgetful(settings)?;
     // Without a state directory there is no place of its own to work in.
     let options = Options { in_place: true, ..args.options.clone() };
     let run = create::create(app, &harness, settings, &args.task, &options)?;

@@ -15,6 +15,14 @@ pub struct Args {
     pub id: String,
 }
 
+/// What is waited for, and until when.
+fn waits(view: &RunView) -> String {
+    match view.wake_at {
+        Some(at) => format!("{} until {at}", view.wait),
+        None => view.wait.to_string(),
+    }
+}
+
 /// Everything that went in, however much of it a cache made cheaper.
 fn tokens(usage: &Usage) -> String {
     let read = usage.cache_read_tokens;
@@ -42,13 +50,14 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Some(holder) => format!("by process {} on {}", holder.pid, holder.host),
         None => "by nobody".to_owned(),
     };
+    let wait = waits(&view);
     let mut lines = vec![
         ("id", view.id.to_string()),
         ("task", table::short(&view.task, 100)),
         ("agent", view.agent_name),
         ("model", view.model),
         ("status", view.status.to_string()),
-        ("wait", view.wait.to_string()),
+        ("wait", wait),
         ("reason", view.reason.unwrap_or_default()),
         ("driven", driven),
         ("autonomy", view.autonomy.to_string()),

@@ -62,18 +62,21 @@ fn go_on(
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
     let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
-    if args.detach {
-        if harness.look(id)?.status != Status::Running {
-            refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
-        }
-        return drive::detach(app, harness, id, &args.limits, model.as_deref(), record);
-    }
-    // The run is only read twice when its limits are to be compared with those asked for.
+    // The run is only read twice when its limits are to be compared with those asked for, or nobody will be there to hear.
     let limits = match &args.limits {
         none if *none == LimitArgs::default() => None,
         asked => asked.over(harness.look(id)?.spec.limits)?,
     };
-    drive::drive(app, harness, id, Opening { limits, model }, record)
+    let opening = Opening { limits, model };
+    if args.detach {
+        let run = harness.look(id)?;
+        if run.status != Status::Running {
+            refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
+        }
+        harness.models_for(&run, &opening)?;
+        return drive::detach(app, harness, id, &args.limits, opening.model.as_deref(), record);
+    }
+    drive::drive(app, harness, id, opening, record)
 }
 
 /// Says loudly what going back cost.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_core::event::Event;
+use longhaul_core::conversation::ModelFailureKind;
+use longhaul_core::event::{AskKind, Event};
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
 use longhaul_core::run::{Run, Silence};
@@ -46,7 +47,7 @@ impl Live {
                 (done + 1).min(run.plan.steps.len()),
                 run.plan.steps.len(),
                 usage.tokens(),
-                usage.cost,
+                crate::commands::cost::cost(usage),
             ));
         }
     }
@@ -119,12 +120,21 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} started: {}", step(index), short(description, 80))
         }
         Event::ModelReplied { turn, text, .. } => return replied(run, *turn, text),
-        Event::TurnFailed { turn, message, retry: Some(rest), .. } => {
-            if !run.silence.as_ref().is_none_or(Silence::is_news) {
-                return None;
-            }
+        Event::TurnFailed { .. } | Event::ModelChanged { why: Some(_), .. }
+            if !run.silence.as_ref().is_none_or(Silence::is_news) =>
+        {
+            return None;
+        }
+        Event::TurnFailed { turn, message, retry: Some(rest), kind, .. } => {
+            // Only these two are waited for without end.
+            let patience = match kind {
+                Some(ModelFailureKind::Unavailable | ModelFailureKind::RateLimited) => {
+                    ", and until it answers"
+                }
+                _ => "",
+            };
             format!(
-                "{} turn {turn}: {message}; asking again in {}, and until it answers",
+                "{} turn {turn}: {message}; asking again in {}{patience}",
                 theme::warning("warning:"),
                 duration(rest.delay_ms)
             )
@@ -150,7 +160,18 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             tool(call),
             duration(rest.delay_ms)
         ),
-        Event::WaitingForHuman { gate, step: index } => {
+        Event::WaitingForHuman { gate, ask: Some(ask), .. } => {
+            let id = longhaul_core::view::gate_id(&run.spec.id, *gate);
+            match ask.kind {
+                AskKind::Permission => {
+                    format!("waiting for a person's leave (approval {id}): {}: {}", tool(&ask.call), ask.text)
+                }
+                AskKind::Question => {
+                    format!("waiting for a person's answer (approval {id}): {}", short(&ask.text, 200))
+                }
+            }
+        }
+        Event::WaitingForHuman { gate, step: index, ask: None } => {
             format!(
                 "waiting for a person before {} (approval {})",
                 step(index),

@@ -64,8 +64,8 @@ fn errors_have_hints() {
         &["run", "x", "--model", "scripted/s.yaml", "--tools", "raed"],
         2,
         expect![[r#"
-        error: there is no tool `raed`; there are: bash, edit, read, write
-    "#]],
+            error: there is no tool `raed`; there are: apply_patch, ask_human, bash, edit, glob, grep, list, read, todo, write
+        "#]],
     );
     check(
         &["create", "--task", "x", "--agent", "../x", "--model", "scripted/s.yaml"],

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::super::args;
 use super::super::lenient::{Piece, str_at};
 use super::super::reply::{bounded_parts, event as read};
-use super::super::{Delta, Progress, Reply, WireError};
+use super::super::{Delta, Hear, Progress, Reply, WireError};
 use super::reply::{Block, Message, build, count_into};
 
 #[derive(Debug, Default)]
@@ -55,22 +55,23 @@ impl Part {
 }
 
 impl Assembler {
-    pub fn take(&mut self, name: &str, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+    pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         let event: Event<'_> = read(data)?;
         let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
         match kind {
-            "content_block_delta" => return self.delta(&event, data),
+            "content_block_delta" => return self.delta(&event, data, hear),
             "content_block_start" => self.start(event)?,
             "content_block_stop" => self.stop(event.index()),
-            "message_start" => self.begin(event.message.unwrap_or_default()),
+            "message_start" => self.begin(&event.message.unwrap_or_default()),
             "message_delta" => self.close(&event),
             "message_stop" => self.ended = true,
-            "ping" => return Ok(Vec::new()),
+            "ping" => return Ok(()),
             "error" => return Err(WireError::from_event(&read(data)?)),
             // The documentation asks clients to pass over events they do not know.
             _ => {}
         }
-        Ok(vec![Delta::Step])
+        hear(Delta::Step);
+        Ok(())
     }
 
     pub fn progress(&self) -> Progress {
@@ -87,16 +88,16 @@ impl Assembler {
         Ok(build(self.message))
     }
 
-    fn begin(&mut self, message: Value) {
-        self.message.id = str_at(&message, "id").to_owned();
-        self.message.model = str_at(&message, "model").to_owned();
+    fn begin(&mut self, message: &Value) {
+        self.message.id = str_at(message, "id").to_owned();
+        self.message.model = str_at(message, "model").to_owned();
         count_into(&mut self.message.usage, &message["usage"]);
     }
 
     fn start(&mut self, event: Event<'_>) -> Result<(), WireError> {
         bounded_parts(self.blocks.len())?;
         let index = event.index();
-        let content = event.content_block.unwrap_or_default();
+        let content = event.content_block.map(|block| *block).unwrap_or_default();
         self.blocks.push(Part { index, content, args: String::new(), stopped: false });
         Ok(())
     }
@@ -112,22 +113,22 @@ impl Assembler {
         self.blocks.iter_mut().rev().find(|part| part.index == index)
     }
 
-    fn delta(&mut self, event: &Event<'_>, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+    fn delta(&mut self, event: &Event<'_>, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         let Some(part) = self.open(event.index()) else {
             return Err(WireError::malformed(format!(
                 "a piece of block {}, which never began",
                 event.index()
             )));
         };
-        let Some(delta) = &event.delta else { return Ok(Vec::new()) };
+        let Some(delta) = &event.delta else { return Ok(()) };
         let grown = match delta.kind.as_str() {
             "text_delta" => {
                 part.append("text", delta.text.as_str());
-                Delta::Text(delta.text.as_str().to_owned())
+                Delta::Text(delta.text.as_str())
             }
             "thinking_delta" => {
                 part.append("thinking", delta.thinking.as_str());
-                Delta::Thinking(delta.thinking.as_str().to_owned())
+                Delta::Thinking(delta.thinking.as_str())
             }
             "input_json_delta" => {
                 args::append(&mut part.args, delta.partial_json.as_str())?;
@@ -139,7 +140,8 @@ impl Assembler {
                 Delta::Step
             }
         };
-        Ok(vec![grown])
+        hear(grown);
+        Ok(())
     }
 
     fn close(&mut self, event: &Event<'_>) {
@@ -148,7 +150,7 @@ impl Assembler {
                 self.message.stop_reason = delta.stop_reason.as_str().to_owned();
             }
             if let Some(details) = &delta.stop_details {
-                self.message.stop_details = details.clone();
+                self.message.stop_details = Value::clone(details);
             }
         }
         if let Some(usage) = &event.usage {
@@ -181,7 +183,8 @@ fn carry_delta(part: &mut Part, delta: &Value) {
     }
 }
 
-/// An event with the fields of all kinds. The frequent ones borrow from the data and build no tree.
+/// An event with the fields of all kinds. The frequent ones borrow from the data and build no tree; the others are kept
+/// small, because they are moved with every event.
 #[derive(Debug, Deserialize)]
 struct Event<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -191,11 +194,11 @@ struct Event<'a> {
     #[serde(borrow, default)]
     delta: Option<Pieces<'a>>,
     #[serde(default)]
-    content_block: Option<Map<String, Value>>,
+    content_block: Option<Box<Map<String, Value>>>,
     #[serde(default)]
-    message: Option<Value>,
+    message: Option<Box<Value>>,
     #[serde(default)]
-    usage: Option<Value>,
+    usage: Option<Box<Value>>,
 }
 
 impl Event<'_> {
@@ -217,5 +220,5 @@ struct Pieces<'a> {
     #[serde(borrow, default)]
     stop_reason: Piece<'a>,
     #[serde(default)]
-    stop_details: Option<Value>,
+    stop_details: Option<Box<Value>>,
 }

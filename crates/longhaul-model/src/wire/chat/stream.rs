@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::super::args;
 use super::super::lenient::Piece;
 use super::super::reply::{Draft, bounded_parts, event as read};
-use super::super::{Delta, Progress, Reply, WireError};
+use super::super::{Delta, Hear, Progress, Reply, WireError};
 use super::reply::{Message, build, usage};
 
 /// The names under which servers send reasoning. Some refuse a conversation without it, so it goes back unchanged.
@@ -30,22 +30,23 @@ struct Growing {
 }
 
 impl Assembler {
-    pub fn take(&mut self, name: &str, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+    pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         if data.trim_ascii() == b"[DONE]" {
             self.done = true;
-            return Ok(vec![Delta::Step]);
+            hear(Delta::Step);
+            return Ok(());
         }
         let chunk: Chunk<'_> = read(data)?;
         if name == "error" || chunk.error.is_some() {
             return Err(WireError::from_event(&read(data)?));
         }
-        let mut deltas = self.about(&chunk);
+        self.about(&chunk, hear);
         // Only one reply was asked for; a server that sends more of them is heard for the first.
         let choices = chunk.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
-            self.choice(choice, &mut deltas)?;
+            self.choice(choice, hear)?;
         }
-        Ok(deltas)
+        Ok(())
     }
 
     pub fn progress(&self) -> Progress {
@@ -69,7 +70,7 @@ impl Assembler {
     }
 
     /// Takes what stands around the choices.
-    fn about(&mut self, chunk: &Chunk<'_>) -> Vec<Delta> {
+    fn about(&mut self, chunk: &Chunk<'_>, hear: &mut Hear<'_>) {
         let message = &mut self.message;
         for (kept, given) in [(&mut message.id, &chunk.id), (&mut message.model, &chunk.model)] {
             if kept.is_empty() {
@@ -77,43 +78,45 @@ impl Assembler {
             }
         }
         let Some(counters) = chunk.usage.as_ref().filter(|counters| counters.is_object()) else {
-            return Vec::new();
+            return;
         };
         // The last count is the whole one; servers that count along would otherwise look alive for ever.
         let counted = usage(counters);
         let grown = counted != message.usage;
         message.usage = counted;
-        if grown { vec![Delta::Step] } else { Vec::new() }
+        if grown {
+            hear(Delta::Step);
+        }
     }
 
-    fn choice(&mut self, choice: Choice<'_>, deltas: &mut Vec<Delta>) -> Result<(), WireError> {
-        if let Some(delta) = choice.delta.or(choice.message) {
-            self.said(&delta, deltas);
+    fn choice(&mut self, choice: Choice<'_>, hear: &mut Hear<'_>) -> Result<(), WireError> {
+        if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
+            self.said(&delta, hear);
             for piece in delta.tool_calls.unwrap_or_default() {
                 self.call(&piece)?;
-                deltas.push(Delta::Arguments);
+                hear(Delta::Arguments);
             }
         }
         if !choice.finish_reason.is_empty() {
             choice.finish_reason.as_str().clone_into(&mut self.message.finish_reason);
-            deltas.push(Delta::Step);
+            hear(Delta::Step);
         }
         Ok(())
     }
 
-    fn said(&mut self, delta: &Pieces<'_>, deltas: &mut Vec<Delta>) {
+    fn said(&mut self, delta: &Pieces<'_>, hear: &mut Hear<'_>) {
         if !delta.content.is_empty() {
             self.message.text.push_str(delta.content.as_str());
-            deltas.push(Delta::Text(delta.content.as_str().to_owned()));
+            hear(Delta::Text(delta.content.as_str()));
         }
         if !delta.refusal.is_empty() {
             self.message.refusal.push_str(delta.refusal.as_str());
-            deltas.push(Delta::Step);
+            hear(Delta::Step);
         }
         for (key, piece) in REASONING.into_iter().zip([&delta.reasoning_content, &delta.reasoning]) {
             if !piece.is_empty() {
                 append(&mut self.message.reasoning, key, piece.as_str());
-                deltas.push(Delta::Thinking(piece.as_str().to_owned()));
+                hear(Delta::Thinking(piece.as_str()));
             }
         }
         if let Some(details) = &delta.reasoning_details {
@@ -176,9 +179,9 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
     #[serde(default)]
-    usage: Option<Value>,
+    usage: Option<Box<Value>>,
     #[serde(default)]
-    error: Option<Value>,
+    error: Option<Box<Value>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -189,7 +192,7 @@ struct Choice<'a> {
     delta: Option<Pieces<'a>>,
     /// Where some servers put a whole message in their only chunk.
     #[serde(borrow, default)]
-    message: Option<Pieces<'a>>,
+    message: Option<Box<Pieces<'a>>>,
     #[serde(borrow, default)]
     finish_reason: Piece<'a>,
 }

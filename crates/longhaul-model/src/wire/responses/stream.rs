@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::args;
 use super::super::lenient::{Piece, str_at};
 use super::super::reply::{bounded_parts, event as read};
-use super::super::{Delta, Progress, Reply, WireError};
+use super::super::{Delta, Hear, Progress, Reply, WireError};
 use super::reply::{build, is_call};
 
 #[derive(Debug, Default)]
@@ -31,30 +31,40 @@ struct Part {
 }
 
 impl Assembler {
-    pub fn take(&mut self, name: &str, data: &[u8]) -> Result<Vec<Delta>, WireError> {
+    pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         if data == b"[DONE]" {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let event: Event<'_> = read(data)?;
         let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
         match kind {
-            "response.output_text.delta" => return self.text(&event),
-            "response.function_call_arguments.delta" => return self.arguments(&event),
+            "response.output_text.delta" => {
+                self.part(&event)?.text.push_str(event.delta.as_str());
+                hear(Delta::Text(event.delta.as_str()));
+                return Ok(());
+            }
+            "response.function_call_arguments.delta" => {
+                args::append(&mut self.part(&event)?.args, event.delta.as_str())?;
+                hear(Delta::Arguments);
+                return Ok(());
+            }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                return Ok(vec![Delta::Thinking(event.delta.as_str().to_owned())]);
+                hear(Delta::Thinking(event.delta.as_str()));
+                return Ok(());
             }
             "response.function_call_arguments.done" => self.arguments_done(&event)?,
             "response.output_item.added" => self.item(event, Whole::No)?,
             "response.output_item.done" => self.item(event, Whole::Yes)?,
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-                self.end(kind, event.response.unwrap_or_default())?;
+                self.end(kind, *event.response.unwrap_or_default())?;
             }
             "error" => return Err(WireError::from_event(&read(data)?)),
-            "keepalive" | "ping" => return Ok(Vec::new()),
+            "keepalive" | "ping" => return Ok(()),
             // Everything else announces, repeats or annotates what the finished items contain.
             _ => {}
         }
-        Ok(vec![Delta::Step])
+        hear(Delta::Step);
+        Ok(())
     }
 
     pub fn progress(&self) -> Progress {
@@ -69,16 +79,6 @@ impl Assembler {
         build(&response, items)
     }
 
-    fn text(&mut self, event: &Event<'_>) -> Result<Vec<Delta>, WireError> {
-        self.part(event)?.text.push_str(event.delta.as_str());
-        Ok(vec![Delta::Text(event.delta.as_str().to_owned())])
-    }
-
-    fn arguments(&mut self, event: &Event<'_>) -> Result<Vec<Delta>, WireError> {
-        args::append(&mut self.part(event)?.args, event.delta.as_str())?;
-        Ok(vec![Delta::Arguments])
-    }
-
     fn arguments_done(&mut self, event: &Event<'_>) -> Result<(), WireError> {
         if event.arguments.is_empty() {
             return Ok(());
@@ -89,7 +89,7 @@ impl Assembler {
     }
 
     fn item(&mut self, event: Event<'_>, whole: Whole) -> Result<(), WireError> {
-        let item = event.item.clone().unwrap_or_default();
+        let item = event.item.map(|item| *item).unwrap_or_default();
         let id = [event.item_id.as_str(), str_at(&item, "id"), str_at(&item, "call_id")];
         let id = id.into_iter().find(|id| !id.is_empty()).unwrap_or("").to_owned();
         let part = match whole {
@@ -208,7 +208,8 @@ enum Whole {
     No,
 }
 
-/// An event with the fields of all kinds. The frequent ones borrow from the data and build no tree.
+/// An event with the fields of all kinds. The frequent ones borrow from the data and build no tree; the others are kept
+/// small, because they are moved with every event.
 #[derive(Debug, Deserialize)]
 struct Event<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -222,7 +223,7 @@ struct Event<'a> {
     #[serde(borrow, default)]
     arguments: Piece<'a>,
     #[serde(default)]
-    item: Option<Value>,
+    item: Option<Box<Value>>,
     #[serde(default)]
-    response: Option<Value>,
+    response: Option<Box<Value>>,
 }

@@ -1,0 +1,71 @@
+//! Calls that need a person: leave for an action, or the answer to a question. Nothing here ever turns into a yes by itself.
+
+use super::{Decision, call};
+use crate::event::{Ask, AskKind, Cause, Event};
+use crate::ids::{Attempt, CallId};
+use crate::json::Json;
+use crate::run::Run;
+use crate::spec::OnAsk;
+use crate::tool::{Failure, Outcome};
+
+/// The digest of an action, for people to see that what runs is what they were shown.
+pub(super) fn digest(tool: &str, args: &Json) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(tool.as_bytes());
+    hasher.update(&[0]);
+    hasher.update(args.as_str().as_bytes());
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+/// A call stops at a person. Says whether the run now waits; if not, the call was refused and the next one may come.
+pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
+    if run.spec.on_ask() == OnAsk::Deny {
+        let message = match ask.kind {
+            AskKind::Permission => format!("this needs a person's leave, and none is there: {}", ask.text),
+            AskKind::Question => "nobody is there to answer; decide by yourself and go on".to_owned(),
+        };
+        refuse(ask.call, message, decision);
+        return false;
+    }
+    let reason = format!("waits for a person: {}", ask.text);
+    let opened =
+        decision.events.iter().filter(|event| matches!(event, Event::WaitingForHuman { .. })).count();
+    let gate = run.gates.len() as u32 + opened as u32 + 1;
+    // Saved before the wait is announced: whoever answers may find only the journal.
+    decision.checkpoint(run);
+    decision.and(Event::WaitingForHuman { gate, step: run.current_step, ask: Some(ask) });
+    if run.spec.on_ask() == OnAsk::Pause {
+        decision.pause(run, Cause::Asked, reason);
+    }
+    true
+}
+
+/// A person gave leave: the call is made, and the ones after it.
+pub(super) fn granted(run: &Run, ask: &Ask, decision: &mut Decision) {
+    if let Some(known) = run.call(ask.call) {
+        call::begin_granted(run, known, decision);
+    }
+}
+
+pub(super) fn refused(run: &Run, ask: &Ask, reason: &str, decision: &mut Decision) {
+    refuse(ask.call, format!("a person refused: {reason}"), decision);
+    go_on(run, ask.call, decision);
+}
+
+pub(super) fn answered(run: &Run, ask: &Ask, text: &str, decision: &mut Decision) {
+    if let Some(known) = run.call(ask.call) {
+        call::close(known, Attempt::FIRST, Outcome::done(text.to_owned()), 1, decision);
+    }
+    go_on(run, ask.call, decision);
+}
+
+fn refuse(call: CallId, message: String, decision: &mut Decision) {
+    decision.and(Event::CallRefused { call, failure: Failure::NotPermitted, message: message.clone() });
+    decision.and(Event::ToolFailed { call, message });
+}
+
+fn go_on(run: &Run, done: CallId, decision: &mut Decision) {
+    if let Some(known) = run.call(done) {
+        call::begin_next(run, known, run.spec.limits, decision);
+    }
+}

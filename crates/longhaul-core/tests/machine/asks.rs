@@ -1,0 +1,114 @@
+//! Calls that need a person: leave for an action, the answer to a question. Nothing turns into a yes by itself.
+
+use longhaul_core::command::Wish;
+use longhaul_core::conversation::{Message, ModelReply, ProposedCall};
+use longhaul_core::event::{AskKind, Cause};
+use longhaul_core::ids::Attempt;
+use longhaul_core::input::Input;
+use longhaul_core::json::Json;
+use longhaul_core::run::CallState;
+use longhaul_core::spec::{OnAsk, RunSpec};
+use longhaul_core::status::{Status, Wait};
+use longhaul_core::tool::{ASK_HUMAN, EffectClass, ToolGrant};
+
+use super::sim::{Sim, World, spec};
+
+fn asking(on_ask: OnAsk) -> Sim {
+    let mut spec = spec();
+    for grant in spec.tools.iter_mut().filter(|grant| grant.name == "bash") {
+        grant.ask = Some(true);
+    }
+    let question = ToolGrant { name: ASK_HUMAN.to_owned(), class: EffectClass::Repeatable, ask: None };
+    spec.tools.push(question);
+    let mut sim = Sim::create(RunSpec { on_ask: Some(on_ask), ..spec });
+    sim.start().unwrap();
+    sim
+}
+
+fn reply(sim: &mut Sim, calls: Vec<ProposedCall>) {
+    let reply = ModelReply { calls, ..ModelReply::default() };
+    sim.effects.clear();
+    sim.give(Input::ModelReplied { turn: 1, attempt: Attempt::FIRST, reply, duration_us: 1 }).unwrap();
+}
+
+fn bash() -> ProposedCall {
+    ProposedCall::new("bash", Json::parse(r#"{"command":"git push"}"#).unwrap())
+}
+
+fn question() -> ProposedCall {
+    ProposedCall::new(ASK_HUMAN, Json::parse(r#"{"question":"Which branch?"}"#).unwrap())
+}
+
+fn results(sim: &Sim) -> Vec<String> {
+    let text = |message: &Message| match message {
+        Message::Tool { text, .. } => Some(text.to_string()),
+        Message::User { .. } | Message::Assistant { .. } => None,
+    };
+    sim.run.messages.iter().filter_map(text).collect()
+}
+
+/// A call that needs leave waits, also through a restart; with leave it is made once, and what comes after it goes on.
+#[test]
+fn leave_is_waited_for_and_counts_once() {
+    let mut sim = asking(OnAsk::Wait);
+    reply(&mut sim, vec![bash(), bash()]);
+    assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 1));
+    let ask = sim.run.gates[0].ask.clone().unwrap();
+    assert_eq!((ask.kind, ask.digest.len()), (AskKind::Permission, 16));
+    sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap();
+    assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 1), "it is not asked twice");
+    let other = sim.wish(Wish::Approve { gate: 1, digest: Some("0000000000000000".to_owned()) });
+    assert!(other.unwrap_err().to_string().contains("not for what was approved"));
+    assert!(sim.wish(Wish::Answer { gate: 1, text: "yes".to_owned() }).is_err(), "leave is no answer");
+    sim.wish(Wish::Approve { gate: 1, digest: Some(ask.digest) }).unwrap();
+    let mut world = World::with_turns(&[&[]]);
+    sim.settle(&mut world);
+    assert_eq!(world.ran.len(), 1);
+    assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 2), "leave was for the first call only");
+    sim.wish(Wish::Reject { gate: 2, reason: "not today".to_owned() }).unwrap();
+    sim.settle(&mut world);
+    assert_eq!(world.ran.len(), 1);
+    assert!(results(&sim)[1].contains("a person refused: not today"), "{:?}", results(&sim));
+    assert_eq!(sim.run.status, Status::Completed);
+}
+
+/// A question's answer is the call's result; a declined one is too.
+#[test]
+fn a_question_is_answered() {
+    let mut sim = asking(OnAsk::Wait);
+    reply(&mut sim, vec![question(), question()]);
+    assert_eq!(sim.run.gates[0].ask.as_ref().unwrap().text, "Which branch?");
+    assert!(sim.wish(Wish::Approve { gate: 1, digest: None }).is_err(), "a question is not approved");
+    sim.wish(Wish::Answer { gate: 1, text: "main".to_owned() }).unwrap();
+    sim.wish(Wish::Reject { gate: 2, reason: "ask the docs".to_owned() }).unwrap();
+    let mut world = World::with_turns(&[&[]]);
+    sim.settle(&mut world);
+    let results = results(&sim);
+    assert_eq!(results[0], "main");
+    assert!(results[1].contains("a person refused: ask the docs"), "{results:?}");
+    assert_eq!((sim.run.status, world.ran.len()), (Status::Completed, 0));
+}
+
+/// Where nobody is to be asked, a call is refused and the agent told; it is never allowed for want of an answer.
+#[test]
+fn without_a_person_the_answer_is_no() {
+    let mut sim = asking(OnAsk::Deny);
+    reply(&mut sim, vec![bash(), question()]);
+    let mut world = World::with_turns(&[&[]]);
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.gates.len(), world.ran.len()), (Status::Completed, 0, 0));
+    let results = results(&sim);
+    assert!(results[0].contains("needs a person's leave"), "{results:?}");
+    assert!(results[1].contains("nobody is there to answer"), "{results:?}");
+}
+
+/// A run that pauses to ask still waits once it is resumed.
+#[test]
+fn a_pause_keeps_the_question() {
+    let mut sim = asking(OnAsk::Pause);
+    reply(&mut sim, vec![bash()]);
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Asked)));
+    sim.start().unwrap();
+    assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 1));
+    assert!(matches!(sim.run.calls[0].state, CallState::Asking { gate: 1 }));
+}

@@ -1,0 +1,52 @@
+//! Asking a person.
+//!
+//! Owns only what the model is told about it. The asking itself is the run's: it waits durably, and the answer becomes the
+//! call's result without this tool ever running.
+
+use longhaul_core::json::Json;
+use longhaul_core::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, Trace};
+use serde_json::json;
+
+use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
+
+pub struct AskHuman {
+    spec: ToolSpec,
+}
+
+impl AskHuman {
+    pub fn new() -> AskHuman {
+        let description = "Asks a person a question, or for something only a person can provide (a decision, a credential, \
+                           access). The answer may take hours: ask only what you cannot find out or decide yourself, and \
+                           everything at once.";
+        AskHuman {
+            spec: ToolSpec {
+                name: ASK_HUMAN.to_owned(),
+                description: description.to_owned(),
+                class: EffectClass::Repeatable,
+                schema: json!({
+                    "type": "object",
+                    "properties": { "question": { "type": "string", "description": "What you want to know or need, with what a person must know to answer" } },
+                    "required": ["question"],
+                    "additionalProperties": false,
+                }),
+            },
+        }
+    }
+}
+
+impl Default for AskHuman {
+    fn default() -> AskHuman {
+        AskHuman::new()
+    }
+}
+
+impl Tool for AskHuman {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, _: &'a Context, _: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {
+        let message = "a question is answered by a person, not by this tool";
+        Box::pin(std::future::ready(Outcome::failed(Failure::Tool, message)))
+    }
+}

@@ -1,0 +1,94 @@
+//! What a server says beside its answers: its standard error, its progress, its start and its end.
+//!
+//! Owns one file for each server, of bounded size, and its last words for an error message. Refuses to write a key: what
+//! is known to be one is struck out first.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::limits;
+use super::names::line;
+
+/// Takes out of a text what must not be written.
+pub type Strike = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Log(Arc<Inner>);
+
+struct Inner {
+    path: Option<PathBuf>,
+    strike: Strike,
+    last_words: Mutex<String>,
+}
+
+impl Log {
+    pub(super) fn new(path: Option<PathBuf>, strike: Strike) -> Log {
+        Log(Arc::new(Inner { path, strike, last_words: Mutex::default() }))
+    }
+
+    /// A line of ours. A log that cannot be written is missed by nobody but the reader of the log.
+    pub(super) fn note(&self, text: &str) {
+        drop(self.write(&format!("-- {}", (self.0.strike)(text))));
+    }
+
+    /// A line of the server's own.
+    pub(super) fn heard(&self, text: &str) {
+        let clean = (self.0.strike)(text);
+        if !clean.trim().is_empty() {
+            *self.0.last_words.lock().unwrap_or_else(PoisonError::into_inner) = line(&clean);
+        }
+        drop(self.write(&clean));
+    }
+
+    /// The last line the server printed, if it printed one since it was last asked.
+    pub(super) fn take_last_words(&self) -> Option<String> {
+        let words = std::mem::take(&mut *self.0.last_words.lock().unwrap_or_else(PoisonError::into_inner));
+        (!words.is_empty()).then_some(words)
+    }
+
+    fn write(&self, text: &str) -> std::io::Result<()> {
+        let Some(path) = &self.0.path else { return Ok(()) };
+        if fs::metadata(path).is_ok_and(|found| found.len() > limits::LOG_BYTES_MAX) {
+            fs::rename(path, path.with_extension("log.1"))?;
+        }
+        let mut file = self.open(path)?;
+        file.write_all(format!("{text}\n").as_bytes())
+    }
+
+    fn open(&self, path: &PathBuf) -> std::io::Result<File> {
+        let open = || OpenOptions::new().create(true).append(true).open(path);
+        open().or_else(|_| {
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
+            open()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_bounded_and_holds_no_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mcp/s.log");
+        let strike: Strike = Arc::new(|text| text.replace("sk-canary", "[secret]"));
+        let log = Log::new(Some(path.clone()), strike);
+        log.note("started with sk-canary");
+        log.heard("my key is sk-canary\u{1b}[31m");
+        assert_eq!(log.take_last_words().as_deref(), Some("my key is [secret] [31m"));
+        assert_eq!(log.take_last_words(), None);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("[secret]") && !text.contains("canary"), "{text}");
+        let long = "x".repeat(100_000);
+        for _ in 0..30 {
+            log.heard(&long);
+        }
+        let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
+        let all = size(&path) + size(&path.with_extension("log.1"));
+        assert!(all <= 2 * (limits::LOG_BYTES_MAX + 100_001), "{all}");
+    }
+}

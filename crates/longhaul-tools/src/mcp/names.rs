@@ -1,0 +1,102 @@
+//! Names and words that come from a server, made fit for providers, terminals and people.
+//!
+//! Owns `server__tool`, and showing what would be invisible. Refuses to let two tools have one name.
+
+use std::collections::BTreeSet;
+
+use longhaul_workspace::digest_of;
+
+use super::limits;
+
+/// Between the server's name and the tool's. No built-in tool has it in its name, so none can be shadowed.
+pub const DIVIDER: &str = "__";
+
+/// The name a model uses for a tool, among those that are `taken`. A name no provider would take (spaces, other scripts,
+/// too long) is made plain; if it then is like another, it gets a part of its own digest, so it is the same every time.
+pub(super) fn tool_name(server: &str, tool: &str, taken: &BTreeSet<String>) -> String {
+    let plain: String = tool.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect();
+    let name = format!("{server}{DIVIDER}{plain}");
+    let fits = name.len() <= limits::TOOL_NAME_BYTES_MAX && !plain.is_empty();
+    if fits && !taken.contains(&name) {
+        return name;
+    }
+    let digest = digest_of(tool.as_bytes());
+    let tail = format!("_{}", &digest[..8]);
+    let room = limits::TOOL_NAME_BYTES_MAX - tail.len();
+    format!("{}{tail}", name.get(..room).unwrap_or(&name))
+}
+
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_')
+}
+
+/// The text with everything written out that a reader would not see: control characters, directions, tags.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_invisible(letter) {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// One line of at most [`limits::LINE_BYTES_MAX`] bytes, fit for a terminal.
+pub(super) fn line(text: &str) -> String {
+    let one: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    cut(visible(one.trim()), limits::LINE_BYTES_MAX)
+}
+
+/// The start of a text that is too long, with a sign that it goes on.
+pub(super) fn cut(text: String, bytes: usize) -> String {
+    if text.len() <= bytes {
+        return text;
+    }
+    let end = (0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+fn is_invisible(letter: char) -> bool {
+    match letter {
+        '\n' | '\t' => false,
+        letter if letter.is_control() => true,
+        '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{180E}' | '\u{FEFF}' => true,
+        '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' => true,
+        '\u{FE00}'..='\u{FE0F}' | '\u{FFF0}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}' => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D6.8, A59: a server's tools have names of their own, whatever it calls them.
+    #[test]
+    fn every_tool_gets_a_name_that_providers_take_and_no_other_has() {
+        let mut taken = BTreeSet::new();
+        let long = "x".repeat(200);
+        for tool in ["read", "read file", "read_file", "read:file", "дом", "", long.as_str(), "a/../b"] {
+            let name = tool_name("srv", tool, &taken);
+            assert!(name.starts_with("srv__"), "{name}");
+            assert!(name.len() <= limits::TOOL_NAME_BYTES_MAX, "{name}");
+            assert!(name.chars().all(is_plain), "{name}");
+            assert!(taken.insert(name.clone()), "{name}");
+        }
+        assert!(taken.contains("srv__read") && taken.contains("srv__read_file"));
+        assert_eq!(tool_name("srv", "read:file", &taken), tool_name("srv", "read:file", &taken));
+    }
+
+    /// A68: what a person would not see is written out.
+    #[test]
+    fn nothing_is_hidden_from_a_reader() {
+        assert_eq!(
+            visible("a\u{E0041}b\u{200B}\u{202E}c\u{1b}\n"),
+            "a\\u{e0041}b\\u{200b}\\u{202e}c\\u{1b}\n"
+        );
+        assert_eq!(line(" one\n\u{7}two "), "one  two");
+        assert_eq!(cut("дом".into(), 3), "д…");
+    }
+}

@@ -1,0 +1,411 @@
+//! One configured server: started when it is first needed, for each run on its own, and again after it ended.
+//!
+//! Owns the waits between two starts, and refusing a server that is no longer what was accepted. Refuses to start a
+//! program whose bytes have changed: not even to look what else has.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use longhaul_core::ids::RunId;
+use longhaul_core::tool::Failure;
+use rmcp::model::JsonObject;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::client::{Client, Heard, file_uri};
+use super::config::{ConfigError, ServerConfig, Variables, Way};
+use super::link::{Called, Link, Place};
+use super::listing::Listing;
+use super::log::Log;
+use super::pin::{Difference, Identity, Offered, Pin, PinError};
+use super::stdio::{Mark, Program, find};
+use super::{Shared, limits};
+use crate::cancel::Cancel;
+
+/// Why a server cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("MCP server `{server}`: there is no program `{program}`")]
+    NoProgram { server: String, program: String },
+    #[error("MCP server `{server}`: {why}")]
+    Start { server: String, why: String },
+    #[error("MCP server `{server}` cannot be reached: {why}")]
+    Unreachable { server: String, why: String },
+    #[error("MCP server `{server}` did not start within {ms} ms")]
+    Slow { server: String, ms: u128 },
+    #[error(
+        "MCP server `{server}` is not what was accepted: {} changed; a person has to look at it with \
+         `longhaul mcp tools {server}` and accept it with `longhaul mcp accept {server}`",
+        changed.join(", ")
+    )]
+    Changed { server: String, changed: Vec<String> },
+    #[error("MCP server `{server}` ended, and is started again in {ms} ms")]
+    Resting { server: String, ms: u128 },
+    #[error("MCP server `{server}`: {source}")]
+    Pin { server: String, source: PinError },
+    #[error("there is no MCP server `{name}`; there are: {known}")]
+    Unknown { name: String, known: String },
+    #[error("MCP server `{server}` is switched off in the settings")]
+    Disabled { server: String },
+}
+
+impl Error {
+    /// What a call fails with that could not be put to the server. Nothing has happened then, so trying again is safe.
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Error::Changed { .. } => Failure::NotPermitted,
+            Error::Unreachable { .. } | Error::Resting { .. } => Failure::Network,
+            Error::Config(_)
+            | Error::NoProgram { .. }
+            | Error::Start { .. }
+            | Error::Slow { .. }
+            | Error::Pin { .. }
+            | Error::Unknown { .. }
+            | Error::Disabled { .. } => Failure::Tool,
+        }
+    }
+}
+
+/// For whom a server is started.
+#[derive(Clone, Copy)]
+pub(super) struct Visit<'a> {
+    pub(super) run: Option<&'a RunId>,
+    /// Where the run works.
+    pub(super) root: &'a Path,
+}
+
+/// What a look at a server showed.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub listing: Listing,
+    /// Against what was accepted; `None` if nothing was yet.
+    pub difference: Option<Difference>,
+    pub(super) pin: Pin,
+}
+
+/// How a call went, also if it did not come to one.
+pub(super) enum Put {
+    Called(Called),
+    NotReached(Error),
+}
+
+pub(super) struct Server {
+    pub(super) name: String,
+    pub(super) config: ServerConfig,
+    shared: Arc<Shared>,
+    log: Log,
+    /// What was accepted, as it was read when this process started: what happens to the file since changes nothing.
+    accepted: RwLock<Option<Pin>>,
+    seats: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Seat>>>>,
+}
+
+/// The place of one run at a server.
+#[derive(Default)]
+struct Seat {
+    link: Option<Arc<Link>>,
+    /// Ends and failed starts in a row.
+    failures: u32,
+    not_before: Option<Instant>,
+    /// A call timed out, so the server may hang.
+    is_suspect: bool,
+}
+
+impl Server {
+    pub(super) fn new(name: &str, config: ServerConfig, shared: Arc<Shared>) -> Result<Server, Error> {
+        config.check(name)?;
+        let log_path = shared.dir.as_ref().map(|dir| dir.join(format!("{name}.log")));
+        let log = Log::new(log_path, Arc::clone(&shared.strike));
+        let (accepted, seats) = (RwLock::default(), Mutex::default());
+        Ok(Server { name: name.to_owned(), config, shared, log, accepted, seats })
+    }
+
+    /// What was accepted, unless what is configured now is something else.
+    pub(super) fn read_pin(&self) -> Result<Option<Pin>, Error> {
+        let pin = self.shared.pins.get(&self.name);
+        let pin = pin.map_err(|source| Error::Pin { server: self.name.clone(), source })?;
+        *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = pin.clone();
+        Ok(pin)
+    }
+
+    /// Does what was accepted still stand for what is configured? Nothing is read or started for this.
+    pub(super) fn check_way(&self, pin: &Pin) -> Result<(), Error> {
+        let now = Identity { way: self.way()?, programs: pin.identity.programs.clone() };
+        self.unchanged(pin.identity.changes(&now))
+    }
+
+    pub(super) fn keep(&self, pin: &Pin) -> Result<(), Error> {
+        let kept = self.shared.pins.put(&self.name, pin);
+        kept.map_err(|source| Error::Pin { server: self.name.clone(), source })?;
+        *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = Some(pin.clone());
+        Ok(())
+    }
+
+    /// Starts the server, looks at everything it has, and ends it.
+    pub(super) async fn look(&self, visit: Visit<'_>, even_if_changed: bool) -> Result<Look, Error> {
+        let accepted = self.accepted();
+        let (place, identity) = self.place().await?;
+        let changed = accepted.as_ref().map_or(Vec::new(), |pin| pin.identity.changes(&identity));
+        if !even_if_changed {
+            self.unchanged(changed.clone())?;
+        }
+        let link = self.open(&place, visit).await?;
+        let listing = timeout(self.config.start_time(), link.listing()).await;
+        link.close().await;
+        let listing = self.in_time(listing)?;
+        let difference = accepted.map(|pin| {
+            let mut difference = pin.difference(&listing.tools);
+            difference.changed.splice(0..0, changed);
+            difference
+        });
+        let pin = Pin::new(identity, listing.tools.clone());
+        Ok(Look { listing, difference, pin })
+    }
+
+    /// Puts a call to the server, starting it first if need be.
+    pub(super) async fn call(
+        &self,
+        visit: Visit<'_>,
+        tool: &str,
+        arguments: JsonObject,
+        time: Duration,
+        cancel: &Cancel,
+    ) -> Put {
+        let seat = self.seat(visit);
+        let link = tokio::select! {
+            link = self.link(&seat, visit, time) => link,
+            () = cancel.cancelled() => return Put::Called(Called::Cancelled),
+        };
+        let link = match link {
+            Ok(link) => link,
+            Err(error) => return Put::NotReached(error),
+        };
+        let called = link.call(tool, arguments, time, cancel).await;
+        self.learn(&seat, &link, &called).await;
+        Put::Called(called)
+    }
+
+    /// Ends what was started for a run.
+    pub(super) async fn rest(&self, run: Option<&RunId>) {
+        let seat = self.seats.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(&self.name, run));
+        if let Some(seat) = seat
+            && let Some(link) = seat.lock().await.link.take()
+        {
+            link.close().await;
+        }
+    }
+
+    /// Values that were sent to the server as headers: if it repeats them, they are struck out.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let values = self.headers().unwrap_or_default().into_iter().map(|(_, value)| value);
+        values.filter(|value| value.len() >= limits::SECRET_BYTES_MIN).collect()
+    }
+
+    fn accepted(&self) -> Option<Pin> {
+        self.accepted.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn seat(&self, visit: Visit<'_>) -> Arc<tokio::sync::Mutex<Seat>> {
+        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(seats.entry(key(&self.name, visit.run)).or_default())
+    }
+
+    /// The conversation to use. The seat is held meanwhile, so that a server is started once however many calls wait.
+    async fn link(
+        &self,
+        seat: &tokio::sync::Mutex<Seat>,
+        visit: Visit<'_>,
+        patience: Duration,
+    ) -> Result<Arc<Link>, Error> {
+        let mut seat = seat.lock().await;
+        if let Some(link) = seat.link.take() {
+            let hangs = seat.is_suspect && !link.answers().await;
+            seat.is_suspect = false;
+            if !hangs && !link.is_closed() {
+                let checked = if link.tools_changed() { self.check_tools(&link).await } else { Ok(()) };
+                seat.link = Some(Arc::clone(&link));
+                return checked.map(|()| link);
+            }
+            self.log.note("does not answer any more, and is started again");
+            link.close().await;
+        }
+        self.wait_out(&seat, patience).await?;
+        match self.start(visit).await {
+            Ok(link) => {
+                let link = Arc::new(link);
+                seat.link = Some(Arc::clone(&link));
+                Ok(link)
+            }
+            Err(error) => {
+                self.log.note(&error.to_string());
+                seat.failed();
+                Err(error)
+            }
+        }
+    }
+
+    async fn wait_out(&self, seat: &Seat, patience: Duration) -> Result<(), Error> {
+        let Some(not_before) = seat.not_before else { return Ok(()) };
+        let left = not_before.saturating_duration_since(Instant::now());
+        if left > patience {
+            return Err(Error::Resting { server: self.name.clone(), ms: left.as_millis() });
+        }
+        sleep_until(not_before).await;
+        Ok(())
+    }
+
+    /// Starts the server and makes sure that it is what was accepted.
+    async fn start(&self, visit: Visit<'_>) -> Result<Link, Error> {
+        let (place, identity) = self.place().await?;
+        if let Some(pin) = self.accepted() {
+            self.unchanged(pin.identity.changes(&identity))?;
+        }
+        let link = self.open(&place, visit).await?;
+        match self.check_tools(&link).await {
+            Ok(()) => Ok(link),
+            Err(error) => {
+                link.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn check_tools(&self, link: &Link) -> Result<(), Error> {
+        let Some(pin) = self.accepted() else { return Ok(()) };
+        let (tools, _) = self.in_time(timeout(self.config.start_time(), link.tools()).await)?;
+        self.unchanged(pin.difference(&tools).changed)
+    }
+
+    async fn open(&self, place: &Place, visit: Visit<'_>) -> Result<Link, Error> {
+        let heard = Arc::new(Heard::new(&self.name, self.log.clone(), Arc::clone(&self.shared.listening)));
+        let root = self.config.roots.unwrap_or(true).then(|| file_uri(visit.root));
+        let key = key(&self.name, visit.run);
+        let mark = Mark { run: visit.run.map(RunId::as_str), key: &key };
+        let opening = Link::open(place, &mark, &self.log, Client { heard, root });
+        let opened = timeout(self.config.start_time(), opening).await;
+        match (opened, place) {
+            (Ok(Err(why)), Place::Address { .. }) => {
+                Err(Error::Unreachable { server: self.name.clone(), why: self.struck(why) })
+            }
+            (opened, _) => self.in_time(opened),
+        }
+    }
+
+    fn in_time<T>(&self, came: Result<Result<T, String>, tokio::time::error::Elapsed>) -> Result<T, Error> {
+        let server = self.name.clone();
+        match came {
+            Ok(Ok(came)) => Ok(came),
+            Ok(Err(why)) => Err(Error::Start { server, why: self.struck(why) }),
+            Err(_) => Err(Error::Slow { server, ms: self.config.start_time().as_millis() }),
+        }
+    }
+
+    fn struck(&self, text: String) -> String {
+        let text = self.secrets().iter().fold(text, |text, secret| text.replace(secret, "[secret]"));
+        (self.shared.strike)(&text)
+    }
+
+    fn unchanged(&self, changed: Vec<String>) -> Result<(), Error> {
+        if changed.is_empty() { Ok(()) } else { Err(Error::Changed { server: self.name.clone(), changed }) }
+    }
+
+    async fn learn(&self, seat: &tokio::sync::Mutex<Seat>, link: &Arc<Link>, called: &Called) {
+        let mut seat = seat.lock().await;
+        match called {
+            Called::Answered(_) | Called::Refused(_) => (seat.failures, seat.not_before) = (0, None),
+            Called::TimedOut => seat.is_suspect = true,
+            Called::Cancelled => {}
+            Called::Cut(why) => {
+                self.log.note(&format!("broke off: {why}"));
+                if seat.link.as_ref().is_some_and(|held| Arc::ptr_eq(held, link)) {
+                    seat.link = None;
+                }
+                seat.failed();
+                link.close().await;
+            }
+        }
+    }
+
+    /// What would be started or reached now, with its hashes.
+    async fn place(&self) -> Result<(Place, Identity), Error> {
+        let way = self.way()?;
+        let Way::Stdio { program, arguments } = self.config.way(&self.name)? else {
+            let url = self.config.url.as_deref().unwrap_or("").trim().to_owned();
+            let place = Place::Address { url, headers: self.headers()? };
+            return Ok((place, Identity { way, programs: Default::default() }));
+        };
+        let program = self.program(program, arguments)?;
+        // Hashing waits for the disk.
+        let hashed = crate::tool::blocking(move || (program.hashes(), program)).await;
+        let broken = |why: String| Error::Start { server: self.name.clone(), why };
+        let (hashes, program) =
+            hashed.map_err(|outcome| broken(outcome.error().unwrap_or_default().to_owned()))?;
+        let programs =
+            hashes.map_err(|error| broken(format!("{} cannot be read: {error}", program.file.display())))?;
+        Ok((Place::Program(program), Identity { way, programs }))
+    }
+
+    fn program(&self, program: &str, arguments: &[String]) -> Result<Program, Error> {
+        let cwd = match &self.config.cwd {
+            Some(cwd) => self.shared.base_dir.join(cwd),
+            None => self.shared.base_dir.clone(),
+        };
+        let variables = self.variables();
+        let mut configured = std::collections::BTreeMap::new();
+        for (name, value) in &self.config.env {
+            configured.insert(name.clone(), variables.expand(&format!("env {name}"), value)?);
+        }
+        let environment = Program::environment(&self.shared.environment, configured);
+        let missing = || Error::NoProgram { server: self.name.clone(), program: program.to_owned() };
+        let file: PathBuf = find(program, &cwd, &environment).ok_or_else(missing)?;
+        let setsid = find("setsid", Path::new("/"), &self.shared.environment);
+        Ok(Program { file, arguments: arguments.to_vec(), environment, cwd, setsid })
+    }
+
+    fn headers(&self) -> Result<Vec<(String, String)>, ConfigError> {
+        let variables = self.variables();
+        let expand = |(name, value): (&String, &String)| {
+            Ok((name.clone(), variables.expand(&format!("header {name}"), value)?))
+        };
+        self.config.headers.iter().map(expand).collect()
+    }
+
+    fn variables(&self) -> Variables<'_> {
+        Variables {
+            server: &self.name,
+            environment: &self.shared.environment,
+            withheld: &self.shared.withheld,
+        }
+    }
+
+    /// The command line or the address as it is configured, without what variables hold.
+    fn way(&self) -> Result<String, ConfigError> {
+        Ok(match self.config.way(&self.name)? {
+            Way::Stdio { .. } => self.config.command.join(" "),
+            Way::Http { url } => url.to_owned(),
+        })
+    }
+}
+
+impl Seat {
+    fn failed(&mut self) {
+        let doubled = limits::BACKOFF_BASE.saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(Instant::now() + doubled.min(limits::BACKOFF_MAX));
+    }
+}
+
+/// What marks a server's processes: the run's, or this process's if there is no run.
+fn key(server: &str, run: Option<&RunId>) -> String {
+    match run {
+        Some(run) => format!("{run}.mcp_{server}"),
+        None => format!("mcp_{server}.{}", std::process::id()),
+    }
+}
+
+/// The tools of a pin that the settings allow.
+pub(super) fn allowed<'a>(config: &'a ServerConfig, pin: &'a Pin) -> impl Iterator<Item = &'a Offered> {
+    pin.tools.iter().filter(|offered| config.allows(&offered.tool))
+}

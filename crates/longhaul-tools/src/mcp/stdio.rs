@@ -1,0 +1,323 @@
+//! A server that is a program: found, hashed, started, and ended with everything it started.
+//!
+//! Owns its surroundings (no terminal, an environment by allow-list) and watching what it prints, so that neither an
+//! endless line nor endless chatter fills our memory. Refuses to leave anything of it running.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use rustix::process::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::limits;
+use super::log::Log;
+use crate::process::{CALL_MARKER, RUN_MARKER, Tree};
+
+/// What a server may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
+const PASSED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
+
+/// Programs that execute a file they are given: of these the file is hashed as well.
+const INTERPRETERS: &[&str] = &[
+    "node", "nodejs", "bun", "deno", "tsx", "python", "python3", "uv", "ruby", "perl", "php", "java", "sh",
+    "bash", "dash", "zsh",
+];
+
+/// A program with everything it is started with.
+pub(super) struct Program {
+    pub(super) file: PathBuf,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) cwd: PathBuf,
+    pub(super) setsid: Option<PathBuf>,
+}
+
+impl Program {
+    /// Of our environment what may be passed, under what is configured.
+    pub(super) fn environment(
+        ours: &BTreeMap<String, String>,
+        configured: BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        let passed = PASSED.iter().filter_map(|name| Some(((*name).to_owned(), ours.get(*name)?.clone())));
+        let mut environment: BTreeMap<String, String> = passed.collect();
+        environment.extend(configured);
+        environment
+    }
+
+    /// The files that would be executed, with the hash of each. Reads them whole, so it may block for a while.
+    pub(super) fn hashes(&self) -> io::Result<BTreeMap<String, String>> {
+        let mut files = vec![self.file.clone()];
+        let name = self.file.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        // `python3.12` is `python3`.
+        let plain = name.split('.').next().unwrap_or(name);
+        if INTERPRETERS.contains(&plain) {
+            let script =
+                self.arguments.iter().map(|argument| self.cwd.join(argument)).find(|path| path.is_file());
+            files.extend(script);
+        }
+        files.iter().map(|file| Ok((file.display().to_string(), hash(file)?))).collect()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match &self.setsid {
+            // Not a group leader yet, `setsid` becomes the program without a fork: its number stays the one we know.
+            Some(setsid) => {
+                let mut command = Command::new(setsid);
+                command.arg(&self.file);
+                command
+            }
+            None => {
+                let mut command = Command::new(&self.file);
+                command.process_group(0);
+                command
+            }
+        };
+        command.args(&self.arguments).current_dir(&self.cwd).env_clear().envs(&self.environment);
+        command
+    }
+}
+
+/// Finds a program as a shell would: with a slash from `cwd`, else in `PATH`.
+pub(super) fn find(program: &str, cwd: &Path, environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(cwd.join(program)).filter(|file| file.is_file());
+    }
+    let path = environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
+    std::env::split_paths(path).map(|dir| cwd.join(dir).join(program)).find(|file| file.is_file())
+}
+
+fn hash(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() > limits::PROGRAM_BYTES_MAX {
+        return Err(io::Error::other("it is too large to be hashed"));
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; crate::limits::BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize().to_hex().to_string()),
+            count => hasher.update(&buffer[..count]),
+        };
+    }
+}
+
+/// What marks a server's processes, so that none of them is left.
+pub(super) struct Mark<'a> {
+    pub(super) run: Option<&'a str>,
+    pub(super) key: &'a str,
+}
+
+/// A running server. Its tree comes first, so that an abandoned one is killed before it is let go.
+pub(super) struct Process {
+    tree: Tree,
+    child: Child,
+    stderr: JoinHandle<()>,
+}
+
+impl Process {
+    /// Starts it; its output and input are what messages go through.
+    pub(super) fn start(
+        program: &Program,
+        mark: &Mark<'_>,
+        log: &Log,
+    ) -> io::Result<(Process, Watched<ChildStdout>, ChildStdin)> {
+        let mut command = program.command();
+        command.env(CALL_MARKER, mark.key);
+        if let Some(run) = mark.run {
+            command.env(RUN_MARKER, run);
+        }
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = streams.kill_on_drop(true).spawn()?;
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let leader = pid.ok_or_else(|| io::Error::other("the server has no process number"))?;
+        let tree = Tree::new(leader, mark.key);
+        let lost = || io::Error::other("the server has no pipes");
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(lost());
+        };
+        log.note(&format!("started {}", program.file.display()));
+        let stderr = tokio::spawn(copy(stderr, log.clone()));
+        Ok((Process { tree, child, stderr }, Watched::new(stdout), stdin))
+    }
+
+    /// How it ended, if it does so soon: its output closes a moment before.
+    pub(super) async fn ended(&mut self) -> Option<ExitStatus> {
+        timeout(crate::limits::OUTPUT_GRACE, self.child.wait()).await.ok()?.ok()
+    }
+
+    /// Waits for it to end now that its input is closed, then asks it, then kills it and all it started.
+    pub(super) async fn end(self) {
+        let Process { tree, mut child, stderr } = self;
+        if timeout(limits::CLOSE_TIME, child.wait()).await.is_err() {
+            tree.terminate();
+            timeout(crate::limits::TERMINATE_GRACE, child.wait()).await.ok();
+        }
+        // Without the thread pool there is no runtime left to report to either; the tree's drop has killed by then.
+        tokio::task::spawn_blocking(move || tree.kill()).await.ok();
+        timeout(crate::limits::OUTPUT_GRACE, child.wait()).await.ok();
+        stderr.abort();
+    }
+}
+
+/// Copies what the server says on its standard error, line by line; a line without end is cut where it gets too long.
+async fn copy(stderr: ChildStderr, log: Log) {
+    let mut reader = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut bounded = (&mut reader).take(crate::limits::BUFFER_BYTES as u64);
+        match bounded.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => log.heard(String::from_utf8_lossy(&line).trim_end()),
+        }
+    }
+}
+
+/// Why reading was given up, if it was.
+#[derive(Clone, Default)]
+pub(super) struct Verdict(Arc<Mutex<Option<String>>>);
+
+impl Verdict {
+    pub(super) fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, why: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+    }
+}
+
+/// A server's output that ends when it is no longer a conversation.
+pub(super) struct Watched<R> {
+    inner: R,
+    pub(super) verdict: Verdict,
+    line_bytes: usize,
+    /// Is the line we are in something other than a message? `None` as long as it is blank.
+    is_garbage: Option<bool>,
+    garbage_bytes: usize,
+}
+
+impl<R> Watched<R> {
+    pub(super) fn new(inner: R) -> Watched<R> {
+        Watched { inner, verdict: Verdict::default(), line_bytes: 0, is_garbage: None, garbage_bytes: 0 }
+    }
+
+    fn watch(&mut self, bytes: &[u8]) -> Result<(), String> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let first = piece.iter().find(|byte| !byte.is_ascii_whitespace());
+            self.is_garbage = self.is_garbage.or(first.map(|byte| *byte != b'{'));
+            self.line_bytes += piece.len();
+            if self.is_garbage == Some(true) {
+                self.garbage_bytes += piece.len();
+            }
+            if self.garbage_bytes > limits::GARBAGE_BYTES_MAX {
+                let max = limits::GARBAGE_BYTES_MAX;
+                return Err(format!("it printed more than {max} bytes that are no messages"));
+            }
+            if self.line_bytes > limits::MESSAGE_BYTES_MAX {
+                return Err(format!("it sent a message of more than {} bytes", limits::MESSAGE_BYTES_MAX));
+            }
+            if piece.ends_with(b"\n") {
+                self.line_bytes = 0;
+                self.is_garbage = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        let watched = self.watch(&buffer.filled()[before..]);
+        Poll::Ready(watched.map_err(|why| {
+            self.verdict.set(&why);
+            io::Error::other(why)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn banners_pass_and_floods_do_not() {
+        let mut watched = Watched::new(());
+        assert_eq!(watched.watch(b"Welcome!\n\n  {\"jsonrpc\": 1}\n{"), Ok(()));
+        assert_eq!((watched.garbage_bytes, watched.line_bytes), (9, 1));
+        let chatter = vec![b'x'; limits::GARBAGE_BYTES_MAX];
+        assert_eq!(watched.watch(&chatter), Ok(()), "it is part of a message");
+        assert_eq!(watched.watch(b"\n"), Ok(()));
+        assert!(watched.watch(&chatter).unwrap_err().contains("no messages"));
+        let mut watched = Watched::new(());
+        assert_eq!(watched.watch(b"{"), Ok(()));
+        assert!(
+            watched.watch(&vec![b'x'; limits::MESSAGE_BYTES_MAX]).unwrap_err().contains("message of more")
+        );
+    }
+
+    #[test]
+    fn a_script_is_hashed_with_its_interpreter() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["python3.12", "server.py", "data.db"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let program = |file: &str, arguments: &[&str]| Program {
+            file: dir.path().join(file),
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+            environment: BTreeMap::new(),
+            cwd: dir.path().to_owned(),
+            setsid: None,
+        };
+        let hashed = |program: Program| program.hashes().unwrap().into_keys().collect::<Vec<_>>();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let both = hashed(program("python3.12", &["-u", "server.py", "data.db"]));
+        assert_eq!(both, [path("python3.12"), path("server.py")]);
+        assert_eq!(hashed(program("server.py", &["data.db"])), [path("server.py")]);
+        assert!(program("none", &[]).hashes().is_err());
+    }
+
+    #[test]
+    fn the_environment_is_an_allow_list_under_what_is_configured() {
+        let ours = [("PATH", "/bin"), ("ANTHROPIC_API_KEY", "sk"), ("HOME", "/h")];
+        let ours = ours.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let configured = [("HOME".to_owned(), "/other".to_owned())].into();
+        let environment = Program::environment(&ours, configured);
+        assert_eq!(
+            environment.into_iter().map(|(name, value)| name + "=" + &value).collect::<Vec<_>>(),
+            ["HOME=/other", "PATH=/bin"]
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Servers that do what no server should: each is met with an error that says so, and with nothing left running.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
+use longhaul_core::tool::{EffectClass, Failure, Outcome};
+use longhaul_tools::mcp::Why;
+use serde_json::json;
+
+use crate::fixture::{done, failure};
+use crate::rig::{Rig, hostile};
+
+async fn refused(mode: &str, words: &[&str]) {
+    let fixture = crate::fixture::Fixture::new();
+    let mut server = hostile(&fixture, mode);
+    server["start_timeout_ms"] = json!(3000);
+    let rig = Rig::over(fixture, server);
+    let error = rig.servers.meet("srv").await.unwrap_err().to_string();
+    for word in words {
+        assert!(error.contains(word), "{mode}: {error}");
+    }
+    assert_eq!(rig.alive(), Vec::<i32>::new(), "{mode}");
+    assert_eq!(rig.names(), Vec::<String>::new());
+}
+
+/// A server that cannot be used says why, in time, and nothing of it is left.
+#[tokio::test]
+async fn a_server_that_cannot_be_met_is_refused() {
+    refused("exits", &["exit status: 3", "cannot find my settings"]).await;
+    refused("silent", &["did not start within 3000 ms"]).await;
+    refused("chatter", &["1048576 bytes that are no messages"]).await;
+    refused("endless", &["more than 50 pages"]).await;
+    refused("many", &["more than 256 tools"]).await;
+    refused("malformed", &["tools/list"]).await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let rig = Rig::new(json!({ "command": ["no-such-program"] }));
+    let error = rig.servers.meet("srv").await.unwrap_err().to_string();
+    assert_eq!(error, "MCP server `srv`: there is no program `no-such-program`");
+    let rig = Rig::new(json!({ "command": ["python3"], "env": { "KEY": "${LONGHAUL_TEST_KEY}" } }));
+    let error = rig.servers.meet("srv").await.unwrap_err().to_string();
+    assert!(error.contains("holds a model provider's key"), "{error}");
+}
+
+#[tokio::test]
+async fn banners_and_a_slow_start_are_borne() {
+    for mode in ["garbage", "slow"] {
+        let rig = Rig::hostile(mode).met().await;
+        assert_eq!(done(&rig.call("say", json!({ "text": "hello" })).await), "hello", "{mode}");
+        rig.rest().await;
+        assert_eq!(rig.alive(), Vec::<i32>::new());
+    }
+}
+
+/// D6.8, A59: a server cannot shadow a built-in tool, nor hide one behind another.
+#[tokio::test]
+async fn odd_names_are_made_plain_and_shadow_nothing() {
+    let rig = Rig::hostile("names").met().await;
+    let names = rig.names();
+    assert_eq!(names.len(), 7, "{names:?}");
+    assert!(names.iter().all(|name| name.starts_with("srv__") && name.len() <= 64), "{names:?}");
+    let mut all: Vec<&str> = rig.fixture.toolbox.names();
+    all.extend(names.iter().map(String::as_str));
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
+    assert_eq!(rig.tool("hidden").spec().description, "harm\\u{200b}less\\u{e0041}");
+    assert_eq!(
+        rig.servers.look("srv").await.unwrap().listing.left_out,
+        ["`read` is offered twice; the first is used"]
+    );
+    assert_eq!(done(&rig.call("read", json!({ "text": "x" })).await), "x");
+    rig.rest().await;
+}
+
+/// A59: a server whose tools changed after they were accepted is refused until a person accepts it again.
+#[tokio::test]
+async fn a_description_that_changes_is_refused_until_accepted() {
+    let rig = Rig::hostile("changing").met().await;
+    assert_eq!(rig.tool("say").spec().description, "version 1");
+    let outcome = rig.call("say", json!({})).await;
+    let (kind, message, _) = failure(&outcome);
+    assert_eq!(kind, Failure::NotPermitted);
+    assert!(
+        message.contains("the description of `say`") && message.contains("`longhaul mcp accept srv`"),
+        "{message}"
+    );
+    assert_eq!(rig.alive(), Vec::<i32>::new());
+    let look = rig.servers.look("srv").await.unwrap();
+    assert_eq!(look.difference.unwrap().changed, ["the description of `say`"]);
+    let (_, before) = rig.servers.accept("srv").await.unwrap();
+    assert_eq!(before.unwrap().tools[0].description, "version 1");
+    assert_eq!(rig.tool("say").spec().description, "version 4");
+}
+
+/// A tool that came later is not offered, and does not keep the others from being used.
+#[tokio::test]
+async fn tools_that_come_later_wait_for_acceptance() {
+    let rig = Rig::hostile("growing").met().await;
+    assert_eq!(done(&rig.call("say", json!({ "text": "x" })).await), "x");
+    assert_eq!(rig.names(), ["srv__say"]);
+    rig.rest().await;
+    rig.servers.accept("srv").await.unwrap();
+    assert_eq!(rig.names(), ["srv__say", "srv__more1", "srv__more2"]);
+}
+
+/// A59, A108: a program whose bytes changed is not started, and neither is another command.
+#[tokio::test]
+async fn a_changed_program_is_not_started() {
+    let fixture = crate::fixture::Fixture::new();
+    let script = fixture.outer.path().join("server.py");
+    let original = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/hostile.py")).unwrap();
+    fs::write(&script, &original).unwrap();
+    let mut server = hostile(&fixture, "honest");
+    server["command"][1] = json!(script.display().to_string());
+    let rig = Rig::over(fixture, server.clone()).met().await;
+    assert_eq!(rig.starts(), 1);
+    fs::write(&script, format!("{original}\n# and more\n")).unwrap();
+    let outcome = rig.call("say", json!({})).await;
+    let (kind, message, _) = failure(&outcome);
+    assert_eq!(kind, Failure::NotPermitted);
+    assert!(message.contains(&format!("the program {}", script.display())), "{message}");
+    assert!(rig.servers.look("srv").await.is_err());
+    assert_eq!(rig.starts(), 1, "not even to look at it");
+    fs::write(&script, &original).unwrap();
+    server["command"][2] = json!("large");
+    let rig = rig.again(server);
+    let (tools, not_offered) = rig.servers.tools();
+    assert!(tools.is_empty());
+    let Why::Error(error) = &not_offered[0].why else { panic!("it was accepted before") };
+    assert!(error.to_string().contains("honest"), "{error}");
+}
+
+/// A server that ends in a call: what it was doing is not known, and it is started again for the next.
+#[tokio::test]
+async fn a_server_that_dies_is_started_again() {
+    let rig = Rig::hostile("honest").met().await;
+    let outcome = rig.call("die", json!({})).await;
+    let Outcome::Unknown { message } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!(message, "MCP server `srv` broke off: the server ended (exit status: 7); it said: I am going");
+    let began = Instant::now();
+    assert_eq!(done(&rig.call("count", json!({})).await), "3", "met, died, started again");
+    assert!(began.elapsed() > Duration::from_millis(400), "not at once");
+    // What only looks may be asked again by the run.
+    let outcome = rig.call("look", json!({ "die": true })).await;
+    assert_eq!(failure(&outcome).0, Failure::Network);
+    assert_eq!(rig.tool("look").spec().class, EffectClass::Repeatable);
+    assert_eq!(rig.tool("die").spec().class, EffectClass::Once);
+    rig.rest().await;
+    assert_eq!(rig.alive(), Vec::<i32>::new());
+}
+
+/// A call nobody waits for is cancelled at the server, which is used again if it still answers.
+#[tokio::test]
+async fn a_call_is_cancelled_and_timed_out() {
+    let mut rig = Rig::hostile("honest").met().await;
+    let cancelled = async {
+        rig.file("hangs").await;
+        rig.fixture.switch.cancel();
+    };
+    let (outcome, ()) = tokio::join!(rig.call("hang", json!({})), cancelled);
+    assert_eq!(failure(&outcome).0, Failure::Cancelled);
+    assert_eq!(rig.file("cancelled").await, "the run was paused");
+    let (_switch, cancel) = longhaul_tools::Cancel::new();
+    rig.fixture.context.cancel = cancel;
+    rig.fixture.context.timeout = Duration::from_millis(300);
+    let outcome = rig.call("hang", json!({})).await;
+    assert_eq!(failure(&outcome).0, Failure::Timeout);
+    assert_eq!(
+        done(&rig.call("count", json!({})).await),
+        "2",
+        "it still answers, so it was not started again"
+    );
+    rig.rest().await;
+    assert_eq!(rig.alive(), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_started_again() {
+    let mut rig = Rig::hostile("deaf").met().await;
+    rig.fixture.context.timeout = Duration::from_millis(300);
+    let outcome = rig.call("hang", json!({})).await;
+    assert_eq!(failure(&outcome).0, Failure::Timeout);
+    rig.fixture.context.timeout = Duration::from_secs(60);
+    assert_eq!(done(&rig.call("count", json!({})).await), "3");
+    rig.rest().await;
+    assert_eq!(rig.alive(), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_message_without_end_is_not_kept() {
+    let rig = Rig::hostile("huge").met().await;
+    let outcome = rig.call("say", json!({})).await;
+    let Outcome::Unknown { message } = &outcome else { panic!("{outcome:?}") };
+    assert!(message.contains("a message of more than 16777216 bytes"), "{message}");
+    assert_eq!(rig.alive(), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_large_result_is_cut_and_kept() {
+    let rig = Rig::hostile("large").met().await;
+    let outcome = rig.call("say", json!({})).await;
+    let Outcome::Done { output } = &outcome else { panic!("{outcome:?}") };
+    assert!(output.text.len() <= OUTPUT_INLINE_BYTES_MAX);
+    assert!(output.text.as_str().starts_with("startx") && output.text.as_str().ends_with("xend"));
+    let whole = rig.fixture.context.blobs.fetch(output.blob.as_deref().unwrap()).unwrap();
+    assert_eq!((whole.len() as u64, output.bytes), (1_000_008, 1_000_008));
+    rig.rest().await;
+}
+
+/// Progress is shown, without what would play tricks on a terminal, and not without end.
+#[tokio::test]
+async fn progress_is_shown_and_bounded() {
+    let rig = Rig::hostile("chatty").met().await;
+    rig.call("say", json!({})).await;
+    rig.rest().await;
+    let heard = rig.heard.lock().unwrap().clone();
+    assert_eq!(heard.len(), 50);
+    assert_eq!(heard[0], "srv: 0 of 200, at [31m it");
+    assert_eq!(heard[49], "srv: 49 of 200, at [31m it (further progress is not shown)");
+    assert!(rig.log().contains("-- srv: 3 of 200"));
+}
+
+/// A server gets no key of ours, and what it was configured to get.
+#[tokio::test]
+async fn the_environment_has_no_key_in_it() {
+    let fixture = crate::fixture::Fixture::new();
+    let mut server = hostile(&fixture, "environment");
+    server["env"] = json!({ "GIVEN": "home is ${HOME}" });
+    let rig = Rig::over(fixture, server).met().await;
+    let outcome = rig.call("say", json!({})).await;
+    let text = done(&outcome);
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split('=').next()).collect();
+    assert!(names.contains(&"PATH") && names.contains(&"LONGHAUL_RUN"), "{text}");
+    assert!(text.contains("GIVEN=home is /"), "{text}");
+    assert!(!text.contains("canary") && !names.contains(&"CARGO_MANIFEST_DIR"), "{text}");
+    rig.rest().await;
+}
+
+/// Only the tools that the settings name are offered.
+#[tokio::test]
+async fn the_settings_choose_tools() {
+    let fixture = crate::fixture::Fixture::new();
+    let mut server = hostile(&fixture, "honest");
+    server["tools"] = json!(["say", "none"]);
+    let rig = Rig::over(fixture, server.clone()).met().await;
+    assert_eq!(rig.names(), ["srv__say"]);
+    server["enabled"] = json!(false);
+    let rig = rig.again(server);
+    assert_eq!(rig.names(), Vec::<String>::new());
+}

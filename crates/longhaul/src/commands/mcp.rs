@@ -1,0 +1,369 @@
+//! `mcp`: the configured servers, what they offer, and the user's word on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_core::tool::{EffectClass, Outcome};
+use longhaul_tools::mcp::{Error, Look, Offered, ServerConfig, Servers};
+use longhaul_tools::{Blobs, Cancel};
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+
+use super::drive::runtime;
+use super::trust::refuse_agents;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+use crate::settings::Settings;
+
+/// Look at MCP servers, try their tools, accept what changed
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// Start every server and list what it offers
+    List,
+    /// Show one server's tools with their descriptions, its resources and its prompts
+    Tools {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Call a tool by hand
+    Call {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The server's own name for the tool
+        #[arg(value_name = "TOOL")]
+        tool: String,
+        /// Its arguments, an object
+        #[arg(value_name = "JSON", default_value = "{}")]
+        arguments: String,
+    },
+    /// Accept a server as it is now, after it or one of its tools has changed
+    Accept {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let settings = app.settings()?;
+    match args.what {
+        What::List => list(app, app.servers(&settings)?),
+        What::Tools { name } => tools(app, app.servers(&settings)?, &name),
+        What::Call { name, tool, arguments } => call(app, &settings, &name, &tool, &arguments),
+        What::Accept { name } => {
+            refuse_agents("accept an MCP server")?;
+            // Pins are kept with the runs, under what keeps them out of git.
+            drop(app.make_home()?);
+            accept(app, app.servers(&settings)?, &name)
+        }
+    }
+}
+
+/// One server and what a look at it showed.
+struct Row {
+    name: String,
+    config: ServerConfig,
+    /// `None` for one that is switched off.
+    seen: Option<Result<Look, Error>>,
+}
+
+fn list(app: &App, servers: &Servers) -> Result<Exit, Failure> {
+    let rows = runtime()?.block_on(look_at_all(servers));
+    if app.json() {
+        render::json(&rows.iter().map(as_json).collect::<Vec<_>>());
+        return Ok(Exit::Ok);
+    }
+    if rows.is_empty() {
+        render::talk("no MCP servers are configured; they stand under `mcp.servers` in longhaul.yaml");
+        return Ok(Exit::Ok);
+    }
+    let header = ["SERVER", "STATE", "TOOLS", "READ-ONLY", "RESOURCES", "PROMPTS", "WHERE"];
+    render::data(&table::rows(&header, rows.iter().map(as_line)));
+    for row in &rows {
+        for line in remarks(row) {
+            render::talk(&format!("{}: {line}", row.name));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// All at the same time: one that does not start holds nobody up.
+async fn look_at_all(servers: &Servers) -> Vec<Row> {
+    let mut looks = JoinSet::new();
+    for (name, config) in servers.configs() {
+        let (servers, name, config) = (servers.clone(), name.to_owned(), config.clone());
+        looks.spawn(async move {
+            let seen = if config.is_enabled() { Some(servers.look(&name).await) } else { None };
+            Row { name, config, seen }
+        });
+    }
+    let mut rows = looks.join_all().await;
+    rows.sort_by(|one, other| one.name.cmp(&other.name));
+    rows
+}
+
+fn state(row: &Row) -> &'static str {
+    match &row.seen {
+        None => "off",
+        Some(Ok(look)) => match &look.difference {
+            None => "new",
+            Some(difference) if difference.changed.is_empty() => "accepted",
+            Some(_) => "changed",
+        },
+        Some(Err(Error::Changed { .. })) => "changed",
+        Some(Err(_)) => "failed",
+    }
+}
+
+/// What a person should know beside the table.
+fn remarks(row: &Row) -> Vec<String> {
+    let look = match &row.seen {
+        None => return Vec::new(),
+        Some(Err(error)) => return vec![error.to_string()],
+        Some(Ok(look)) => look,
+    };
+    let mut remarks: Vec<String> = look.listing.left_out.clone();
+    if let Some(difference) = &look.difference {
+        if !difference.changed.is_empty() {
+            let changed = difference.changed.join(", ");
+            remarks.push(format!("{changed} changed; `longhaul mcp accept {}` accepts it", row.name));
+        }
+        if !difference.added.is_empty() {
+            let added = table::clean(&difference.added.join(", "));
+            remarks.push(format!("came later and not offered until it is accepted: {added}"));
+        }
+        if !difference.gone.is_empty() {
+            remarks
+                .push(format!("gone since it was accepted: {}", table::clean(&difference.gone.join(", "))));
+        }
+    }
+    let missing = row
+        .config
+        .tools
+        .iter()
+        .flatten()
+        .filter(|name| look.listing.tools.iter().all(|offered| offered.tool != **name));
+    remarks.extend(missing.map(|name| format!("`tools` names {name}, which it does not offer")));
+    remarks
+}
+
+fn place(config: &ServerConfig) -> String {
+    config.url.clone().unwrap_or_else(|| config.command.join(" "))
+}
+
+fn as_line(row: &Row) -> Vec<String> {
+    let place = table::short(&place(&row.config), 60);
+    let Some(Ok(look)) = &row.seen else {
+        let nothing = || "".to_owned();
+        return vec![
+            row.name.clone(),
+            state(row).to_owned(),
+            nothing(),
+            nothing(),
+            nothing(),
+            nothing(),
+            place,
+        ];
+    };
+    let tools: Vec<&Offered> = used(row, look).collect();
+    let read_only = tools.iter().filter(|offered| offered.class == EffectClass::Repeatable).count();
+    vec![
+        row.name.clone(),
+        state(row).to_owned(),
+        tools.len().to_string(),
+        read_only.to_string(),
+        look.listing.resources.len().to_string(),
+        look.listing.prompts.len().to_string(),
+        place,
+    ]
+}
+
+fn used<'a>(row: &'a Row, look: &'a Look) -> impl Iterator<Item = &'a Offered> {
+    look.listing.tools.iter().filter(|offered| row.config.allows(&offered.tool))
+}
+
+fn as_json(row: &Row) -> Value {
+    let mut value = json!({ "name": row.name, "state": state(row), "where": place(&row.config) });
+    match &row.seen {
+        None => {}
+        Some(Err(error)) => value["error"] = json!(error.to_string()),
+        Some(Ok(look)) => {
+            value["server"] = json!(look.listing.about);
+            value["tools"] = used(row, look).map(tool_json).collect();
+            value["resources"] = listed_json(&look.listing.resources);
+            value["prompts"] = listed_json(&look.listing.prompts);
+            value["remarks"] = json!(remarks(row));
+        }
+    }
+    value
+}
+
+fn tool_json(offered: &Offered) -> Value {
+    json!({
+        "name": offered.name, "tool": offered.tool, "class": offered.class, "hints": offered.hints,
+        "description": offered.description, "schema": offered.input,
+    })
+}
+
+fn listed_json(listed: &[longhaul_tools::mcp::Listed]) -> Value {
+    listed.iter().map(|one| json!({ "name": one.name, "about": one.about })).collect()
+}
+
+fn tools(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
+    let config = servers.configs().find(|(known, _)| *known == name).map(|(_, config)| config.clone());
+    let seen = runtime()?.block_on(servers.look(name)).map_err(refused)?;
+    let row = Row { name: name.to_owned(), config: config.unwrap_or_default(), seen: Some(Ok(seen)) };
+    if app.json() {
+        render::json(&as_json(&row));
+        return Ok(Exit::Ok);
+    }
+    if let Some(Ok(look)) = &row.seen {
+        for offered in used(&row, look) {
+            let hints = if offered.hints.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", offered.hints.join(", "))
+            };
+            render::data(&format!("{}  {}{hints}", offered.name, class(offered.class)));
+            render::data(&indented(&offered.description));
+        }
+        for (kind, listed) in [("resource", &look.listing.resources), ("prompt", &look.listing.prompts)] {
+            for one in listed {
+                render::data(&format!("{kind} {}  {}", one.name, one.about));
+            }
+        }
+    }
+    for line in remarks(&row) {
+        render::talk(&line);
+    }
+    Ok(Exit::Ok)
+}
+
+/// The class, and in brief what it means.
+fn class(class: EffectClass) -> &'static str {
+    match class {
+        EffectClass::Repeatable => "repeatable",
+        EffectClass::Checkable => "checkable",
+        EffectClass::Once => "once",
+    }
+}
+
+fn indented(text: &str) -> String {
+    table::clean(text).lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn accept(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
+    let (look, before) = runtime()?.block_on(servers.accept(name)).map_err(refused)?;
+    let difference = look.difference.clone().unwrap_or_default();
+    if app.json() {
+        let (changed, added, gone) = (difference.changed, difference.added, difference.gone);
+        render::json(&json!({ "name": name, "changed": changed, "added": added, "gone": gone }));
+        return Ok(Exit::Ok);
+    }
+    let before = before.map_or(Vec::new(), |pin| pin.tools);
+    for now in &look.listing.tools {
+        match before.iter().find(|then| then.tool == now.tool) {
+            Some(then) if then.description == now.description => {}
+            Some(then) => render::data(&format!(
+                "{}\n  was:\n{}\n  is:\n{}",
+                now.name,
+                indented(&then.description),
+                indented(&now.description)
+            )),
+            None => render::data(&format!("{}\n{}", now.name, indented(&now.description))),
+        }
+    }
+    for line in &difference.changed {
+        render::talk(&format!("changed: {line}"));
+    }
+    render::talk(&format!("{name} is accepted with {} tools", look.listing.tools.len()));
+    Ok(Exit::Ok)
+}
+
+fn call(app: &App, settings: &Settings, name: &str, tool: &str, arguments: &str) -> Result<Exit, Failure> {
+    let arguments: Map<String, Value> = serde_json::from_str(arguments)
+        .map_err(|error| Failure::usage(format!("the arguments are not a JSON object: {error}")))?;
+    let servers = app.servers(settings)?;
+    servers.listen(Arc::new(render::talk));
+    let time = Duration::from_millis(settings.retry.timeout_ms);
+    let blobs = Arc::new(Shown::default());
+    let outcome = runtime()?.block_on(async {
+        let (switch, cancel) = Cancel::new();
+        let calling =
+            servers.call(name, tool, arguments, time, &cancel, Arc::clone(&blobs) as Arc<dyn Blobs>);
+        tokio::pin!(calling);
+        tokio::select! {
+            outcome = &mut calling => return outcome,
+            _ = tokio::signal::ctrl_c() => switch.cancel(),
+        }
+        // The server is told, and ended.
+        calling.await
+    });
+    report(app, &outcome.map_err(refused)?, &blobs, &app.models(settings))
+}
+
+fn report(
+    app: &App,
+    outcome: &Outcome,
+    blobs: &Shown,
+    models: &longhaul_model::Models,
+) -> Result<Exit, Failure> {
+    let secrets = longhaul_engine::Secrets::new(models.secrets());
+    let outcome = secrets.strike_outcome(outcome.clone());
+    let whole = blobs.whole().map(|text| secrets.strike(&text).into_owned());
+    if app.json() {
+        render::json(&outcome);
+    } else {
+        let text = whole.unwrap_or_else(|| outcome.for_model().to_string());
+        render::data(&table::clean(&text));
+    }
+    Ok(if outcome.is_done() { Exit::Ok } else { Exit::Failed })
+}
+
+/// A server that cannot be used is a matter of settings.
+fn refused(error: Error) -> Failure {
+    let hint = match &error {
+        Error::Changed { .. } => None,
+        Error::Config(_) | Error::NoProgram { .. } | Error::Unknown { .. } | Error::Disabled { .. } => {
+            Some("servers stand under `mcp.servers` in longhaul.yaml; `longhaul mcp list` shows them")
+        }
+        Error::Start { .. } | Error::Unreachable { .. } | Error::Slow { .. } | Error::Resting { .. } => {
+            Some("what it said is in `mcp/NAME.log` of the state directory")
+        }
+        Error::Pin { .. } => Some("`longhaul mcp accept NAME` accepts it anew"),
+    };
+    let failure = Failure::usage(error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// Keeps a long answer whole, to print it.
+#[derive(Default)]
+struct Shown(std::sync::Mutex<Option<Vec<u8>>>);
+
+impl Shown {
+    fn whole(&self) -> Option<String> {
+        let kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        kept.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+impl Blobs for Shown {
+    fn keep(&self, bytes: &[u8]) -> Result<String, String> {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(bytes.to_vec());
+        Ok("shown".to_owned())
+    }
+
+    fn fetch(&self, _hash: &str) -> Result<Vec<u8>, String> {
+        Err("nothing is kept".to_owned())
+    }
+}

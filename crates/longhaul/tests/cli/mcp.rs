@@ -1,0 +1,240 @@
+//! MCP servers from the settings to the journal.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use super::desk::{Desk, Said};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A desk with one server, which behaves as `mode` says, and a model that calls `tool` of it.
+fn desk(mode: &str, tool: &str) -> Desk {
+    let desk = Desk::with_script(&format!(
+        r#"
+name: mcp
+conversations:
+  - turns:
+      - text: "I call."
+        calls: [ {{ tool: srv__{tool}, args: {{ text: hello }} }} ]
+      - text: "All done."
+"#
+    ));
+    settings(&desk, mode, "");
+    desk
+}
+
+fn settings(desk: &Desk, mode: &str, more: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-tools/tests/mcp/hostile.py");
+    let memory = desk.path("memory").display().to_string();
+    let command = json!(["python3", script, mode, memory]);
+    desk.write("longhaul.yaml", &format!("mcp:\n  servers:\n    srv:\n      command: {command}\n{more}"));
+}
+
+fn starts(desk: &Desk) -> u32 {
+    std::fs::read_to_string(desk.path("memory")).map_or(0, |text| text.trim().parse().unwrap())
+}
+
+/// Processes of the hostile server of this desk.
+fn alive(desk: &Desk) -> usize {
+    let memory = desk.path("memory").display().to_string();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_ours = |entry: &std::fs::DirEntry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == memory.as_bytes())
+    };
+    entries.filter(is_ours).count()
+}
+
+fn run(desk: &Desk, more: &[&str]) -> Value {
+    let args = [&["run", "x", "--model", "scripted/s.yaml"], more].concat();
+    desk.json(&args)
+}
+
+fn grants(desk: &Desk, more: &[&str]) -> Vec<String> {
+    let id = desk.get(&[&["create", "--task", "x", "--model", "scripted/s.yaml"], more].concat());
+    let document: Value = serde_json::from_str(&desk.get(&["export", id.trim()])).unwrap();
+    let tools = document["longhaul"]["spec"]["tools"].as_array().unwrap();
+    tools.iter().map(|tool| format!("{} {}", tool["name"], tool["class"]).replace('"', "")).collect()
+}
+
+/// D6.8: a run calls a server's tool like any other, and nothing of the server outlives it.
+#[test]
+fn a_run_calls_a_tool_of_a_server() {
+    let desk = desk("honest", "say");
+    let run = run(&desk, &[]);
+    assert_eq!(run["status"], "completed", "{run}");
+    let calls = desk.json(&["tools", run["id"].as_str().unwrap()]);
+    let text = calls.to_string();
+    assert!(text.contains("srv__say") && text.contains("hello"), "{text}");
+    assert_eq!((starts(&desk), alive(&desk)), (2, 0), "met, and started for the run");
+    assert!(desk.path(".longhaul/mcp/srv.json").exists() && desk.path(".longhaul/.gitignore").exists());
+    assert!(std::fs::read_to_string(desk.path(".longhaul/mcp/srv.log")).unwrap().contains("started"));
+}
+
+/// A server is started for those runs only that may call it.
+#[test]
+fn tools_are_granted_by_name_by_server_and_by_mode() {
+    let desk = Desk::new();
+    settings(&desk, "honest", "");
+    assert_eq!(grants(&desk, &["--tools", "read"]), ["read repeatable"]);
+    assert_eq!(grants(&desk, &["--mode", "complete"]), Vec::<String>::new());
+    assert_eq!(starts(&desk), 0);
+    let all = grants(&desk, &[]);
+    assert!(all.contains(&"srv__say once".to_owned()) && all.contains(&"bash once".to_owned()), "{all:?}");
+    assert_eq!(starts(&desk), 1);
+    assert_eq!(
+        grants(&desk, &["--tools", "read,srv__*"]),
+        [
+            "read repeatable",
+            "srv__count once",
+            "srv__die once",
+            "srv__hang once",
+            "srv__look repeatable",
+            "srv__say once"
+        ]
+    );
+    let review = grants(&desk, &["--mode", "review"]);
+    assert!(review.contains(&"srv__look repeatable".to_owned()), "{review:?}");
+    assert!(review.iter().all(|tool| tool.ends_with(" repeatable")), "{review:?}");
+    let said = desk.say(&["create", "--task", "x", "--model", "scripted/s.yaml", "--tools", "other__*"]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert_eq!(starts(&desk), 1, "what is accepted is known without it");
+}
+
+/// A server that cannot be met keeps no run from working.
+#[test]
+fn a_server_that_does_not_start_is_left_out() {
+    let desk = Desk::new();
+    settings(&desk, "exits", "");
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let line = "MCP server `srv`: the server ended (exit status: 3); it said: cannot find my settings; \
+                its tools are not offered";
+    assert!(said.err.contains(line), "{}", said.err);
+}
+
+/// C3, A59: what changed is refused within the run, with the way to accept it.
+#[test]
+fn a_changed_server_is_refused_until_it_is_accepted() {
+    let desk = desk("changing", "say");
+    let refused = run(&desk, &[]);
+    let calls = desk.json(&["tools", refused["id"].as_str().unwrap()]).to_string();
+    assert!(
+        calls.contains("the description of `say` changed") && calls.contains("longhaul mcp accept srv"),
+        "{calls}"
+    );
+    assert_eq!(desk.json(&["mcp", "list"])[0]["state"], "changed");
+    let said = desk.say(&["mcp", "accept", "srv"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    expect![[r#"
+        srv__say
+          was:
+            version 1
+          is:
+            version 4
+    "#]]
+    .assert_eq(&said.out);
+    assert!(said.err.contains("changed: the description of `say`"), "{}", said.err);
+    let inside = desk.command(&["mcp", "accept", "srv"]).env("LONGHAUL_RUN", "run_x").output().unwrap();
+    assert_eq!(inside.status.code(), Some(2));
+}
+
+/// What people type to look at servers and to try them.
+#[test]
+fn servers_are_listed_and_tried() {
+    let desk = desk("honest", "say");
+    expect![[r#"
+        SERVER  STATE  TOOLS  READ-ONLY  RESOURCES  PROMPTS  WHERE
+        srv     new    5      1          0          0        python3 …
+    "#]]
+    .assert_eq(&without_place(&desk.get(&["mcp", "list"])));
+    assert!(!desk.path(".longhaul").exists(), "looking leaves nothing behind");
+    desk.get(&["mcp", "accept", "srv"]);
+    assert_eq!(desk.json(&["mcp", "list"])[0]["state"], "accepted");
+    expect![[r#"
+        srv__say  once
+            says what it is told
+        srv__look  repeatable (read-only)
+            says what it is told
+        srv__die  once
+            says what it is told
+        srv__hang  once
+            says what it is told
+        srv__count  once
+            says what it is told
+    "#]]
+    .assert_eq(&desk.get(&["mcp", "tools", "srv"]));
+    assert_eq!(desk.get(&["mcp", "call", "srv", "say", r#"{"text": "hello"}"#]), "hello\n");
+    let died = desk.say(&["mcp", "call", "srv", "die"]);
+    assert_eq!((died.code, died.out.contains("exit status: 7")), (1, true), "{}", died.out);
+    assert_eq!(desk.say(&["mcp", "call", "srv", "say", "[]"]).code, 2);
+    assert_eq!(desk.say(&["mcp", "tools", "other"]).code, 2);
+    settings(&desk, "honest", "      enabled: false\n");
+    assert_eq!(desk.json(&["mcp", "list"])[0]["state"], "off");
+    assert_eq!(alive(&desk), 0);
+}
+
+fn without_place(table: &str) -> String {
+    let cut = |line: &str| match line.split_once("python3 ") {
+        Some((before, _)) => format!("{before}python3 …\n"),
+        None => format!("{line}\n"),
+    };
+    table.lines().map(cut).collect()
+}
+
+/// Keys reach no server, and one that a server says is struck out.
+#[test]
+fn no_key_goes_in_or_out() {
+    let desk = desk("honest", "say");
+    let key = "sk-ant-canary-0123456789";
+    let said = |args: &[&str]| {
+        let output = desk.command(args).env("ANTHROPIC_API_KEY", key).output().unwrap();
+        Said {
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    };
+    let arguments = json!({ "text": format!("the key is {key}") }).to_string();
+    assert_eq!(said(&["mcp", "call", "srv", "say", &arguments]).out, "the key is [secret]\n");
+    settings(&desk, "environment", "");
+    let environment = said(&["mcp", "call", "srv", "say"]);
+    assert!(
+        environment.out.contains("PATH=") && !environment.out.contains("ANTHROPIC"),
+        "{}",
+        environment.out
+    );
+    settings(&desk, "honest", "      env: { KEY: \"${ANTHROPIC_API_KEY}\" }\n");
+    let asked = said(&["mcp", "call", "srv", "say"]);
+    assert_eq!(asked.code, 2);
+    assert!(asked.err.contains("holds a model provider's key"), "{}", asked.err);
+}
+
+fn start(desk: &Desk, args: &[&str]) -> Child {
+    desk.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// F04: a call that was cut short by kill -9 is not made again, and the server it left is ended.
+#[test]
+fn a_killed_run_does_not_repeat_a_call_and_leaves_no_server() {
+    let desk = desk("deaf", "hang");
+    let id = desk.create();
+    let mut child = start(&desk, &["start", &id]);
+    let began = Instant::now();
+    while !desk.path("memory.hangs").exists() {
+        assert!(began.elapsed() < PATIENCE, "the call is not made");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(alive(&desk), 1, "a server that does not listen outlives us");
+    let before = starts(&desk);
+    let run = desk.json(&["resume", &id]);
+    assert_eq!(run["status"], "completed", "{run}");
+    assert_eq!((starts(&desk), alive(&desk)), (before, 0));
+    let calls = desk.json(&["tools", &id]).to_string();
+    assert!(calls.contains("unknown"), "{calls}");
+}

@@ -1,0 +1,93 @@
+//! What a model said, written down and played again without it.
+
+use serde_json::Value;
+
+use super::rig::{APIS, Rig, asked, files_below, serve, until};
+
+const WORK: &str = r#"
+conversations:
+  - turns:
+      - text: "I write: \"yes\" # not a comment\n\t- nor a list"
+        calls:
+          - { tool: write, args: { path: src/a.txt, content: "one: two\n  - three\n" } }
+          - { tool: bash, args: { command: "wc -c < src/a.txt; exit 3" } }
+        usage: { input: 1000, output: 100, cache_read: 500, cache_write: 20 }
+      - text: ""
+        calls: [ { tool: edit, args: { path: src/a.txt, old: "two", new: "zwei ☃" } }, { tool: read, args: { path: src/a.txt } } ]
+        usage: { input: 2000, output: 10, cache_read: 1500 }
+        FAIL
+      - text: "All done."
+        usage: { input: 10, output: 1 }
+"#;
+
+/// What was called with what, and how it ended.
+fn calls(rig: &Rig, id: &str) -> Vec<(Value, Value, Value)> {
+    let of = |call: &Value| (call["callName"].clone(), call["arguments"].clone(), call["result"].clone());
+    rig.calls(id).iter().map(of).collect()
+}
+
+/// The agent's files, without ours.
+fn work(rig: &Rig) -> Vec<(String, Vec<u8>)> {
+    let below = files_below(&rig.path("src"));
+    below
+        .into_iter()
+        .map(|(path, bytes)| (path.file_name().unwrap().to_str().unwrap().to_owned(), bytes))
+        .collect()
+}
+
+/// Plays the recording in another place, without a network, a key or settings.
+fn replays_the_same(rig: &Rig, id: &str) {
+    let replay = Rig::new();
+    std::fs::copy(rig.path("night.yaml"), replay.path("night.yaml")).unwrap();
+    let said = replay.run("scripted/night.yaml", &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(calls(&replay, &said.id()), calls(rig, id));
+    assert_eq!(work(&replay), work(rig));
+    assert!(!work(rig).is_empty());
+    let (first, second) = (rig.show(id), replay.show(&said.id()));
+    for field in ["usage", "totalCost", "turnCount", "toolCallCount", "status"] {
+        assert_eq!(first[field], second[field], "{field}");
+    }
+    assert!(first["totalCost"].as_f64().unwrap() > 0.0);
+    assert_eq!(replay.get(&["result", &said.id()]), rig.get(&["result", id]));
+}
+
+/// C13.1: a run of any protocol, recorded, is played again by a provider without a network: the same calls, files and cost.
+#[test]
+fn a_recording_replays_the_run() {
+    for api in APIS {
+        let fake = serve(&WORK.replace("FAIL", "fail: [ { status: 503 }, { disconnect_after_bytes: 900 } ]"));
+        let rig = Rig::with_all(&fake);
+        let said = rig.run(&format!("{api}/m"), &["--record", "night.yaml"]);
+        assert_eq!(said.code, 0, "{api}: {said:?}");
+        assert!(said.err.contains("recorded in"), "{api}: {said:?}");
+        replays_the_same(&rig, &said.id());
+    }
+}
+
+/// A run that was killed is recorded whole by whoever resumes it.
+#[test]
+fn a_killed_run_is_recorded_whole() {
+    for api in APIS {
+        let fake = serve(&WORK.replace("FAIL", "fail: [ { stall_ms: 600000 } ]"));
+        let rig = Rig::with_all(&fake);
+        let model = format!("{api}/m");
+        let mut driver = rig.start(&["run", "x", "--in-place", "--model", &model, "--record", "night.yaml"]);
+        until("the second turn", || asked(&fake).get(1).cloned());
+        driver.kill();
+        assert!(!rig.path("night.yaml").exists(), "{api}");
+        let id = rig.only_run();
+        assert_eq!(rig.get(&["resume", &id, "--record", "night.yaml"]), "All done.\n", "{api}");
+        replays_the_same(&rig, &id);
+    }
+}
+
+/// A place that cannot be written is said before anything is asked.
+#[test]
+fn a_recording_without_a_place_is_refused() {
+    let fake = serve(&WORK.replace("FAIL", ""));
+    let rig = Rig::with_all(&fake);
+    let said = rig.run("chat/m", &["--record", "no/such/night.yaml"]);
+    assert!(said.code == 2 && said.err.contains("--record"), "{said:?}");
+    assert_eq!((asked(&fake).len(), rig.runs().len()), (0, 0));
+}

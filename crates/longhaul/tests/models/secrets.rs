@@ -1,0 +1,327 @@
+//! Canaries: keys that are unlike anything else, in every place a key can be. Wherever the program, its agent or its provider
+//! repeats one, nothing that is stored or said has it, not even most of it.
+
+use std::collections::hash_map::RandomState;
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use super::rig::{APIS, Dead, PRICES, Rig, Said, asked, files_below, provider, serve, text, until};
+
+/// How much of a key may be left where a long text was cut.
+const PIECE: usize = 20;
+
+/// One key for each way in: a variable, a variable inside a header, a command, the address.
+struct Canaries {
+    key: String,
+    header: String,
+    command: String,
+    address: String,
+}
+
+impl Canaries {
+    fn new() -> Canaries {
+        let fresh = |name: &str| {
+            let bits = || RandomState::new().build_hasher().finish();
+            format!("sk-{name}-{:016x}{:016x}{:016x}", bits(), bits(), bits())
+        };
+        Canaries { key: fresh("env"), header: fresh("hdr"), command: fresh("cmd"), address: fresh("url") }
+    }
+
+    fn all(&self) -> [&str; 4] {
+        [&self.key, &self.header, &self.command, &self.address]
+    }
+
+    /// A rig whose provider `mine` has its key in the environment and in a header, and `asking` by a command.
+    fn rig(&self, api: &str, url: &str) -> Rig {
+        let rig = Rig::new().env("TEST_API_KEY", &self.key).env("SECRET_HDR", &self.header);
+        let header = format!("{PRICES}\n    headers: {{ x-extra: 'Token ${{SECRET_HDR}}' }}");
+        let by_command = provider("asking", api, url, PRICES)
+            .replace("api_key_env: TEST_API_KEY", "api_key_command: cat vault/key");
+        rig.settings(&[provider("mine", api, url, &header), by_command]);
+        rig.write("vault/key", &format!("{}\n", self.command));
+        rig
+    }
+
+    /// No canary, and no large piece of one, is in the bytes.
+    fn check(&self, what: &str, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        for canary in self.all() {
+            for piece in [&canary[..PIECE], &canary[canary.len() - PIECE..]] {
+                let before = text.split(piece).next().unwrap_or_default();
+                let shown: Vec<char> = before.chars().rev().take(80).collect();
+                let shown: String = shown.into_iter().rev().collect();
+                assert!(before.len() == text.len(), "{what} has a canary, after this: {shown}");
+            }
+        }
+    }
+
+    fn check_said(&self, what: &str, said: &Said) {
+        self.check(&format!("stdout of {what}"), said.out.as_bytes());
+        self.check(&format!("stderr of {what}"), said.err.as_bytes());
+    }
+
+    /// Everything that is kept: journals, events, blobs, catalogue, limits, logs.
+    fn check_kept(&self, rig: &Rig) {
+        let files = files_below(&rig.path(".longhaul"));
+        for (path, bytes) in &files {
+            self.check(&path.display().to_string(), bytes);
+        }
+        let has = |name: &str| files.iter().any(|(path, _)| path.ends_with(name));
+        assert!(has("journal") && has("events.jsonl") && has("catalog.db"), "{:?}", rig.runs());
+    }
+
+    /// Everything that is shown of what is kept.
+    fn check_shown(&self, rig: &Rig) {
+        for id in rig.runs() {
+            for args in
+                [&["show", &id][..], &["events", &id], &["tools", &id], &["logs", &id], &["export", &id]]
+            {
+                self.check_said(&args.join(" "), &rig.say(args));
+                self.check_said(&args.join(" "), &rig.say(&[args, &["--json"]].concat()));
+            }
+        }
+    }
+}
+
+/// An agent that prints whatever it can get hold of: its own environment, ours, all processes, files with keys, in parts, and so
+/// much of it that most goes into a blob and some is not kept.
+const CURIOUS: &str = r#"
+conversations:
+  - turns:
+      - text: "I look around."
+        calls:
+          - { tool: bash, args: { command: "env; cat /proc/self/environ; ps auxww" } }
+          - { tool: bash, args: { command: "tr '\\0' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/cmdline" } }
+          - { tool: bash, args: { command: "cat .env; cat .env >&2; exit 3" } }
+          - { tool: read, args: { path: .env } }
+          - { tool: bash, args: { command: "cut -c1-40 .env; cut -c20-60 .env" } }
+          - { tool: bash, args: { command: "yes $(cat .env) | tr -d '\\n ' | head -c 100000" } }
+          - { tool: bash, args: { command: "yes $(cat .env) | tr -d '\\n ' | head -c 3000017" } }
+          - { tool: edit, args: { path: .env, old: "no such text", new: "x" } }
+      - text: "I have seen it."
+"#;
+
+/// A key from the environment, a header or a command that the run was started with is in nothing that is kept or said, whatever the agent prints: not in
+/// journal, events, blobs, catalogue, recording, the log of a detached run, or what the model is told.
+#[test]
+fn an_agent_cannot_leak_a_key() {
+    for (api, model) in [("anthropic", "mine/m"), ("chat", "asking/m"), ("responses", "mine/m")] {
+        let canaries = Canaries::new();
+        let fake = serve(CURIOUS);
+        let rig = canaries.rig(api, &fake.url());
+        let keys = if model == "mine/m" {
+            vec![&canaries.key, &canaries.header]
+        } else {
+            vec![&canaries.key, &canaries.header, &canaries.command]
+        };
+        rig.write(".env", &keys.iter().map(|key| format!("KEY={key}\n")).collect::<String>());
+        let said = rig.run(model, &["--record", "night.yaml"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        canaries.check_said("run", &said);
+        let told = rig.calls(&said.id());
+        for (number, times) in [(1, 2), (2, keys.len()), (3, keys.len())] {
+            let struck = told[number]["result"].to_string().matches("[secret]").count();
+            assert!(struck >= times, "call {number} came to see keys: {}", told[number]);
+        }
+        canaries.check("the recording", rig.read("night.yaml").as_bytes());
+        let blobs = files_below(&rig.path(&format!(".longhaul/runs/{}/blobs", said.id())));
+        assert!(blobs.iter().any(|(_, bytes)| bytes.len() > 50_000), "{}", blobs.len());
+
+        let detached = rig.say(&["run", "again", "--in-place", "--model", model, "--detach", "--json"]);
+        assert_eq!(detached.code, 0, "{detached:?}");
+        rig.shown(&detached.id(), "status", "completed");
+        assert!(rig.path(&format!(".longhaul/daemon/{}.log", detached.id())).exists());
+        canaries.check_kept(&rig);
+        canaries.check_shown(&rig);
+
+        let requests = asked(&fake);
+        assert_eq!(requests.len(), 4);
+        for request in &requests {
+            canaries.check("what the model is told", request.body.to_string().as_bytes());
+            let sent: String =
+                request.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+            let key = if model == "mine/m" { &canaries.key } else { &canaries.command };
+            assert!(sent.contains(key), "the key was sent at all");
+        }
+    }
+}
+
+/// The key of a fallback is a secret from the start, also in a process that did not create the run and never needs it.
+#[test]
+fn the_key_of_a_fallback_is_a_secret() {
+    let canaries = Canaries::new();
+    let fake = serve(CURIOUS);
+    let rig = canaries.rig("responses", &fake.url());
+    rig.write(".env", &format!("KEY={}\n", canaries.command));
+    let models = ["--model", "mine/m", "--model", "asking/m"];
+    let id = rig.get(&[&["create", "--task", "x", "--in-place"], &models[..]].concat());
+    let id = id.trim();
+    canaries.check_said("start", &rig.say(&["start", id]));
+    assert_eq!(rig.show(id)["model"], "mine/m");
+    assert!(rig.calls(id)[3]["result"].to_string().contains("[secret]"));
+    canaries.check_kept(&rig);
+}
+
+/// A provider that repeats everything it was sent, in an answer with this status and type.
+fn echo(status: &str, kind: &str, wrap: impl Fn(&str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (status, kind) = (status.to_owned(), kind.to_owned());
+    // Ends with the test's process; it holds nothing else.
+    std::thread::spawn(move || {
+        for line in listener.incoming() {
+            let Ok(line) = line else { return };
+            answer(line, &status, &kind, &wrap).ok();
+        }
+    });
+    url
+}
+
+fn answer(
+    mut line: TcpStream,
+    status: &str,
+    kind: &str,
+    wrap: &dyn Fn(&str) -> String,
+) -> std::io::Result<()> {
+    let (mut heard, mut head) = (Vec::new(), None);
+    let mut block = [0; 4096];
+    // All of it: a line that is closed before is a line that broke.
+    while head.as_ref().is_none_or(|(_, length)| heard.len() < *length) {
+        let read = line.read(&mut block)?;
+        if read == 0 {
+            break;
+        }
+        heard.extend_from_slice(&block[..read]);
+        if head.is_none() {
+            head = whole_head(&heard);
+        }
+    }
+    let (head, _) = head.unwrap_or_default();
+    let keys: Vec<&str> = head.split([' ', '\r', '\n']).filter(|word| word.starts_with("sk-")).collect();
+    let body = wrap(&keys.join(" and "));
+    let id = keys.first().copied().unwrap_or("none");
+    write!(
+        line,
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nx-request-id: {id}\r\nrequest-id: {id}\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A request's head, once it is there, and how long the whole request is.
+fn whole_head(heard: &[u8]) -> Option<(String, usize)> {
+    let text = String::from_utf8_lossy(heard);
+    let (head, _) = text.split_once("\r\n\r\n")?;
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let body: usize = length.and_then(|length| length.trim().parse().ok()).unwrap_or(0);
+    Some((head.to_owned(), head.len() + 4 + body))
+}
+
+/// F35: a provider that puts the key into its errors does not get it into ours: in an error's message, type and id, in a page, in
+/// an event of a stream, in a list of models.
+#[test]
+fn a_provider_cannot_leak_a_key() {
+    type Wrap = fn(&str) -> String;
+    let as_json: Wrap = |keys| {
+        format!(
+            r#"{{"type":"error","error":{{"type":"{keys}","code":"{keys}","message":"bad key {keys}"}},"request_id":"{keys}"}}"#
+        )
+    };
+    let as_page: Wrap = |keys| format!("no such key: {keys}");
+    let as_event: Wrap = |keys| {
+        format!(
+            "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"authentication_error\",\"message\":\"bad key {keys}\"}}}}\n\n"
+        )
+    };
+    for (status, kind, wrap, code) in [
+        ("401 Unauthorized", "application/json", as_json, 3),
+        ("403 Forbidden", "text/plain", as_page, 3),
+        ("400 Bad Request", "application/json", as_json, 3),
+        ("200 OK", "text/event-stream", as_event, 3),
+    ] {
+        let url = echo(status, kind, wrap);
+        for api in APIS {
+            let canaries = Canaries::new();
+            let rig = canaries.rig(api, &url);
+            for model in ["mine/m", "asking/m"] {
+                let said = rig.run(model, &[]);
+                assert_eq!(said.code, code, "{status} {api}: {said:?}");
+                let reason = text(&said.json()["reason"]);
+                assert!(reason.contains("[secret]"), "{status} {api}: the key was repeated: {reason}");
+                canaries.check_said("run", &said);
+            }
+            let checked = rig.say(&["models", "check", "mine/m"]);
+            assert!(checked.err.contains("[secret]"), "{status} {api}: {checked:?}");
+            canaries.check_said("models check", &checked);
+            canaries.check_kept(&rig);
+            if api != "chat" {
+                continue;
+            }
+            for args in
+                [&["models", "list"][..], &["models", "list", "--json"], &["config", "show", "--json"]]
+            {
+                canaries.check_said(&args.join(" "), &rig.say(args));
+            }
+        }
+    }
+}
+
+/// An address may have a key in it; errors about it do not.
+#[test]
+fn an_address_does_not_leak_its_key() {
+    let dead = Dead::new();
+    let address = dead.address();
+    let canaries = Canaries::new();
+    for url in [
+        format!("http://user:{}@{address}/v1", canaries.address),
+        format!("http://{address}/v1?key={}", canaries.address),
+    ] {
+        let rig = canaries.rig("chat", &url);
+        let said = rig.run("mine/m", &[]);
+        assert_eq!(said.code, 5, "{said:?}");
+        canaries.check_said("run", &said);
+        canaries.check_kept(&rig);
+        canaries.check_said("models check", &rig.say(&["models", "check", "mine/m"]));
+        canaries.check_said("models list", &rig.say(&["models", "list"]));
+    }
+    let rig = canaries.rig("chat", &format!("ftp://{}", canaries.address));
+    let said = rig.run("mine/m", &[]);
+    assert_eq!(said.code, 2, "{said:?}");
+    canaries.check_said("run", &said);
+}
+
+/// The processes of a run show no key: not its own command line, also when it is detached, and not the environment of the git it
+/// starts.
+#[test]
+fn a_process_does_not_show_a_key() {
+    let canaries = Canaries::new();
+    let fake = serve("conversations: [ { turns: [ { text: Done., fail: [ { stall_ms: 600000 } ] } ] } ]");
+    let rig = canaries.rig("anthropic", &fake.url());
+    let real = String::from_utf8(Command::new("sh").args(["-c", "command -v git"]).output().unwrap().stdout);
+    let (real, dump) = (real.unwrap(), rig.path("vault/dump"));
+    let real = real.trim();
+    let wrapper = format!("#!/bin/sh\nenv >> {}\nexec {real} \"$@\"\n", dump.display());
+    rig.write("bin/git", &wrapper);
+    fs::set_permissions(rig.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    for args in [
+        &["init", "-q"][..],
+        &["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "first"],
+    ] {
+        assert!(Command::new(real).args(args).current_dir(rig.path("")).status().unwrap().success());
+    }
+    let path = format!("{}:{}", rig.path("bin").display(), std::env::var("PATH").unwrap());
+    let rig = rig.env("PATH", &path);
+    let driver = rig.start(&["run", "x", "--model", "mine/m"]);
+    until("a question", || asked(&fake).first().cloned());
+    let line = fs::read(format!("/proc/{}/cmdline", driver.pid())).unwrap_or_default();
+    canaries.check("the command line", &line);
+    let environments = fs::read(&dump).unwrap();
+    let times =
+        String::from_utf8_lossy(&environments).lines().filter(|line| line.starts_with("PATH=")).count();
+    assert!(times >= 2, "git was asked {times} times");
+    canaries.check("the environment of git", &environments);
+}

@@ -1,0 +1,70 @@
+//! A model whose price nobody knows costs an unknown amount, which is not nothing.
+
+use super::rig::{APIS, PRICES, Rig, provider, serve};
+
+const ANSWER: &str =
+    "conversations: [ { turns: [ { text: Done., usage: { input: 1000, output: 100, cache_read: 10 } } ] } ]";
+
+/// B8.4: nowhere is an unknown cost shown as no cost.
+#[test]
+fn an_unknown_price_is_said() {
+    let fake = serve(ANSWER);
+    let rig = Rig::with(&APIS.map(|api| provider(api, api, &fake.url(), "context_window: 8000")));
+    for api in APIS {
+        let said = rig.say(&["run", "x", "--model", &format!("{api}/m")]);
+        assert!(
+            said.code == 0 && said.err.contains("unknown") && !said.err.contains("$0"),
+            "{api}: {said:?}"
+        );
+    }
+    for id in rig.runs() {
+        for args in [&["show", &id][..], &["cost", &id]] {
+            let said = rig.say(args);
+            assert!(said.out.contains("unknown") && !said.out.contains("$0"), "{args:?}: {said:?}");
+        }
+        let shown = rig.show(&id);
+        assert_eq!(shown["usage"]["unpricedTokens"], 1110);
+        assert_eq!(rig.json(&["cost", &id])["total"]["unpricedTokens"], 1110);
+    }
+    for args in [&["cost"][..], &["models", "list"], &["list"]] {
+        let said = rig.say(args);
+        assert!(said.code == 0 && !said.out.contains("$0.00"), "{args:?}: {said:?}");
+    }
+    let said = rig.say(&["cost"]);
+    assert!(said.err.contains("the price of 3330 tokens is unknown"), "{said:?}");
+}
+
+/// What is known is shown with what is not: a run of which one model has a price.
+#[test]
+fn a_partly_known_cost_is_both() {
+    let first = serve(
+        "conversations: [ { turns: [ { text: a, calls: [ { tool: read, args: { path: x } } ], \
+         usage: { input: 1000 } }, { text: b, fail: [ { fault: quota, times: 9 } ] } ] } ]",
+    );
+    let second = serve(ANSWER);
+    let rig = Rig::with(&[
+        provider("one", "chat", &first.url(), PRICES),
+        provider("other", "chat", &second.url(), "context_window: 8000"),
+    ]);
+    let id = rig.run("one/m", &["--model", "other/m"]).id();
+    let table = rig.get(&["cost", &id]);
+    let row = |name: &str| table.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(row("one/m").ends_with("$0.0030"), "{table}");
+    assert!(row("other/m").ends_with("unknown") && !row("other/m").contains('$'), "{table}");
+    assert!(row("total").ends_with("$0.0030 + unknown"), "{table}");
+}
+
+/// A recording of a model without a price plays for nothing, because a script without prices is free. That is what the rehearsal
+/// costs, and not what the night did, which nobody knows.
+#[test]
+fn a_recording_of_an_unknown_price_is_free() {
+    let fake = serve(ANSWER);
+    let rig = Rig::with(&[provider("mine", "chat", &fake.url(), "context_window: 8000")]);
+    let first = rig.run("mine/m", &["--record", "night.yaml"]);
+    let replayed = rig.run("scripted/night.yaml", &[]);
+    assert_eq!((first.code, replayed.code), (0, 0), "{first:?} {replayed:?}");
+    let mut usage = first.json()["usage"].clone();
+    assert_eq!(usage["unpricedTokens"], 1110);
+    usage["unpricedTokens"] = 0.into();
+    assert_eq!(replayed.json()["usage"], usage);
+}
