@@ -196,7 +196,7 @@ fn not_started(error: io::Error) -> Outcome {
 }
 
 async fn report(context: &Context, finished: Finished, time: Duration) -> Outcome {
-    let Finished { end, capture, rest } = finished;
+    let Finished { end, capture, errors: _, rest } = finished;
     let note = rest_note(&end, rest);
     let output = output::bounded(context, capture, &note).await;
     let (failure, message) = match end {

@@ -13,6 +13,7 @@ use crate::apply_patch::ApplyPatch;
 use crate::ask_human::AskHuman;
 use crate::bash::Bash;
 use crate::edit::Edit;
+use crate::git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStatus};
 use crate::glob::Glob;
 use crate::grep::Grep;
 use crate::list::List;
@@ -64,6 +65,14 @@ impl Toolbox {
             .with(Arc::new(Glob::new()))
             .with(Arc::new(Grep::new()))
             .with(Arc::new(List::new()))
+            .with(Arc::new(GitStatus::new()))
+            .with(Arc::new(GitDiff::new()))
+            .with(Arc::new(GitLog::new()))
+            .with(Arc::new(GitShow::new()))
+            .with(Arc::new(GitBlame::new()))
+            .with(Arc::new(GitAdd::new()))
+            .with(Arc::new(GitCommit::new()))
+            .with(Arc::new(GitBranch::new()))
             .with(Arc::new(Todo::new()))
             .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Bash::new(std::env::vars_os())))

@@ -7,8 +7,8 @@ use crate::effect::{Effect, Wake};
 use crate::event::{Cause, Event, Rest};
 use crate::ids::Attempt;
 use crate::limits::{
-    BROKEN_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, FAILURES_BEFORE_SWITCH, FIRST_CONTACT_TRIES_MAX, MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS,
-    WISHED_WAIT_MS_MAX,
+    BROKEN_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, FAILURES_BEFORE_SWITCH, FIRST_CONTACT_TRIES_MAX,
+    MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS, WISHED_WAIT_MS_MAX,
 };
 use crate::prompt::head;
 use crate::run::{Phase, Run};
