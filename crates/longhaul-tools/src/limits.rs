@@ -99,6 +99,18 @@ pub const GIT_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Letters kept of what git complains about. The first lines say it.
 pub const GIT_COMPLAINT_LETTERS_MAX: usize = 2000;
 
+/// Hosts that may be listed. Each request goes through all of them.
+pub const HOST_RULES_MAX: usize = 1000;
+
+/// Bytes read of a web page. The longest ones that people write have about as many.
+pub const FETCH_BYTES_MAX: usize = 5 * 1024 * 1024;
+
+/// Redirects that are followed. Real ones are two or three.
+pub const FETCH_REDIRECTS_MAX: usize = 5;
+
+/// Time to reach a host. One that takes longer is not there.
+pub const FETCH_CONNECT_TIME: Duration = Duration::from_secs(10);
+
 /// Bytes of one shell command. Linux refuses a single argument of 128 KiB; a longer command belongs in a file.
 pub const COMMAND_BYTES_MAX: usize = 120 * 1024;
 

@@ -13,6 +13,8 @@ use crate::apply_patch::ApplyPatch;
 use crate::ask_human::AskHuman;
 use crate::bash::Bash;
 use crate::edit::Edit;
+use crate::egress::Hosts;
+use crate::fetch::Fetch;
 use crate::git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStatus};
 use crate::glob::Glob;
 use crate::grep::Grep;
@@ -41,6 +43,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("shell", "bash"),
     ("run_command", "bash"),
     ("todo_write", "todo"),
+    ("web_fetch", "fetch"),
+    ("webfetch", "fetch"),
 ];
 
 /// All tools of one harness. Cheap to clone.
@@ -73,6 +77,7 @@ impl Toolbox {
             .with(Arc::new(GitAdd::new()))
             .with(Arc::new(GitCommit::new()))
             .with(Arc::new(GitBranch::new()))
+            .with(Arc::new(Fetch::new(Hosts::default())))
             .with(Arc::new(Todo::new()))
             .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Bash::new(std::env::vars_os())))

@@ -9,8 +9,8 @@ use longhaul_engine::Harness;
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
-use longhaul_tools::Toolbox;
 use longhaul_tools::mcp::Servers;
+use longhaul_tools::{Fetch, Toolbox};
 use longhaul_workspace::place;
 
 use crate::cli::Shared;
@@ -114,10 +114,11 @@ impl App {
 
     /// The built-in tools and those of the MCP servers that are accepted. Nothing is started for this.
     fn toolbox(&self, settings: &Settings) -> Result<Toolbox, Failure> {
+        let builtin = Toolbox::builtin().with(Arc::new(Fetch::new(settings.network.clone())));
         if settings.mcp_servers.is_empty() {
-            return Ok(Toolbox::builtin());
+            return Ok(builtin);
         }
-        Ok(servers::tools(self.servers(settings)?).into_iter().fold(Toolbox::builtin(), Toolbox::with))
+        Ok(servers::tools(self.servers(settings)?).into_iter().fold(builtin, Toolbox::with))
     }
 
     /// A harness over runs that exist. Nothing is made for those who only look.

@@ -8,6 +8,7 @@ use longhaul_core::money::Usd;
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
+use longhaul_tools::egress::Hosts;
 use longhaul_tools::mcp::ServerConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub providers: BTreeMap<String, ProviderConfig>,
     pub mcp_servers: BTreeMap<String, ServerConfig>,
     pub agent_dirs: Vec<PathBuf>,
+    /// The hosts that `fetch` may reach.
+    pub network: Hosts,
     /// What the project's file says that may do harm, trusted or not.
     pub items: Vec<Item>,
     /// Were these items left out for want of trust?
@@ -72,7 +75,16 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    permissions: Option<PermissionsSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct PermissionsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -174,6 +186,7 @@ fn defaults() -> Value {
     json!({
         "models": { "default": null, "provider": null },
         "agents": { "dirs": ["agents"] },
+        "permissions": { "network": [] },
         "harness": {
             "enabled": true,
             "autonomy": Autonomy::default().level(),
@@ -311,6 +324,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         items: Vec::new(),
         untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
+        network: read.hosts("permissions.network")?,
         origins,
     })
 }
@@ -387,6 +401,11 @@ impl Reading<'_> {
             return Err(self.wrong(key, &format!("{value} is more than {max}")));
         }
         Ok(value)
+    }
+
+    fn hosts(&self, key: &str) -> Result<Hosts, Failure> {
+        let rules: Vec<String> = self.value(key)?;
+        Hosts::new(&rules).map_err(|error| self.wrong(key, &error.to_string()))
     }
 
     fn autonomy(&self) -> Result<Autonomy, Failure> {

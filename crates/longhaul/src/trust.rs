@@ -1,8 +1,8 @@
 //! Trust: which parts of a repository's settings may do harm, and whether the user agreed to exactly these.
 //!
-//! Whoever clones a repository has not agreed to run its commands or to send a key to its addresses. So MCP servers, hooks
-//! and providers in the project's file do nothing until the user has seen them; the agreement is a digest of just these
-//! items, kept in the user's own directory, so that any change of them undoes it. What the user's own file or
+//! Whoever clones a repository has not agreed to run its commands or to send a key to its addresses. So MCP servers, hooks,
+//! providers and hosts to reach in the project's file do nothing until the user has seen them; the agreement is a digest of
+//! just these items, kept in the user's own directory, so that any change of them undoes it. What the user's own file or
 //! environment says needs no trust, and neither do limits, the choice of a model, and scripted providers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +68,12 @@ pub fn items(project: &Value, users: &Value) -> Vec<Item> {
     for (name, value) in fields(&project["hooks"]) {
         let does = vec![format!("runs {}", shown(&value.to_string()))];
         items.push(Item { key: format!("hooks.{name}"), does, value: value.clone() });
+    }
+    let network = &project["permissions"]["network"];
+    let hosts: Vec<&str> = network.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !hosts.is_empty() {
+        let does = vec![format!("lets the agent send requests to {}", shown(&hosts.join(", ")))];
+        items.push(Item { key: "permissions.network".to_owned(), does, value: network.clone() });
     }
     items
 }

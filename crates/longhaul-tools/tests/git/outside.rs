@@ -132,7 +132,7 @@ async fn a_claimed_work_tree_is_not_read() {
     }
 }
 
-/// D4: a worktree's own `.git` file leads to the repository that made it, and that is fine.
+/// A48: a worktree's own `.git` file leads to the repository that made it, and that is fine.
 #[tokio::test]
 async fn a_worktree_is_the_workspaces_own() {
     let Some(mut repo) = Repo::new() else { return };

@@ -132,7 +132,7 @@ async fn a_workspace_below_the_top_sees_only_itself() {
     assert!(!done(&commit).contains("secret"), "{commit:?}");
 }
 
-/// E-class: what recovery may do with each.
+/// D6.7, F24: what recovery may do with each.
 #[test]
 fn classes() {
     let fixture = Fixture::new();
