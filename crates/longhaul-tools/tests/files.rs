@@ -469,7 +469,27 @@ async fn a_new_file_is_recognised_after_a_crash() {
 #[tokio::test]
 async fn the_toolbox_grants_what_it_has() {
     let fixture = Fixture::new();
-    let names = ["apply_patch", "ask_human", "bash", "edit", "glob", "grep", "list", "read", "todo", "write"];
+    let names = [
+        "apply_patch",
+        "ask_human",
+        "bash",
+        "edit",
+        "fetch",
+        "git_add",
+        "git_blame",
+        "git_branch",
+        "git_commit",
+        "git_diff",
+        "git_log",
+        "git_show",
+        "git_status",
+        "glob",
+        "grep",
+        "list",
+        "read",
+        "todo",
+        "write",
+    ];
     assert_eq!(fixture.toolbox.names(), names);
     let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: None };
     assert_eq!(
