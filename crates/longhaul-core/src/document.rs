@@ -233,6 +233,7 @@ impl ToolCallRecord {
             asked_at: self.timestamp,
             malformed: None,
             granted: false,
+            next: Attempt::FIRST,
             failures: self.retry_count,
             state: CallState::Ended {
                 attempt: Attempt(self.retry_count.saturating_add(1)),

@@ -245,6 +245,12 @@ pub enum Event {
         #[n(1)]
         to: u16,
     },
+    /// What holds the commands of the agent from here on, as the process that drives the run has found it.
+    #[n(27)]
+    Contained {
+        #[n(0)]
+        by: String,
+    },
 }
 
 /// What a call asks a person.
@@ -351,6 +357,7 @@ impl Event {
             Event::ModelChanged { .. } => 24,
             Event::CommandDropped { .. } => 25,
             Event::SchemaUpgraded { .. } => 26,
+            Event::Contained { .. } => 27,
         }
     }
 }

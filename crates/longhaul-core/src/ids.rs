@@ -79,6 +79,10 @@ pub struct Attempt(#[n(0)] pub u32);
 impl Attempt {
     pub const FIRST: Attempt = Attempt(1);
 
+    pub fn first() -> Attempt {
+        Attempt::FIRST
+    }
+
     #[must_use]
     pub fn next(self) -> Attempt {
         Attempt(self.0.saturating_add(1))

@@ -43,6 +43,14 @@ pub enum Input {
         attempt: Attempt,
         outcome: Outcome,
         duration_us: u64,
+        /// Why a person should look before the run goes on, if a hook wants that.
+        hold: Option<String>,
+    },
+    /// Before a call had any effect, a hook wants a person's leave for it.
+    ToolHeld {
+        call: CallId,
+        attempt: Attempt,
+        why: String,
     },
     ToolChecked {
         call: CallId,
@@ -57,6 +65,10 @@ pub enum Input {
     /// The journal begins in an older schema.
     OlderSchema {
         version: u16,
+    },
+    /// What the driving process has found to hold the agent's commands.
+    Contained {
+        by: String,
     },
     /// The journal is kept in the fallback store, and why.
     FellBack {

@@ -22,6 +22,9 @@ pub const PLAN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Calls one turn may ask for. A model that asks for more is looping; the rest are refused one by one.
 pub const CALLS_PER_TURN_MAX: usize = 128;
 
+/// Calls in a row at which hooks may break before the run stops for a person.
+pub const BROKEN_HOOKS_MAX: usize = 3;
+
 /// Arguments of one call. Whole files are written through arguments, so this is also the largest such file.
 pub const ARGUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 

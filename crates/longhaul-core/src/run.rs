@@ -65,6 +65,12 @@ pub struct Run {
     /// The schema the journal was last taken over in, if it began in an older one.
     #[serde(skip)]
     pub schema: Option<u16>,
+    /// Where in the workspace the next command begins, if not at its root.
+    #[serde(skip)]
+    pub cwd: Option<String>,
+    /// What holds the agent's commands, as the last process that drove the run has found it.
+    #[serde(skip)]
+    pub contained: Option<String>,
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
@@ -185,6 +191,9 @@ pub struct Call {
     /// A person has given leave for exactly this call.
     #[serde(default)]
     pub granted: bool,
+    /// The attempt that comes next while none is under way.
+    #[serde(default = "Attempt::first")]
+    pub next: Attempt,
     /// How often it failed and was to be tried again. Attempts also count what crashes cut short.
     #[serde(default)]
     pub failures: u32,
@@ -296,6 +305,8 @@ impl Run {
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
             schema: None,
+            cwd: None,
+            contained: None,
             imported: None,
             imported_seq: 0,
         }
@@ -457,6 +468,7 @@ impl Run {
             | Event::LimitsChanged { .. }
             | Event::ModelChanged { .. }
             | Event::SchemaUpgraded { .. }
+            | Event::Contained { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }
@@ -536,6 +548,7 @@ impl Run {
             Event::LimitsChanged { limits } => self.spec.limits = *limits,
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
+            Event::Contained { by } => self.contained = Some(by.clone()),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
     }
@@ -568,7 +581,14 @@ impl Run {
     fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
         self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
         match ask {
-            Some(ask) => self.set_call(ask.call, CallState::Asking { gate: number }),
+            Some(ask) => {
+                if let Some(call) = self.call_mut(ask.call)
+                    && let CallState::Started { attempt, .. } = call.state
+                {
+                    call.next = attempt.next();
+                }
+                self.set_call(ask.call, CallState::Asking { gate: number });
+            }
             None => self.phase = Phase::Gated { gate: number },
         }
     }
@@ -592,6 +612,7 @@ impl Run {
         self.current_step = step;
         self.plan.start(step as usize);
         self.phase = Phase::Opened;
+        self.cwd = None;
         self.messages = Arc::new(vec![Message::User { text: prompt::step_text(&self.plan, step as usize) }]);
     }
 
@@ -684,6 +705,7 @@ impl Run {
             asked_at: at,
             malformed: call.malformed.clone(),
             granted: false,
+            next: Attempt::FIRST,
             failures: 0,
             state: CallState::Proposed,
         });
@@ -696,6 +718,9 @@ impl Run {
     }
 
     fn end_call(&mut self, id: CallId, attempt: Attempt, outcome: Outcome, duration_us: u64) {
+        if let Some(cwd) = outcome.output().and_then(|output| output.cwd.clone()) {
+            self.cwd = Some(cwd).filter(|cwd| !cwd.is_empty());
+        }
         self.say(Message::Tool { call: id, failed: !outcome.is_done(), text: outcome.for_model() });
         self.set_call(id, CallState::Ended { attempt, outcome, duration_us });
     }

@@ -123,6 +123,9 @@ pub enum Failure {
     /// Stopped because the run was paused or stopped.
     #[n(8)]
     Cancelled,
+    /// A hook that was to look at the call broke or said nothing in time. What it guards stays shut.
+    #[n(9)]
+    Hook,
 }
 
 impl Failure {
@@ -135,7 +138,8 @@ impl Failure {
             | Failure::InvalidArguments
             | Failure::Timeout
             | Failure::Tool
-            | Failure::Cancelled => false,
+            | Failure::Cancelled
+            | Failure::Hook => false,
         }
     }
 
@@ -150,6 +154,7 @@ impl Failure {
             Failure::Busy => "busy",
             Failure::Tool => "tool",
             Failure::Cancelled => "cancelled",
+            Failure::Hook => "hook",
         }
     }
 }
@@ -167,12 +172,16 @@ pub struct Output {
     /// Length of the whole output, also when `text` is shorter.
     #[n(2)]
     pub bytes: u64,
+    /// Where in the workspace the call left the shell, if it moved it. The next command of the conversation begins there.
+    #[n(3)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
 }
 
 impl Output {
     pub fn text(text: impl Into<Text>) -> Output {
         let text = text.into();
-        Output { bytes: text.len() as u64, text, blob: None }
+        Output { bytes: text.len() as u64, text, blob: None, cwd: None }
     }
 }
 
@@ -193,6 +202,14 @@ fn bounded(text: String) -> String {
 }
 
 impl Outcome {
+    /// What was printed, if that is known.
+    pub fn output(&self) -> Option<&Output> {
+        match self {
+            Outcome::Done { output } | Outcome::Failed { output, .. } => Some(output),
+            Outcome::Unknown { .. } => None,
+        }
+    }
+
     pub fn done(text: impl Into<Text>) -> Outcome {
         Outcome::Done { output: Output::text(text) }
     }

@@ -33,6 +33,9 @@ pub struct RunView {
     pub wake_at: Option<Timestamp>,
     pub reason: Option<String>,
     pub autonomy: u8,
+    /// What holds the agent's commands; nothing if nobody has driven the run yet.
+    #[serde(default)]
+    pub sandbox: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub completed_at: Option<Timestamp>,
@@ -81,6 +84,7 @@ impl RunView {
             wake_at: run.wake_at(),
             reason: run.reason.clone(),
             autonomy: run.spec.autonomy.level(),
+            sandbox: run.contained.clone(),
             created_at: run.created_at,
             updated_at: run.updated_at,
             completed_at: run.completed_at,
@@ -238,6 +242,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::SchemaUpgraded { from, to } => {
             entries!(line, "type": "schema_upgraded", "from": from, "to": to);
         }
+        Event::Contained { by } => entries!(line, "type": "sandbox", "heldBy": by),
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);
         }

@@ -136,6 +136,8 @@ impl Driver {
             tool: known.tool.clone(),
             args: known.args.clone(),
             traces: known.traces().to_vec(),
+            granted: known.granted,
+            cwd: self.run().cwd.clone(),
             timeout: Duration::from_millis(self.run().spec.retry.timeout_ms),
         })
     }

@@ -18,8 +18,8 @@ use longhaul_model::{Deltas, Models};
 use longhaul_store::engine::Repaired;
 use longhaul_store::{Entry, Home, Memory, Store, Writer};
 use longhaul_tools::{ToolSpec, Toolbox};
-use longhaul_workspace::Workspace;
 use longhaul_workspace::place::{self, Place};
+use longhaul_workspace::{Guard, Workspace};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -46,6 +46,8 @@ pub struct Harness {
     pub toolbox: Arc<Toolbox>,
     pub models: Arc<Models>,
     pub clock: Arc<dyn Clock>,
+    /// What holds the commands of the runs driven here; on record with each of them.
+    contained: Option<String>,
 }
 
 /// Where runs are kept.
@@ -104,7 +106,14 @@ impl Harness {
     fn new(keeping: Keeping, toolbox: Toolbox, models: Models, clock: Arc<dyn Clock>) -> Harness {
         let clerk = Arc::default();
         let models = Models { offers: offers(&toolbox), ..models };
-        Harness { keeping, clerk, toolbox: Arc::new(toolbox), models: Arc::new(models), clock }
+        let (toolbox, models) = (Arc::new(toolbox), Arc::new(models));
+        Harness { keeping, clerk, toolbox, models, clock, contained: None }
+    }
+
+    /// The same with what was found to hold the commands of its tools.
+    #[must_use]
+    pub fn contained(self, by: String) -> Harness {
+        Harness { contained: Some(by), ..self }
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -224,6 +233,9 @@ impl Harness {
         // What our dead predecessor left running would work against us.
         longhaul_tools::reap_leftovers(id);
         let models = self.models_for(ledger.run(), &wanted)?;
+        if let Some(by) = self.contained.clone() {
+            ledger.commit(Input::Contained { by })?;
+        }
         let secrets = Secrets::new(self.models.secrets());
         let hands = Hands {
             models: Arc::new(models),
@@ -435,10 +447,21 @@ impl Harness {
         let failed = |source| Error::Workspace { path: path.clone(), source };
         place::ensure(&self.place(run, &path)).map_err(|error| failed(Box::new(error)))?;
         let workspace = Workspace::open(&path).map_err(|error| failed(Box::new(error)))?;
-        Ok(match self.home() {
-            Some(home) => workspace.with_state(home.dir()),
-            None => workspace,
-        })
+        Ok(workspace.guarded(self.guard(&path)))
+    }
+
+    /// A run that works in place has our state directory, and the settings of the next run, in its workspace. One whose
+    /// workspace is in the state directory reaches nothing else of it anyway.
+    fn guard(&self, workspace: &Path) -> Guard {
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let workspace = whole(workspace);
+        match self.home().map(|home| whole(home.dir())) {
+            Some(state) if workspace.starts_with(&state) => Guard::default(),
+            state => Guard {
+                hidden: state.into_iter().collect(),
+                read_only: vec![workspace.join("longhaul.yaml")],
+            },
+        }
     }
 
     fn place(&self, run: &Run, path: &Path) -> Place {

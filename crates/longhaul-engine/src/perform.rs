@@ -14,7 +14,8 @@ use longhaul_core::json::Json;
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_model::{Deltas, Model, Models, ResolveError};
 use longhaul_store::Store;
-use longhaul_tools::{Blobs, Cancel, Context, Tool, Toolbox};
+use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
+use longhaul_tools::{Blobs, Cancel, Context, Printed, Tool, Toolbox};
 use longhaul_workspace::Workspace;
 
 use crate::secrets::Secrets;
@@ -36,6 +37,10 @@ pub struct ToolWork {
     pub tool: String,
     pub args: Json,
     pub traces: Vec<Trace>,
+    /// A person has given leave for exactly this call.
+    pub granted: bool,
+    /// Where in the workspace commands begin, if not at its root.
+    pub cwd: Option<String>,
     pub timeout: Duration,
 }
 
@@ -114,8 +119,10 @@ impl Performer for Hands {
             Work::RunTool(work) => {
                 let tool = self.tool(&work);
                 let context = self.context(&work, cancel);
-                let secrets = self.secrets.clone();
-                Box::pin(run(tool, context, work).map(move |input| Some(struck_out(input, &secrets))))
+                let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
+                Box::pin(async move {
+                    Some(struck_out(hooked(&toolbox.hooks, tool, context, work).await, &secrets))
+                })
             }
             Work::CheckTool(work) => {
                 let tool = self.tool(&work);
@@ -137,9 +144,23 @@ impl Hands {
             run: work.run.clone(),
             key: effect_key(&work.run, work.call),
             timeout: work.timeout,
+            cwd: work.cwd.clone(),
             cancel,
             blobs: Arc::clone(&self.blobs),
+            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
         }
+    }
+}
+
+/// What tools print, on its way to whoever watches.
+struct Shown {
+    deltas: Arc<dyn Deltas>,
+    secrets: Secrets,
+}
+
+impl Printed for Shown {
+    fn line(&self, line: &str) {
+        self.deltas.printed(&self.secrets.strike(line));
     }
 }
 
@@ -174,8 +195,15 @@ fn by_own_names(mut input: Input, toolbox: &Toolbox) -> Input {
 /// What a tool reports, without the providers' keys.
 fn struck_out(input: Input, secrets: &Secrets) -> Input {
     match input {
-        Input::ToolEnded { call, attempt, outcome, duration_us } => {
-            Input::ToolEnded { call, attempt, outcome: secrets.strike_outcome(outcome), duration_us }
+        Input::ToolEnded { call, attempt, outcome, duration_us, hold } => Input::ToolEnded {
+            call,
+            attempt,
+            outcome: secrets.strike_outcome(outcome),
+            duration_us,
+            hold: hold.map(|why| secrets.strike(&why).into_owned()),
+        },
+        Input::ToolHeld { call, attempt, why } => {
+            Input::ToolHeld { call, attempt, why: secrets.strike(&why).into_owned() }
         }
         Input::ToolPrepared { call, attempt, traces } => {
             let traces = traces.map_err(|outcome| secrets.strike_outcome(outcome));
@@ -191,6 +219,7 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::CheckpointDue
         | Input::DiskLow
         | Input::OlderSchema { .. }
+        | Input::Contained { .. }
         | Input::FellBack { .. }) => other,
     }
 }
@@ -292,17 +321,40 @@ async fn prepare(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) 
     Input::ToolPrepared { call, attempt, traces }
 }
 
-async fn run(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
-    let started = Instant::now();
+/// Runs a tool between its hooks. What they take is not the tool's time.
+async fn hooked(hooks: &Hooks, tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
     let (call, attempt) = (work.call, work.attempt);
-    let outcome = match tool {
+    let looked = Looked { call, attempt, tool: &work.tool, args: &work.args };
+    let refused = match hooks.before(&context, looked).await {
+        Verdict::Continue => None,
+        // Leave was given for exactly this call: that is what the hook wanted.
+        Verdict::Interrupt(_) if work.granted => None,
+        Verdict::Interrupt(why) => return Input::ToolHeld { call, attempt, why },
+        Verdict::Block(reason) => Some(Outcome::failed(Failure::NotPermitted, reason)),
+        Verdict::Broken(_) if context.cancel.is_cancelled() => {
+            Some(Outcome::failed(Failure::Cancelled, "not begun because the run was paused"))
+        }
+        Verdict::Broken(reason) => Some(Outcome::failed(Failure::Hook, reason)),
+    };
+    if let Some(outcome) = refused {
+        return Input::ToolEnded { call, attempt, outcome, duration_us: 1, hold: None };
+    }
+    let started = Instant::now();
+    let outcome = run(tool, &context, &work).await;
+    let duration_us = micros(started);
+    let verdict = hooks.after(&context, looked, &outcome).await;
+    let (outcome, hold) = judged(outcome, verdict);
+    Input::ToolEnded { call, attempt, outcome, duration_us, hold }
+}
+
+async fn run(tool: Option<Arc<dyn Tool>>, context: &Context, work: &ToolWork) -> Outcome {
+    match tool {
         None => missing(&work.tool),
-        Some(tool) => AssertUnwindSafe(tool.run(&context, &work.args, &work.traces))
+        Some(tool) => AssertUnwindSafe(tool.run(context, &work.args, &work.traces))
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| panicked(panic.as_ref())),
-    };
-    Input::ToolEnded { call, attempt, outcome, duration_us: micros(started) }
+    }
 }
 
 async fn check(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {

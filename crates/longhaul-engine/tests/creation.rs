@@ -32,7 +32,7 @@ proptest! {
         let place = place();
         let home = Arc::new(Home::open(place.path()).unwrap());
         let models = Models { base_dir: place.path().to_owned(), ..Models::default() };
-        let harness = Harness::durable(home, Toolbox::builtin(), models, Arc::new(SystemClock));
+        let harness = Harness::durable(home, Toolbox::builtin(longhaul_tools::Sandbox::off()), models, Arc::new(SystemClock));
         let mut created = HashSet::new();
         for agent in &agents {
             let id = harness.new_run_id().unwrap();

@@ -68,7 +68,7 @@ fn harness(dir: &Path, server: &FakeProvider, api: Speaks, clock: Arc<dyn Clock>
         ..Models::default()
     };
     let home = Home::open(&dir.join("state")).unwrap();
-    Harness::durable(Arc::new(home), Toolbox::builtin(), models, clock)
+    Harness::durable(Arc::new(home), Toolbox::builtin(longhaul_tools::Sandbox::off()), models, clock)
 }
 
 fn create(harness: &Harness, dir: &Path) -> RunId {

@@ -114,7 +114,7 @@ struct Place {
 impl Place {
     fn new() -> Place {
         let directory = tempfile::tempdir().unwrap();
-        let toolbox = Toolbox::builtin()
+        let toolbox = Toolbox::builtin(longhaul_tools::Sandbox::off())
             .with(Arc::new(Panics::new("panics", EffectClass::Once)))
             .with(Arc::new(Panics::new("panics_early", EffectClass::Checkable)));
         let home = Home::open(&directory.path().join("state")).unwrap();

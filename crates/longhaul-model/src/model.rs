@@ -40,6 +40,11 @@ pub trait Model: Send + Sync {
 /// the reply is the truth, and a failed call may have streamed half a sentence.
 pub trait Deltas: Send + Sync {
     fn text(&self, piece: &str);
+
+    /// A line that a tool printed while it runs.
+    fn printed(&self, line: &str) {
+        let _ = line;
+    }
 }
 
 /// Deltas for callers that only want the reply.

@@ -1,77 +1,32 @@
 //! `bash`: runs a shell command in the workspace.
 //!
-//! Owns the command's surroundings (no input, no terminal, an environment by allow-list, nothing that prompts or pages)
-//! and the words its end is reported with. Refuses to run in a workspace that is gone, and to leave anything running.
+//! Owns the words a command's end is reported with. Refuses to run in a workspace that is gone, and to leave anything running.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::process::Command;
 
 use crate::arguments::{invalid, parse, schema};
-use crate::child::{Child, End, Finished};
+use crate::capture::Capture;
+use crate::child::{Child, End, Finished, Listener};
+use crate::jobs::Jobs;
 use crate::limits;
 use crate::output;
-use crate::process::{CALL_MARKER, Killed, RUN_MARKER};
-use crate::tool::{BoxFuture, Context, Tool, ToolSpec, refused};
-
-/// What a command may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
-const PASSED: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "GOPATH",
-    "GOROOT",
-    "GOCACHE",
-    "GOMODCACHE",
-    "JAVA_HOME",
-    "NVM_DIR",
-    "PYENV_ROOT",
-    "RBENV_ROOT",
-    "VIRTUAL_ENV",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-];
-
-/// What keeps programs from waiting for a person. An editor that returns at once makes git use the message it proposes,
-/// or refuse for want of one.
-const FIXED: &[(&str, &str)] = &[
-    ("TERM", "dumb"),
-    ("PAGER", "cat"),
-    ("GIT_PAGER", "cat"),
-    ("MANPAGER", "cat"),
-    ("SYSTEMD_PAGER", "cat"),
-    ("EDITOR", "true"),
-    ("VISUAL", "true"),
-    ("GIT_EDITOR", "true"),
-    ("GIT_SEQUENCE_EDITOR", "true"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_SSH_COMMAND", "ssh -o BatchMode=yes"),
-    ("GCM_INTERACTIVE", "never"),
-    ("PIP_NO_INPUT", "1"),
-    ("DEBIAN_FRONTEND", "noninteractive"),
-];
+use crate::process::{Killed, Reach};
+use crate::sandbox::{Kept, Mode, More, Network, Sandbox};
+use crate::shell::Shell;
+use crate::tool::{BoxFuture, Context, Printed, Tool, ToolSpec, refused};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -80,34 +35,36 @@ struct Args {
     command: String,
     /// Milliseconds after which the command is stopped, at most 600000.
     timeout_ms: Option<u64>,
+    /// Leaves the command running, for servers and watchers; `bash_output` and `bash_kill` take the id that is answered.
+    #[serde(default)]
+    background: bool,
 }
 
 pub struct Bash {
     spec: ToolSpec,
-    environment: Vec<(OsString, OsString)>,
-    shell: PathBuf,
-    /// The `setsid` program: it takes the terminal away, which would otherwise be asked for passwords.
-    setsid: Option<PathBuf>,
+    shell: Shell,
+    jobs: Arc<Jobs>,
 }
 
 impl Bash {
-    /// A shell for the given environment, of which commands see the harmless part.
-    pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Bash {
-        let passed = |name: &OsStr| PASSED.iter().any(|passed| name == *passed);
-        let environment: Vec<_> = environment.into_iter().filter(|(name, _)| passed(name)).collect();
-        let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
-        let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    /// A shell for the given environment, of which commands see the harmless part, held by `sandbox`.
+    pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>, sandbox: Sandbox) -> Bash {
+        Bash::with_jobs(environment, sandbox, Arc::default())
+    }
+
+    pub(crate) fn with_jobs(
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        sandbox: Sandbox,
+        jobs: Arc<Jobs>,
+    ) -> Bash {
+        let shell = Shell::new(environment, sandbox);
         let spec = ToolSpec {
             name: "bash".to_owned(),
-            description: "Runs a shell command in the workspace and shows what it printed. There is no input and no \
-                          terminal. Everything the command started is stopped when it ends: no servers in the background."
-                .to_owned(),
+            description: description(&shell.sandbox),
             class: EffectClass::Once,
             schema: schema::<Args>(),
         };
-        let shell =
-            program("bash", &path).or_else(|| program("sh", &path)).unwrap_or_else(|| "/bin/sh".into());
-        Bash { spec, environment, shell, setsid: program("setsid", &path) }
+        Bash { spec, shell, jobs }
     }
 
     async fn execute(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
@@ -117,8 +74,21 @@ impl Bash {
         if context.cancel.is_cancelled() {
             return Err(Outcome::failed(Failure::Cancelled, "not started because the run was paused"));
         }
-        let child = Child::start(self.command(context, &args.command), &context.key).map_err(not_started)?;
-        Ok(report(context, child.finish(time, &context.cancel).await, time).await)
+        let place = Place::of(context);
+        let more = More { lasting: args.background, ..More::default() };
+        let wrapped = self.shell.wrapped(context, &place.script(&args), &[], more);
+        let wrapped =
+            wrapped.map_err(|reason| Outcome::failed(Failure::NotPermitted, format!("not run: {reason}")))?;
+        if args.background {
+            return self.jobs.start(context, &args.command, wrapped);
+        }
+        let reach = wrapped.reach();
+        let child = Child::start(wrapped.command, &context.key, reach, None).map_err(not_started)?;
+        let child = child.heard_by(line_by_line(Arc::clone(&context.printed)));
+        let mut finished = child.finish(time, &context.cancel).await;
+        let moved = place.moved(&mut finished.capture);
+        let outcome = report(context, finished, &wrapped.kept, reach, time, &place.told(&moved)).await;
+        Ok(settled(outcome, moved))
     }
 
     fn arguments(&self, args: &Json) -> Result<Args, Outcome> {
@@ -141,31 +111,6 @@ impl Bash {
         }
         Ok(args)
     }
-
-    fn command(&self, context: &Context, text: &str) -> Command {
-        let mut command = match &self.setsid {
-            // Not a group leader yet, `setsid` becomes the shell without a fork: its number stays the one we know.
-            Some(setsid) => {
-                let mut command = Command::new(setsid);
-                command.arg(&self.shell);
-                command
-            }
-            None => {
-                let mut command = Command::new(&self.shell);
-                command.process_group(0);
-                command
-            }
-        };
-        command
-            .args(["-c", "--", text])
-            .current_dir(context.workspace.root())
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .envs(FIXED.iter().copied())
-            .env(RUN_MARKER, context.run.as_str())
-            .env(CALL_MARKER, &context.key);
-        command
-    }
 }
 
 impl Tool for Bash {
@@ -181,27 +126,153 @@ impl Tool for Bash {
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move { self.execute(context, args).await.unwrap_or_else(|outcome| outcome) })
     }
+
+    fn rest<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()> {
+        Box::pin(self.jobs.end_all(run))
+    }
 }
 
-fn program(name: &str, path: &OsStr) -> Option<PathBuf> {
-    std::env::split_paths(path).map(|directory| directory.join(name)).find(|file| file.is_file())
+/// What a model should know before it asks for a command.
+fn description(sandbox: &Sandbox) -> String {
+    let mut text = "Runs a shell command in the workspace and shows what it printed. There is no input and no terminal. The \
+                    next command begins in the directory where this one ends. Everything the command started is stopped \
+                    when it ends; `background` keeps one running beside the others."
+        .to_owned();
+    if sandbox.mode() != Mode::Off {
+        text.push_str(
+            " Only the workspace is kept: /tmp and the home directory are empty at the start of each command and gone \
+             after it, and other places can be read at most.",
+        );
+        match sandbox.network() {
+            Network::None => text.push_str(" There is no network."),
+            Network::Hosts(_) => {
+                let network = sandbox.network();
+                text.push_str(&format!(" Of the network, only these hosts are reached, by https through the proxy that the environment names: {network}."));
+            }
+            Network::Full => {}
+        }
+    }
+    text
 }
 
 /// Too many processes, open files or too little memory may pass; anything else would fail the same way again.
-fn not_started(error: io::Error) -> Outcome {
+pub(crate) fn not_started(error: io::Error) -> Outcome {
     let short = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
     let busy = Errno::from_io_error(&error).is_some_and(|errno| short.contains(&errno));
     let failure = if busy { Failure::Busy } else { Failure::Tool };
     Outcome::failed(failure, format!("the command could not be started: {error}"))
 }
 
-async fn report(context: &Context, finished: Finished, time: Duration) -> Outcome {
+/// Tells the last whole line of each piece that comes. One too long to be shown is not.
+fn line_by_line(printed: Arc<dyn Printed>) -> Listener {
+    let begun: Mutex<Vec<u8>> = Mutex::default();
+    Box::new(move |bytes| {
+        let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.extend_from_slice(bytes);
+        if let Some(end) = memchr::memrchr(b'\n', &begun) {
+            let start = memchr::memrchr(b'\n', &begun[..end]).map_or(0, |before| before + 1);
+            if end - start <= limits::SHOWN_LINE_BYTES_MAX {
+                printed.line(&String::from_utf8_lossy(&begun[start..end]));
+            }
+            begun.drain(..=end);
+        }
+        // Enough to see at its end that the line was too long.
+        begun.truncate(limits::SHOWN_LINE_BYTES_MAX + 1);
+    })
+}
+
+/// Where in the workspace a command begins and ends.
+struct Place {
+    root: PathBuf,
+    /// From the root; empty at the root.
+    cwd: String,
+    /// The place of the last command, if it is gone since.
+    gone: Option<String>,
+    mark: String,
+}
+
+/// Where a command left the shell.
+#[derive(PartialEq, Eq)]
+enum Moved {
+    No,
+    To(String),
+    Outside,
+}
+
+impl Place {
+    fn of(context: &Context) -> Place {
+        let root = context.workspace.root().to_owned();
+        let mark = format!("[{} ended in ]", context.key);
+        match context.cwd.clone().unwrap_or_default() {
+            cwd if root.join(&cwd).is_dir() => Place { root, cwd, gone: None, mark },
+            gone => Place { root, cwd: String::new(), gone: Some(gone), mark },
+        }
+    }
+
+    /// The command, begun where the last one ended; in its last breath it says where it ended itself.
+    fn script(&self, args: &Args) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        let start = format!("cd -- {} || exit 1", quoted(&self.root.join(&self.cwd).to_string_lossy()));
+        if args.background {
+            return format!("{start}\n{}", args.command);
+        }
+        // In the trap's own quotes stand only a run's and a call's name.
+        format!("{start}\ntrap 'printf \"%s%s\" \"{}\" \"$PWD\"' EXIT\n{}", self.mark, args.command)
+    }
+
+    fn moved(&self, capture: &mut Capture) -> Moved {
+        let Some(said) = capture.take_mark(self.mark.as_bytes()) else { return Moved::No };
+        let Ok(said) = String::from_utf8(said) else { return Moved::Outside };
+        match Path::new(&said).strip_prefix(&self.root).ok().and_then(Path::to_str) {
+            Some(cwd) if cwd == self.cwd && self.gone.is_none() => Moved::No,
+            Some(cwd) => Moved::To(cwd.to_owned()),
+            None => Moved::Outside,
+        }
+    }
+
+    /// What the model should know about it.
+    fn told(&self, moved: &Moved) -> String {
+        let mut told = String::new();
+        if let Some(gone) = &self.gone {
+            told.push_str(&format!("\n[{gone} is gone; this ran in the workspace's root]"));
+        }
+        match moved {
+            Moved::No => {}
+            Moved::To(cwd) if cwd.is_empty() => told.push_str("\n[now in the workspace's root]"),
+            Moved::To(cwd) => told.push_str(&format!("\n[now in {cwd}]")),
+            Moved::Outside => told
+                .push_str("\n[that ended outside of the workspace; the next command does not begin there]"),
+        }
+        told
+    }
+}
+
+/// The outcome, with the place the next command begins at.
+fn settled(outcome: Outcome, moved: Moved) -> Outcome {
+    let Moved::To(cwd) = moved else { return outcome };
+    match outcome {
+        Outcome::Done { output } => Outcome::Done { output: Output { cwd: Some(cwd), ..output } },
+        Outcome::Failed { failure, message, output } => {
+            Outcome::Failed { failure, message, output: Output { cwd: Some(cwd), ..output } }
+        }
+        Outcome::Unknown { .. } => outcome,
+    }
+}
+
+async fn report(
+    context: &Context,
+    finished: Finished,
+    kept: &Kept,
+    reach: Reach,
+    time: Duration,
+    place: &str,
+) -> Outcome {
     let Finished { end, capture, errors: _, rest } = finished;
-    let note = rest_note(&end, rest);
+    let note = rest_note(&end, rest) + &swept_note(kept) + place;
     let output = output::bounded(context, capture, &note).await;
     let (failure, message) = match end {
         End::Exited(status) if status.success() => return done(output),
-        End::Exited(status) => (Failure::Tool, ended(status)),
+        End::Exited(status) => (Failure::Tool, ended(status, reach)),
         End::TimedOut => (Failure::Timeout, format!("timed out after {} ms", time.as_millis())),
         End::Cancelled => {
             (Failure::Cancelled, "stopped because the run was paused; it may have partly run".to_owned())
@@ -216,8 +287,12 @@ fn done(output: Output) -> Outcome {
     Outcome::Done { output: Output { text, ..output } }
 }
 
-fn ended(status: ExitStatus) -> String {
+pub(crate) fn ended(status: ExitStatus, reach: Reach) -> String {
     match (status.code(), status.signal()) {
+        // A namespace's first process dies of nothing; it passes on what its command died of, as shells do.
+        (Some(code), _) if reach == Reach::Namespace && (129..=192).contains(&code) => {
+            format!("exit code {code}, as after signal {}", code - 128)
+        }
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => status.to_string(),
@@ -238,4 +313,12 @@ fn rest_note(end: &End, rest: Killed) -> String {
         note.push_str(&format!("\n[processes that could not be stopped: {}]", rest.survivors));
     }
     note
+}
+
+pub(crate) fn swept_note(kept: &Kept) -> String {
+    let note = |path: PathBuf| {
+        let name: String = path.to_string_lossy().chars().take(80).collect();
+        format!("\n[not permitted and taken away again: {name}]")
+    };
+    kept.sweep().into_iter().map(note).collect()
 }

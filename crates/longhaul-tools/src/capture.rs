@@ -79,6 +79,19 @@ impl Capture {
         kept
     }
 
+    /// Takes off the end what begins with the last `mark` there, and answers what comes after it.
+    pub(crate) fn take_mark(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+        let end = self.last(limits::MARK_BYTES_MAX);
+        let place = memchr::memmem::rfind(&end, mark)?;
+        let taken = end[place + mark.len()..].to_vec();
+        let surplus = end.len() - place;
+        let of_tail = surplus.min(self.tail.len());
+        self.tail.truncate(self.tail.len() - of_tail);
+        self.head.truncate(self.head.len() - (surplus - of_tail));
+        self.total -= surplus as u64;
+        Some(taken)
+    }
+
     fn kept_tail(&self) -> &[u8] {
         &self.tail[self.tail.len().saturating_sub(limits::OUTPUT_TAIL_BYTES_MAX)..]
     }
@@ -157,6 +170,18 @@ mod tests {
         let text = capture.clipped(1000, "[…]");
         assert!(text.len() <= 1000 && text.starts_with("startx") && text.ends_with("xend"));
         assert!(capture.tail.capacity() <= 5 * limits::OUTPUT_TAIL_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_mark_at_the_end_is_taken_off() {
+        let mut capture = captured(&[b"printed\n", b"<>/old<>/a/b"]);
+        assert_eq!(capture.take_mark(b"<>").as_deref(), Some(&b"/a/b"[..]));
+        assert_eq!(capture.whole(100).as_deref(), Some("printed\n<>/old"));
+        assert_eq!(captured(&[b"printed"]).take_mark(b"<>"), None);
+        let head = vec![b'h'; limits::OUTPUT_HEAD_BYTES_MAX - 1];
+        let mut split = captured(&[&head, b"<>/a"]);
+        assert_eq!(split.take_mark(b"<>").as_deref(), Some(&b"/a"[..]));
+        assert_eq!((split.total(), split.lost()), (head.len() as u64, 0));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! One child process from its start to the end of everything it started.
 //!
-//! Owns reading its output without ever waiting for a pipe that an escaped grandchild holds open. Refuses to give the
-//! child anything to read, or to leave anything of it running.
+//! Owns reading its output without ever waiting for a pipe that an escaped grandchild holds open. Refuses to let it
+//! read from a terminal, or to leave anything of it running.
 
-use std::io::{self, PipeWriter};
+use std::io::{self, PipeWriter, Write};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::cancel::Cancel;
 use crate::capture::Capture;
 use crate::limits;
-use crate::process::{Killed, Tree};
+use crate::process::{Killed, Reach, Tree};
 
 /// How the child itself ended.
 #[derive(Debug)]
@@ -45,10 +45,15 @@ pub(crate) struct Child {
     /// Standard output and error in one pipe, so that they come in the order they were written; `None` once closed.
     output: Option<ChildStdout>,
     capture: Capture,
+    /// Who hears what is printed as it comes.
+    listener: Option<Listener>,
     /// Reads standard error where it is kept apart; ends with the last process that holds it.
     errors: Option<JoinHandle<Capture>>,
     buffer: Vec<u8>,
 }
+
+/// Is given what a child prints.
+pub(crate) type Listener = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// What can wake us while the child runs.
 enum Wake {
@@ -59,42 +64,56 @@ enum Wake {
 }
 
 impl Child {
-    /// Starts `command`, which must mark its environment with `key`.
-    pub(crate) fn start(command: Command, key: &str) -> io::Result<Child> {
+    /// Starts `command`, which must mark its environment with `key`. A command in a namespace dies with the thread that
+    /// calls this, so it must be one that lives as long as the harness does: no thread of a blocking pool.
+    pub(crate) fn start(
+        command: std::process::Command,
+        key: &str,
+        reach: Reach,
+        input: Option<Vec<u8>>,
+    ) -> io::Result<Child> {
         let (output, writer) = pipe()?;
         let errors = writer.try_clone()?;
-        Child::spawn(command, key, output, [writer, errors])
+        let input = input.map_or(Ok(Stdio::null()), fed)?;
+        Child::spawn(command, (key, reach), input, output, [writer, errors])
     }
 
-    /// The same with standard error kept apart, for a program whose output is parsed.
-    pub(crate) fn start_apart(command: Command, key: &str) -> io::Result<Child> {
+    /// The same with nothing to read and with standard error kept apart, for a program whose output is parsed.
+    pub(crate) fn start_apart(command: std::process::Command, key: &str, reach: Reach) -> io::Result<Child> {
         let ((output, writer), (errors, error_writer)) = (pipe()?, pipe()?);
-        let mut child = Child::spawn(command, key, output, [writer, error_writer])?;
+        let mut child = Child::spawn(command, (key, reach), Stdio::null(), output, [writer, error_writer])?;
         child.errors = Some(tokio::spawn(read_all(errors)));
         Ok(child)
     }
 
     fn spawn(
-        mut command: Command,
-        key: &str,
+        command: std::process::Command,
+        (key, reach): (&str, Reach),
+        input: Stdio,
         output: ChildStdout,
         [stdout, stderr]: [PipeWriter; 2],
     ) -> io::Result<Child> {
-        let process =
-            command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).kill_on_drop(true).spawn()?;
+        let mut command = Command::from(command);
+        let process = command.stdin(input).stdout(stdout).stderr(stderr).kill_on_drop(true).spawn()?;
         // The command holds our ends of the pipe; with them open it would never be at its end.
         drop(command);
         let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let leader = pid.ok_or_else(|| io::Error::other("the child has no process number"))?;
         let buffer = vec![0; limits::BUFFER_BYTES];
         Ok(Child {
-            tree: Tree::new(leader, key),
+            tree: Tree::new(leader, key, reach),
             process,
             output: Some(output),
             capture: Capture::default(),
+            listener: None,
             errors: None,
             buffer,
         })
+    }
+
+    /// Has everything it prints from now on given to `listener`.
+    pub(crate) fn heard_by(self, listener: Listener) -> Child {
+        Child { listener: Some(listener), ..self }
     }
 
     /// Waits for the child, at most `time`, and ends everything it started.
@@ -133,7 +152,7 @@ impl Child {
     }
 
     async fn end_tree(self, end: End) -> Finished {
-        let Child { tree, mut process, mut output, mut capture, errors, mut buffer } = self;
+        let Child { tree, mut process, mut output, mut capture, listener, errors, mut buffer } = self;
         // Without the thread pool there is no runtime left to report to either; the tree's drop has killed by then.
         let killed = tokio::task::spawn_blocking(move || tree.kill()).await;
         let rest = killed.unwrap_or(Killed { killed: 0, survivors: 0 });
@@ -141,7 +160,7 @@ impl Child {
         let drained = async {
             while output.is_some() {
                 let count = read(&mut output, &mut buffer).await;
-                keep(&mut output, &mut capture, &buffer, count);
+                keep(&mut output, &mut capture, listener.as_ref(), &buffer, count);
             }
         };
         timeout(limits::OUTPUT_GRACE, drained).await.ok();
@@ -166,8 +185,15 @@ impl Child {
     }
 
     fn take(&mut self, count: io::Result<usize>) {
-        keep(&mut self.output, &mut self.capture, &self.buffer, count);
+        keep(&mut self.output, &mut self.capture, self.listener.as_ref(), &self.buffer, count);
     }
+}
+
+/// A pipe that `bytes` come out of. Whoever does not read them holds up nobody: with the last reader gone, writing ends.
+fn fed(bytes: Vec<u8>) -> io::Result<Stdio> {
+    let (reader, mut writer) = io::pipe()?;
+    std::thread::Builder::new().name("input".to_owned()).spawn(move || writer.write_all(&bytes).ok())?;
+    Ok(reader.into())
 }
 
 fn pipe() -> io::Result<(ChildStdout, PipeWriter)> {
@@ -181,7 +207,7 @@ async fn read_all(output: ChildStdout) -> Capture {
         (Some(output), Capture::default(), vec![0; limits::BUFFER_BYTES]);
     while output.is_some() {
         let count = read(&mut output, &mut buffer).await;
-        keep(&mut output, &mut capture, &buffer, count);
+        keep(&mut output, &mut capture, None, &buffer, count);
     }
     capture
 }
@@ -207,9 +233,18 @@ async fn read(output: &mut Option<ChildStdout>, buffer: &mut [u8]) -> io::Result
 }
 
 /// An output that cannot be read is treated like one that is closed: the exit code still tells the result.
-fn keep(output: &mut Option<ChildStdout>, capture: &mut Capture, buffer: &[u8], count: io::Result<usize>) {
+fn keep(
+    output: &mut Option<ChildStdout>,
+    capture: &mut Capture,
+    listener: Option<&Listener>,
+    buffer: &[u8],
+    count: io::Result<usize>,
+) {
     match count {
         Ok(0) | Err(_) => *output = None,
-        Ok(count) => capture.push(&buffer[..count]),
+        Ok(count) => {
+            capture.push(&buffer[..count]);
+            listener.iter().for_each(|listener| listener(&buffer[..count]));
+        }
     }
 }

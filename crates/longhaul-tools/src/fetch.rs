@@ -4,7 +4,7 @@
 //! is checked, and the connection goes to just that; a redirect is a new question. Refuses to send anything but the address.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use longhaul_core::json::Json;
@@ -15,11 +15,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::arguments::{invalid, parse, schema};
-use crate::egress::Hosts;
 use crate::html;
 use crate::http;
 use crate::limits;
 use crate::output;
+use crate::sandbox::{Network, admitted, is_public};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking};
 
 /// What a name stands for. The system's resolver, or a test's.
@@ -34,17 +34,19 @@ struct Args {
 
 pub struct Fetch {
     spec: ToolSpec,
-    hosts: Hosts,
+    network: Network,
     resolve: Resolve,
+    is_open: fn(IpAddr) -> bool,
 }
 
 impl Fetch {
-    pub fn new(hosts: Hosts) -> Fetch {
-        Fetch::resolving(hosts, Arc::new(|name, port| Ok((name, port).to_socket_addrs()?.collect())))
+    pub fn new(network: Network) -> Fetch {
+        let resolve = |name: &str, port| Ok((name, port).to_socket_addrs()?.collect());
+        Fetch::resolving(network, Arc::new(resolve), is_public)
     }
 
-    /// The same with a resolver of one's own.
-    pub fn resolving(hosts: Hosts, resolve: Resolve) -> Fetch {
+    /// The same with a resolver of one's own, and addresses that are as good as public.
+    pub fn resolving(network: Network, resolve: Resolve, is_open: fn(IpAddr) -> bool) -> Fetch {
         let spec = ToolSpec {
             name: "fetch".to_owned(),
             description: "Reads a web page or file by HTTP GET and shows it as text. Only hosts that the user has listed can be \
@@ -53,7 +55,7 @@ impl Fetch {
             class: EffectClass::Repeatable,
             schema: schema::<Args>(),
         };
-        Fetch { spec, hosts, resolve }
+        Fetch { spec, network, resolve, is_open }
     }
 
     async fn get(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
@@ -108,34 +110,33 @@ impl Fetch {
             return Err(not_permitted("an address with a user or a password is not fetched".to_owned()));
         }
         let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(0));
-        let place = format!("{host}:{port}");
-        if !self.hosts.permit_name(host, port) {
-            return Err(not_permitted(format!(
-                "{place} may not be reached; a person can list it in `permissions.network` of longhaul.yaml ({})",
-                self.listed()
-            )));
-        }
+        self.permit(&format!("{host}:{port}"))?;
         let (resolve, name) = (Arc::clone(&self.resolve), host.trim_matches(['[', ']']).to_owned());
         let found = blocking(move || resolve(&name, port)).await?.map_err(|error| {
             Outcome::failed(Failure::Network, format!("the name {host} could not be resolved: {error}"))
         })?;
-        let (open, closed): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|address| self.hosts.permit_address(*address));
+        let open: Vec<SocketAddr> = found
+            .into_iter()
+            .filter(|address| self.network == Network::Full || (self.is_open)(address.ip()))
+            .collect();
         if open.is_empty() {
-            let closed = closed.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
-            return Err(not_permitted(format!(
-                "{place} is {closed}: an address of this machine or its network has to be listed itself in `permissions.network`"
-            )));
+            return Err(not_permitted(format!("{host} leads to no public address, and is not gone to")));
         }
         Ok(open)
     }
 
-    fn listed(&self) -> String {
-        if self.hosts == Hosts::default() {
-            "no host is listed".to_owned()
-        } else {
-            format!("listed: {}", self.hosts)
-        }
+    fn permit(&self, target: &str) -> Result<(), Outcome> {
+        let why = match &self.network {
+            Network::Full => return Ok(()),
+            Network::None => "no host is allowed".to_owned(),
+            Network::Hosts(rules) => match admitted(rules, target.as_bytes()) {
+                Ok(_) => return Ok(()),
+                Err(why) => format!("{why}; allowed: {}", self.network),
+            },
+        };
+        Err(not_permitted(format!(
+            "{target} may not be reached ({why}); a person can list it in `permissions.network`"
+        )))
     }
 }
 

@@ -1,25 +1,29 @@
 //! What a model may call.
 //!
-//! Owns the built-in tools, the child processes they start, and the box they are found in by name. Refuses to decide
+//! Owns the built-in tools, the child processes they start, what holds those, and the box they are found in by name. Refuses to decide
 //! whether a call is allowed, to retry one, or to remember it: a tool gets arguments and answers with an outcome.
 
 mod apply_patch;
 mod arguments;
 mod ask_human;
+pub mod attacks;
 mod bash;
+mod bash_kill;
+mod bash_output;
 mod cancel;
 mod capture;
 mod change;
 mod child;
 mod edit;
-pub mod egress;
 mod fetch;
 mod git;
 mod glob;
 mod grep;
+pub mod hooks;
 mod html;
 mod http;
 mod image;
+mod jobs;
 pub mod limits;
 mod lines;
 mod list;
@@ -33,7 +37,9 @@ mod pattern;
 mod process;
 mod read;
 mod rules;
+pub mod sandbox;
 mod search;
+mod shell;
 mod table;
 mod tag;
 mod todo;
@@ -54,7 +60,8 @@ pub use grep::Grep;
 pub use list::List;
 pub use process::reap_leftovers;
 pub use read::Read;
+pub use sandbox::Sandbox;
 pub use todo::Todo;
-pub use tool::{Blobs, BoxFuture, Context, Tool, ToolSpec};
+pub use tool::{Blobs, BoxFuture, Context, Printed, Tool, ToolSpec, Unheard};
 pub use toolbox::{Toolbox, UnknownTool};
 pub use write::Write;

@@ -99,9 +99,6 @@ pub const GIT_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Letters kept of what git complains about. The first lines say it.
 pub const GIT_COMPLAINT_LETTERS_MAX: usize = 2000;
 
-/// Hosts that may be listed. Each request goes through all of them.
-pub const HOST_RULES_MAX: usize = 1000;
-
 /// Bytes read of a web page. The longest ones that people write have about as many.
 pub const FETCH_BYTES_MAX: usize = 5 * 1024 * 1024;
 
@@ -126,6 +123,25 @@ pub const OUTPUT_TAIL_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of an inline result set aside for what we say about it (truncation, leftovers).
 pub const NOTE_BYTES_MAX: usize = 512;
 
+/// How far from the end of a command's output the place is looked for where it left the shell: a long path fits.
+pub const MARK_BYTES_MAX: usize = 8 * 1024;
+
+/// A line that is shown while its command still runs.
+pub const SHOWN_LINE_BYTES_MAX: usize = 4 * 1024;
+
+/// Commands a run may have in the background at a time.
+pub const JOBS_MAX: usize = 16;
+
+/// The longest time `bash_output` may wait for something new.
+pub const JOB_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Time a hook gets to say what it thinks of a call, unless configured otherwise, and the most that can be configured.
+pub const HOOK_TIME: Duration = Duration::from_secs(10);
+pub const HOOK_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// What a hook says, in bytes; more is cut.
+pub const HOOK_REASON_BYTES_MAX: usize = 4 * 1024;
+
 /// Time a command gets between being asked to end and being killed: enough for git to remove its lock file.
 pub const TERMINATE_GRACE: Duration = Duration::from_millis(500);
 
@@ -143,3 +159,65 @@ pub const ENVIRON_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Generations of our own ancestors that are never killed. Real process trees are a few dozen deep.
 pub const ANCESTORS_MAX: usize = 1000;
+
+/// Bytes of memory that a command's private directories (`/tmp`, home) may take, each. Larger things belong in the
+/// workspace, which is on disk.
+pub const SCRATCH_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Bytes of memory one process of a command may always have, however small the machine: linkers need that. Otherwise it
+/// is half of what the machine has, so that the harness and other runs keep the rest.
+pub const COMMAND_MEMORY_BYTES_MIN: u64 = 2 * 1024 * 1024 * 1024;
+
+/// Processes and threads of one command. Parallel builds and test suites use hundreds.
+pub const COMMAND_PROCESSES_MAX: u64 = 4096;
+
+/// Bytes of one file a command may write. The largest build artefacts are smaller; a runaway log is not.
+pub const COMMAND_FILE_BYTES_MAX: u64 = 8 * 1024 * 1024 * 1024;
+
+/// Open files of one process of a command. Bundlers and language servers open tens of thousands.
+pub const COMMAND_OPEN_FILES_MAX: u64 = 65_536;
+
+/// Time the self-probe may take. It takes tens of milliseconds; a machine under load, some more.
+pub const PROBE_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Pause between two looks whether it has ended: short against its own time.
+pub const PROBE_LOOK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Time the self-probe waits for a connection that should not come about. On a loopback the answer is immediate.
+pub const PROBE_CONNECT_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Time one attack of the attack suite may take. The slowest make thousands of processes on a busy machine.
+pub const ATTACK_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Pause between two looks whether an attack left something running.
+pub const ATTACK_LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks whether an attack left something running: with the pause, the two seconds after which nothing may.
+pub const ATTACK_LOOKS_MAX: usize = 40;
+
+/// Characters shown of what an attack printed.
+pub const ATTACK_DETAIL_CHARS_MAX: usize = 160;
+
+/// Bytes of a host's name. DNS has no longer ones.
+pub const HOST_BYTES_MAX: usize = 253;
+
+/// Connections through the proxy for allowed hosts at once. Package managers open dozens.
+pub const TUNNELS_MAX: usize = 256;
+
+/// Bytes of a request to that proxy. Real ones are a few hundred.
+pub const PROXY_HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// Time within which such a request must have come: it is local.
+pub const PROXY_HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Time for connecting to one address of an allowed host. Longer than any network takes that is good for anything.
+pub const PROXY_CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Addresses of one host that are tried: with the time above, less than a program waits for its proxy.
+pub const PROXY_ADDRESSES_MAX: usize = 4;
+
+/// Silence after which a tunnel is closed. Servers give up idle connections sooner.
+pub const TUNNEL_SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// Hosts named in a line about what holds commands; how many more there are is said.
+pub const HOSTS_SHOWN_MAX: usize = 5;

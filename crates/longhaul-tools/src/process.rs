@@ -2,8 +2,8 @@
 //!
 //! Owns killing all of them, also those that left the process group: a group kill misses whatever called `setsid`, so
 //! what carries the call's marker in its environment is looked for as well, with all its descendants, until nothing is
-//! left. A process that left its session, lost its parents *and* wiped its environment is not found; only a sandbox with
-//! its own process namespace can promise that. Refuses to kill ourselves, our ancestors, or a number without a process.
+//! left. A process that left its session, lost its parents *and* wiped its environment is not found that way; in a process
+//! namespace the kernel ends it with the others, and the looking only makes sure that it is over. Refuses to kill ourselves, our ancestors, or a number without a process.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -33,22 +33,41 @@ pub(crate) struct Killed {
     pub(crate) survivors: usize,
 }
 
+/// How far a call's processes can be from the one we started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// In its group, or wherever they have gone.
+    Group,
+    /// In a namespace that ends with it.
+    Namespace,
+}
+
 /// All processes of one call. Dropped before its end, it kills them: a call that is abandoned leaves nothing running.
 pub(crate) struct Tree {
     leader: Pid,
     marker: String,
+    reach: Reach,
     ended: bool,
 }
 
 impl Tree {
-    pub(crate) fn new(leader: Pid, key: &str) -> Tree {
-        Tree { leader, marker: format!("{CALL_MARKER}={key}"), ended: false }
+    pub(crate) fn new(leader: Pid, key: &str, reach: Reach) -> Tree {
+        Tree { leader, marker: format!("{CALL_MARKER}={key}"), reach, ended: false }
     }
 
-    /// Asks the group to end.
+    /// Asks them to end.
     pub(crate) fn terminate(&self) {
-        // An empty group is what we want.
-        kill_process_group(self.leader, Signal::TERM).ok();
+        match self.reach {
+            // An empty group is what we want.
+            Reach::Group => drop(kill_process_group(self.leader, Signal::TERM)),
+            // The leader would take all others with it at once.
+            Reach::Namespace => {
+                let inside = search(&self.belongs()).found.into_iter();
+                inside
+                    .filter(|process| process.pid != self.leader.as_raw_pid())
+                    .for_each(|process| process.terminate());
+            }
+        }
     }
 
     /// Kills everything and waits until it is gone. Blocks for two seconds at most.
@@ -62,7 +81,11 @@ impl Tree {
             // All we have there. That the number was given away since the group ended cannot be excluded.
             kill_process_group(self.leader, Signal::KILL).ok();
         }
-        kill_all(&Belongs { marker: &self.marker, leader: Some(self.leader.as_raw_pid()) })
+        kill_all(&self.belongs())
+    }
+
+    fn belongs(&self) -> Belongs<'_> {
+        Belongs { marker: &self.marker, leader: Some(self.leader.as_raw_pid()) }
     }
 }
 

@@ -57,9 +57,19 @@ pub(crate) fn search(belongs: &Belongs<'_>) -> Search {
 }
 
 impl Process {
-    /// Kills exactly this process: the handle is taken first, then it is made sure that it is still the same one.
-    #[cfg(target_os = "linux")]
+    /// Kills exactly this process.
     pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Asks exactly this process to end.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// The handle is taken first, then it is made sure that it is still the same process.
+    #[cfg(target_os = "linux")]
+    fn signal(&self, signal: Signal) {
         use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
 
         let Some(pid) = Pid::from_raw(self.pid) else { return };
@@ -69,14 +79,14 @@ impl Process {
         }
         // What cannot be signalled is still there in the next round, and reported in the end.
         match handle {
-            Ok(handle) => pidfd_send_signal(handle, Signal::KILL).ok(),
-            Err(Errno::NOSYS) => kill_process(pid, Signal::KILL).ok(),
+            Ok(handle) => pidfd_send_signal(handle, signal).ok(),
+            Err(Errno::NOSYS) => kill_process(pid, signal).ok(),
             Err(_) => None,
         };
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn kill(&self) {}
+    fn signal(&self, _signal: Signal) {}
 }
 
 fn snapshot() -> BTreeMap<i32, Process> {

@@ -25,8 +25,25 @@ pub struct Context {
     /// Made by the harness, unique per call, the same again when the call is recovered (`run_x.call_3`).
     pub key: String,
     pub timeout: Duration,
+    /// Where in the workspace commands begin, if not at its root.
+    pub cwd: Option<String>,
     pub cancel: Cancel,
     pub blobs: Arc<dyn Blobs>,
+    pub printed: Arc<dyn Printed>,
+}
+
+/// Hears what a call prints while it still runs: the last of the lines that came together. Implemented by the engine for the
+/// live view, called by tools. What is heard is shown and never remembered.
+pub trait Printed: Send + Sync {
+    fn line(&self, line: &str);
+}
+
+/// For callers that only want the outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Unheard;
+
+impl Printed for Unheard {
+    fn line(&self, _line: &str) {}
 }
 
 /// Where outputs too long for a conversation are kept. The engine implements it over the store, tests in memory;
@@ -97,7 +114,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 pub(crate) fn refused(error: &Error) -> Outcome {
     let failure = match error {
         Error::EmptyPath | Error::NulInPath => Failure::InvalidArguments,
-        Error::Outside { .. } | Error::State { .. } => Failure::NotPermitted,
+        Error::Outside { .. } | Error::State { .. } | Error::Guarded { .. } => Failure::NotPermitted,
         error if error.is_busy() => Failure::Busy,
         Error::Root { .. }
         | Error::Gone { .. }

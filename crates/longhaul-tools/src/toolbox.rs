@@ -12,14 +12,18 @@ use longhaul_core::tool::ToolGrant;
 use crate::apply_patch::ApplyPatch;
 use crate::ask_human::AskHuman;
 use crate::bash::Bash;
+use crate::bash_kill::BashKill;
+use crate::bash_output::BashOutput;
 use crate::edit::Edit;
-use crate::egress::Hosts;
 use crate::fetch::Fetch;
 use crate::git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStatus};
 use crate::glob::Glob;
 use crate::grep::Grep;
+use crate::hooks::Hooks;
+use crate::jobs::Jobs;
 use crate::list::List;
 use crate::read::Read;
+use crate::sandbox::Sandbox;
 use crate::todo::Todo;
 use crate::tool::{Tool, ToolSpec};
 use crate::write::Write;
@@ -47,9 +51,12 @@ const ALIASES: &[(&str, &str)] = &[
     ("webfetch", "fetch"),
 ];
 
-/// All tools of one harness. Cheap to clone.
+/// All tools of one harness, and the hooks around them. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Toolbox(BTreeMap<String, Arc<dyn Tool>>);
+pub struct Toolbox {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+    pub hooks: Arc<Hooks>,
+}
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no tool `{name}`; there are: {known}")]
@@ -59,8 +66,9 @@ pub struct UnknownTool {
 }
 
 impl Toolbox {
-    /// The tools that come with longhaul, for the environment of this process.
-    pub fn builtin() -> Toolbox {
+    /// The tools that come with longhaul, for the environment of this process; commands are held by `sandbox`.
+    pub fn builtin(sandbox: Sandbox) -> Toolbox {
+        let jobs = Arc::new(Jobs::default());
         Toolbox::default()
             .with(Arc::new(Read::new()))
             .with(Arc::new(Write::new()))
@@ -69,53 +77,60 @@ impl Toolbox {
             .with(Arc::new(Glob::new()))
             .with(Arc::new(Grep::new()))
             .with(Arc::new(List::new()))
-            .with(Arc::new(GitStatus::new()))
-            .with(Arc::new(GitDiff::new()))
-            .with(Arc::new(GitLog::new()))
-            .with(Arc::new(GitShow::new()))
-            .with(Arc::new(GitBlame::new()))
-            .with(Arc::new(GitAdd::new()))
-            .with(Arc::new(GitCommit::new()))
-            .with(Arc::new(GitBranch::new()))
-            .with(Arc::new(Fetch::new(Hosts::default())))
+            .with(Arc::new(GitStatus::new(sandbox.clone())))
+            .with(Arc::new(GitDiff::new(sandbox.clone())))
+            .with(Arc::new(GitLog::new(sandbox.clone())))
+            .with(Arc::new(GitShow::new(sandbox.clone())))
+            .with(Arc::new(GitBlame::new(sandbox.clone())))
+            .with(Arc::new(GitAdd::new(sandbox.clone())))
+            .with(Arc::new(GitCommit::new(sandbox.clone())))
+            .with(Arc::new(GitBranch::new(sandbox.clone())))
+            .with(Arc::new(Fetch::new(sandbox.network().clone())))
             .with(Arc::new(Todo::new()))
             .with(Arc::new(AskHuman::new()))
-            .with(Arc::new(Bash::new(std::env::vars_os())))
+            .with(Arc::new(Bash::with_jobs(std::env::vars_os(), sandbox, Arc::clone(&jobs))))
+            .with(Arc::new(BashOutput::new(Arc::clone(&jobs))))
+            .with(Arc::new(BashKill::new(jobs)))
     }
 
     /// Adds a tool; one of the same name is replaced.
     #[must_use]
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Toolbox {
-        self.0.insert(tool.spec().name.clone(), tool);
+        self.tools.insert(tool.spec().name.clone(), tool);
         self
+    }
+
+    #[must_use]
+    pub fn hooked(self, hooks: Hooks) -> Toolbox {
+        Toolbox { hooks: Arc::new(hooks), ..self }
     }
 
     /// The tool of this name or alias.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.0.get(self.canonical(name))
+        self.tools.get(self.canonical(name))
     }
 
     /// The tool's own name, for its name or an alias of it. What is neither stays as it is.
     pub fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
-        if self.0.contains_key(name) {
+        if self.tools.contains_key(name) {
             return name;
         }
-        if let Some(own) = self.0.keys().find(|own| own.eq_ignore_ascii_case(name)) {
+        if let Some(own) = self.tools.keys().find(|own| own.eq_ignore_ascii_case(name)) {
             return own;
         }
         let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
-        let meant = alias.map(|(_, meant)| *meant).filter(|meant| self.0.contains_key(*meant));
+        let meant = alias.map(|(_, meant)| *meant).filter(|meant| self.tools.contains_key(*meant));
         meant.unwrap_or(name)
     }
 
     /// All names, sorted.
     pub fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
+        self.tools.keys().map(String::as_str).collect()
     }
 
     /// What a model is told about each, in the order of their names.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.0.values().map(|tool| tool.spec())
+        self.tools.values().map(|tool| tool.spec())
     }
 
     /// What a run is granted when it is created with these tools or aliases, in the order given and each once.
@@ -132,7 +147,7 @@ impl Toolbox {
 
     /// Lets every tool go of what it holds for a run.
     pub async fn rest(&self, run: &RunId) {
-        for tool in self.0.values() {
+        for tool in self.tools.values() {
             tool.rest(run).await;
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fixture::{Fixture, done, failure};
 use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
 use longhaul_core::tool::{Failure, Outcome, Output};
-use longhaul_tools::{Bash, Tool, limits, reap_leftovers};
+use longhaul_tools::{Bash, Printed, Sandbox, Tool, limits, reap_leftovers};
 use serde_json::json;
 
 async fn bash(fixture: &Fixture, command: &str) -> Outcome {
@@ -349,7 +349,8 @@ async fn the_environment_is_an_allow_list() {
         ("LD_PRELOAD", "CANARY"),
         ("BASH_ENV", "CANARY"),
     ];
-    let tool = Bash::new(variables.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let tool = Bash::new(variables, Sandbox::off());
     assert_eq!(tool.spec().name, "bash");
     fixture.toolbox = fixture.toolbox.with(Arc::new(tool));
     let outcome = bash(&fixture, "env | grep -v -e ^_= -e ^SHLVL= -e ^PWD= -e ^OLDPWD= | sort").await;
@@ -371,4 +372,32 @@ async fn the_environment_is_an_allow_list() {
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[derive(Default)]
+struct Heard(std::sync::Mutex<Vec<String>>);
+
+impl Printed for Heard {
+    fn line(&self, line: &str) {
+        self.0.lock().unwrap().push(line.to_owned());
+    }
+}
+
+/// What a command prints can be watched while it runs, line by line; what is no line or too long is not.
+#[tokio::test]
+async fn lines_are_heard_while_the_command_runs() {
+    let mut fixture = Fixture::new();
+    let heard = Arc::new(Heard::default());
+    fixture.context.printed = Arc::clone(&heard) as Arc<dyn Printed>;
+    let listening = Arc::clone(&heard);
+    let waiting = async {
+        while listening.0.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fs::write(fixture.path("go"), "").unwrap();
+    };
+    let command = "echo first; until test -e go; do sleep 0.01; done; head -c 5000 /dev/zero | tr '\\0' x; echo; printf end";
+    let (outcome, ()) = tokio::join!(bash(&fixture, command), waiting);
+    assert!(done(&outcome).starts_with("first\nxxx"), "{outcome:?}");
+    assert_eq!(*heard.0.lock().unwrap(), ["first"]);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fixture::{Fixture, done, failure};
 use longhaul_core::tool::{EffectClass, Failure, Found, ToolGrant};
-use longhaul_workspace::{ABSENT, digest_of};
+use longhaul_workspace::{ABSENT, Guard, Workspace, digest_of};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -473,6 +473,8 @@ async fn the_toolbox_grants_what_it_has() {
         "apply_patch",
         "ask_human",
         "bash",
+        "bash_kill",
+        "bash_output",
         "edit",
         "fetch",
         "git_add",
@@ -622,4 +624,54 @@ fn schemas_are_plain() {
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// A11, A12, A60, A71: what is the harness's or git's own is left alone, also when a link leads there; the control is the
+/// same without a guard. A state directory is known by where it is, whatever its name.
+#[tokio::test]
+async fn guarded_places_are_left_alone() {
+    let mut fixture = Fixture::new();
+    for directory in ["kept/runs/x/inbox", ".git/hooks", "sub/.git"] {
+        fs::create_dir_all(fixture.path(directory)).unwrap();
+    }
+    fs::write(fixture.path("kept/runs/x/journal"), "CANARY").unwrap();
+    symlink("kept/runs", fixture.path("state")).unwrap();
+    symlink(".git/hooks", fixture.path("hooks")).unwrap();
+    symlink("../longhaul.yaml", fixture.path("sub/settings")).unwrap();
+    let written = [
+        "kept/runs/x/inbox/forged",
+        "state/x/inbox/forged",
+        "sub/../kept/new/forged",
+        ".git/hooks/pre-commit",
+        "hooks/pre-commit",
+        ".git/new/file",
+        "sub/.git/config",
+        "longhaul.yaml",
+        "sub/settings",
+    ];
+    let hidden = ["kept/runs/x/journal", "state/x/journal"];
+    let unguarded = fixture.run("read", &json!({ "path": hidden[1] })).await;
+    assert!(done(&unguarded).contains("CANARY"));
+    let search = json!({ "pattern": "CANARY" });
+    assert!(done(&fixture.run("grep", &search).await).contains("kept/runs/x/journal"));
+
+    let root = fixture.path("");
+    let root = root.canonicalize().unwrap();
+    let guard = Guard { hidden: vec![root.join("kept")], read_only: vec![root.join("longhaul.yaml")] };
+    fixture.context.workspace = Workspace::open(&root).unwrap().guarded(guard).into();
+    for path in hidden {
+        assert_eq!(
+            failure(&fixture.run("read", &json!({ "path": path })).await).0,
+            Failure::NotPermitted,
+            "{path}"
+        );
+    }
+    let found = fixture.run("grep", &search).await;
+    assert!(!done(&found).contains("journal"), "{found:?}");
+    for path in written {
+        let outcome = fixture.run("write", &json!({ "path": path, "content": "x" })).await;
+        assert_eq!(failure(&outcome).0, Failure::NotPermitted, "{path}");
+    }
+    assert!(!fixture.path(".git/new").exists() && !fixture.path("kept/new").exists());
+    assert!(fixture.run("write", &json!({ "path": ".gitignore", "content": "x" })).await.is_done());
 }

@@ -10,12 +10,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::beneath::{self, Links};
-use crate::files::{Error, STATE_DIRECTORY, Workspace, real_path};
+use crate::files::{Error, Guard, STATE_DIRECTORY, Workspace, real_path};
 use crate::limits;
 
 /// One open directory of a workspace.
@@ -24,8 +25,7 @@ pub struct Directory {
     handle: OwnedFd,
     /// Below the workspace's root; empty for the root itself.
     path: PathBuf,
-    /// As [`Workspace::with_state`] was told.
-    state: Option<PathBuf>,
+    guard: Arc<Guard>,
 }
 
 /// What is in a directory under one name.
@@ -62,18 +62,26 @@ impl Workspace {
             .map_err(|errno| self.refusal("open", path, errno))?;
         self.refuse_state(path, &relative, &handle)?;
         let path = relative.components().filter(|part| part.as_os_str() != ".").collect();
-        Ok(Directory { handle, path, state: self.state.clone() })
+        Ok(Directory { handle, path, guard: self.guard.clone() })
     }
 
     /// Opens a directory that a walk came by, `path` being below the root. No link is followed.
     pub fn enter(&self, path: &Path) -> io::Result<Directory> {
         let relative = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let handle = beneath::open(self.handle.as_fd(), relative, beneath::DIRECTORY, Links::Refused)?;
-        Directory { handle, path: path.to_owned(), state: self.state.clone() }.open_to_all()
+        Directory::walked(handle, path.to_owned(), &self.guard)
     }
 }
 
 impl Directory {
+    /// One that a walk came by. A state directory of another name than usual is only known by where it is.
+    fn walked(handle: OwnedFd, path: PathBuf, guard: &Arc<Guard>) -> io::Result<Directory> {
+        if real_path(&handle).is_some_and(|real| guard.hides(&real)) {
+            return Err(io::Error::other("the harness's own state"));
+        }
+        Ok(Directory { handle, path, guard: guard.clone() })
+    }
+
     /// Below the workspace's root; empty for the root itself.
     pub fn path(&self) -> &Path {
         &self.path
@@ -82,16 +90,7 @@ impl Directory {
     /// Opens a directory below this one. No link is followed.
     pub fn enter(&self, path: &Path) -> io::Result<Directory> {
         let handle = beneath::open(self.handle.as_fd(), path, beneath::DIRECTORY, Links::Refused)?;
-        Directory { handle, path: self.path.join(path), state: self.state.clone() }.open_to_all()
-    }
-
-    /// Only asked for where it really is when there is a state to be kept out of.
-    fn open_to_all(self) -> io::Result<Directory> {
-        let closed = |state| real_path(&self.handle).is_some_and(|real| real.starts_with(state));
-        match &self.state {
-            Some(state) if closed(state) => Err(io::Error::other("the harness's own state")),
-            Some(_) | None => Ok(self),
-        }
+        Directory::walked(handle, self.path.join(path), &self.guard)
     }
 
     /// The same for a path below the workspace's root that begins with this directory's.

@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, fsync, mkdirat, openat};
 use rustix::fs::{Gid, Uid, renameat, statat, unlinkat};
@@ -60,6 +61,8 @@ pub enum Error {
     LinkLoop { path: String },
     #[error("`{path}` has {bytes} bytes; at most {max} are handled at once")]
     TooLarge { path: String, bytes: u64, max: u64 },
+    #[error("`{path}` is not to be written: it belongs to the harness or to git itself")]
+    Guarded { path: String },
     #[error("the effect key `{key}` is not usable as a file name")]
     BadKey { key: String },
     #[error("cannot {action} `{path}`: {source}")]
@@ -100,8 +103,23 @@ pub struct Workspace {
     /// The root with all links resolved.
     root: PathBuf,
     pub(crate) handle: File,
-    /// The harness's state, if it lies inside under a name of its own.
-    pub(crate) state: Option<PathBuf>,
+    pub(crate) guard: Arc<Guard>,
+}
+
+/// What inside a workspace its agent's tools leave alone, with all links resolved. Git's own directories are never
+/// written to: what they hold makes git run programs.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Not even to be read: the state directory of the harness, wherever it is.
+    pub hidden: Vec<PathBuf>,
+    /// To be read only: its settings.
+    pub read_only: Vec<PathBuf>,
+}
+
+impl Guard {
+    pub(crate) fn hides(&self, real: &Path) -> bool {
+        self.hidden.iter().any(|hidden| real.starts_with(hidden))
+    }
 }
 
 impl Workspace {
@@ -112,16 +130,13 @@ impl Workspace {
         let flags = beneath::DIRECTORY | OFlags::CLOEXEC;
         let handle =
             rustix::fs::open(&resolved, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Workspace { given, root: resolved, handle: File::from(handle), state: None })
+        Ok(Workspace { given, root: resolved, handle: File::from(handle), guard: Arc::default() })
     }
 
-    /// The same with the harness's state in `dir`, which is closed like [`STATE_DIRECTORY`] if it lies inside. A workspace
-    /// that lies in the state is not: it is the agent's own part of it.
+    /// The same with places that its tools leave alone.
     #[must_use]
-    pub fn with_state(mut self, dir: &Path) -> Workspace {
-        let inside = |dir: &PathBuf| dir.starts_with(&self.root) && *dir != self.root;
-        self.state = dir.canonicalize().ok().filter(inside);
-        self
+    pub fn guarded(self, guard: Guard) -> Workspace {
+        Workspace { guard: Arc::new(guard), ..self }
     }
 
     /// The root with all links resolved.
@@ -214,7 +229,7 @@ impl Workspace {
     pub fn replace_like(&self, path: &str, like: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
         self.check_present()?;
         let temporary = temporary_name(key)?;
-        let spot = self.locate(path, Parents::Create)?;
+        let spot = self.locate_to_write(path, Parents::Create)?;
         let old = match self.stat(path, &spot)? {
             None if path != like => self.stat(like, &self.locate(like, Parents::MustExist)?)?,
             old => old,
@@ -237,7 +252,7 @@ impl Workspace {
     /// Removes the file at `path`, for good. One that is not there is removed already; a link is refused.
     pub fn remove(&self, path: &str) -> Result<(), Error> {
         self.refuse_link(path)?;
-        let spot = self.locate(path, Parents::MustExist)?;
+        let spot = self.locate_to_write(path, Parents::MustExist)?;
         if let Some(stat) = self.stat(path, &spot)? {
             regular(path, &stat)?;
             unlinkat(&spot.directory, &spot.name, AtFlags::empty())
@@ -295,6 +310,27 @@ impl Workspace {
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(self.refusal("remove the temporary file of", path, errno)),
         }
+    }
+
+    /// The same as `locate` for what is to be changed: refuses what is guarded, as it is spelled, before a directory is
+    /// made for it, and as it really is, because links may lead there.
+    fn locate_to_write(&self, path: &str, parents: Parents) -> Result<Spot, Error> {
+        self.check_writable(path, &self.root.join(self.relative(path)?))?;
+        let spot = self.locate(path, parents)?;
+        if let Some(directory) = real_path(&spot.directory) {
+            self.check_writable(path, &directory.join(&spot.name))?;
+        }
+        Ok(spot)
+    }
+
+    fn check_writable(&self, path: &str, real: &Path) -> Result<(), Error> {
+        let guarded = self.guard.read_only.iter().any(|place| real.starts_with(place));
+        let below = real.strip_prefix(&self.root).unwrap_or(real);
+        let is_git = below.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+        if guarded || is_git {
+            return Err(Error::Guarded { path: path.to_owned() });
+        }
+        Ok(())
     }
 
     /// The path below the root. `..` is left in place: only the kernel knows what it means behind a link.
@@ -422,8 +458,7 @@ impl Workspace {
 
     /// The workspace itself may lie in a state directory; what counts is what comes below the root.
     fn is_state(&self, real: &Path) -> bool {
-        let by_place = self.state.as_ref().is_some_and(|state| real.starts_with(state));
-        by_place || real.strip_prefix(&self.root).is_ok_and(names_state)
+        real.strip_prefix(&self.root).is_ok_and(names_state) || self.guard.hides(real)
     }
 
     fn outside(&self, path: &str) -> Error {
@@ -490,16 +525,22 @@ fn names_state(relative: &Path) -> bool {
     relative.components().any(|part| part.as_os_str() == STATE_DIRECTORY)
 }
 
-/// Where an open file really is, links and renames included; `None` where the system does not say.
+/// Where an open file or directory is, all links resolved; `None` where the system cannot tell.
 #[cfg(target_os = "linux")]
-pub(crate) fn real_path(opened: &OwnedFd) -> Option<PathBuf> {
+pub(crate) fn real_path(file: &OwnedFd) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
-
-    std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn real_path(_opened: &OwnedFd) -> Option<PathBuf> {
+#[cfg(target_os = "macos")]
+pub(crate) fn real_path(file: &OwnedFd) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = rustix::fs::getpath(file).ok()?;
+    Some(PathBuf::from(OsString::from_vec(path.into_bytes())))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub(crate) fn real_path(_file: &OwnedFd) -> Option<PathBuf> {
     None
 }
 

@@ -9,9 +9,10 @@ mod beneath;
 mod directory;
 mod files;
 pub mod git;
+pub mod gitdirs;
 pub mod limits;
 pub mod place;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};
-pub use files::{ABSENT, Error, Kind, Metadata, STATE_DIRECTORY, Workspace, digest_of};
+pub use files::{ABSENT, Error, Guard, Kind, Metadata, STATE_DIRECTORY, Workspace, digest_of};

@@ -31,3 +31,6 @@ pub const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Directories looked through upwards for a repository. Deeper paths do not fit into `PATH_MAX`.
 pub const REPOSITORY_LEVELS_MAX: usize = 64;
+
+/// Bytes of a `.git` file that is read as a link to a repository. It holds one path.
+pub const GIT_LINK_BYTES_MAX: u64 = 8 * 1024;

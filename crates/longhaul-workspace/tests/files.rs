@@ -189,29 +189,3 @@ fn a_workspace_that_is_gone_is_said_to_be_gone() {
     fixture.outside_is_unchanged();
     assert!(names(&fixture.outer.path().join("root")).is_empty());
 }
-
-/// D8.3: a state directory of any name is closed to every path that leads into it.
-#[test]
-fn the_state_is_closed_wherever_it_lies() {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
-    fs::create_dir_all(root.join("state/runs")).unwrap();
-    fs::write(root.join("state/runs/journal"), "truth").unwrap();
-    symlink("state", root.join("link")).unwrap();
-    let workspace = Workspace::open(&root).unwrap().with_state(&root.join("state"));
-    for path in ["state/runs/journal", "link/runs/journal", "state/../link/runs/journal"] {
-        assert!(matches!(workspace.read(path), Err(Error::State { .. })), "{path}");
-        assert!(matches!(workspace.replace(path, b"x", "key"), Err(Error::State { .. })), "{path}");
-        assert!(matches!(workspace.remove(path), Err(Error::State { .. })), "{path}");
-    }
-    assert!(matches!(workspace.open_directory("link"), Err(Error::State { .. })));
-    assert!(workspace.enter(Path::new("state/runs")).is_err());
-    assert!(workspace.open_directory(".").unwrap().enter(Path::new("state")).is_err());
-    assert!(workspace.replace("link/new/file", b"x", "key").is_err());
-    assert!(workspace.replace("state/new/file", b"x", "key").is_err());
-    assert_eq!(fs::read_dir(root.join("state")).unwrap().count(), 1);
-    workspace.replace("other", b"x", "key").unwrap();
-
-    let within = Workspace::open(&root.join("state/runs")).unwrap().with_state(&root.join("state"));
-    assert_eq!(within.read("journal").unwrap(), b"truth");
-}

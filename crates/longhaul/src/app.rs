@@ -9,8 +9,10 @@ use longhaul_engine::Harness;
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
+use longhaul_tools::Toolbox;
+use longhaul_tools::hooks::Hooks;
 use longhaul_tools::mcp::Servers;
-use longhaul_tools::{Fetch, Toolbox};
+use longhaul_tools::sandbox::{Host, Options, Sandbox};
 use longhaul_workspace::place;
 
 use crate::cli::Shared;
@@ -18,7 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
 use crate::servers;
-use crate::settings::{self, Settings};
+use crate::settings::{self, Permissions, Settings};
 use crate::trust::{self, Book, Trust};
 
 pub struct App {
@@ -73,12 +75,12 @@ impl App {
         Book::new(settings::user_dir(&environment()))
     }
 
-    /// The MCP servers of these settings.
-    pub fn servers(&self, settings: &Settings) -> Result<&Servers, Failure> {
+    /// The MCP servers of these settings, held by `sandbox`.
+    pub fn servers(&self, settings: &Settings, sandbox: &Sandbox) -> Result<&Servers, Failure> {
         if let Some(servers) = self.servers.get() {
             return Ok(servers);
         }
-        let servers = servers::servers(self, settings)?;
+        let servers = servers::servers(self, settings, sandbox)?;
         Ok(self.servers.get_or_init(|| servers))
     }
 
@@ -92,40 +94,63 @@ impl App {
         Home::open(&self.state_dir).map_err(unusable)
     }
 
-    /// A harness that may write: the state directory is made if it is not there.
+    /// A harness that may write, but drives nothing: the state directory is made if it is not there.
     pub fn harness(&self) -> Result<Harness, Failure> {
-        let home = self.make_home()?;
         let settings = self.settings()?;
-        Ok(self.over(home, self.toolbox(&settings)?, self.models(&settings)))
+        let home = self.make_home()?;
+        self.over(home, &settings, self.sandbox(settings.permissions.clone())?)
+    }
+
+    /// A harness to make runs and drive them, their commands held by `sandbox`.
+    pub fn holding(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
+        let home = self.make_home()?;
+        Ok(contained(self.over(home, settings, sandbox.clone())?, &sandbox))
     }
 
     /// A harness over runs that exist, to drive one of them.
-    pub fn driving(&self) -> Result<Harness, Failure> {
-        let settings = self.settings()?;
+    pub fn driving(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         match self.home()? {
-            Some(home) => Ok(self.over(home, self.toolbox(&settings)?, self.models(&settings))),
+            Some(home) => Ok(contained(self.over(home, settings, sandbox.clone())?, &sandbox)),
             None => Err(self.no_runs()),
         }
     }
 
-    fn over(&self, home: Home, toolbox: Toolbox, models: Models) -> Harness {
-        Harness::durable(Arc::new(home), toolbox, models, Arc::new(SystemClock))
+    fn over(&self, home: Home, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
+        let toolbox = self.toolbox(settings, sandbox)?;
+        Ok(Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock)))
     }
 
-    /// The built-in tools and those of the MCP servers that are accepted. Nothing is started for this.
-    fn toolbox(&self, settings: &Settings) -> Result<Toolbox, Failure> {
-        let builtin = Toolbox::builtin().with(Arc::new(Fetch::new(settings.network.clone())));
-        if settings.mcp_servers.is_empty() {
-            return Ok(builtin);
+    /// The built-in tools and those of the MCP servers that are accepted, with the hooks around them. Nothing is started for this.
+    fn toolbox(&self, settings: &Settings, sandbox: Sandbox) -> Result<Toolbox, Failure> {
+        let mut toolbox = Toolbox::builtin(sandbox.clone());
+        if !settings.mcp_servers.is_empty() {
+            let tools = servers::tools(self.servers(settings, &sandbox)?);
+            toolbox = tools.into_iter().fold(toolbox, Toolbox::with);
         }
-        Ok(servers::tools(self.servers(settings)?).into_iter().fold(builtin, Toolbox::with))
+        Ok(toolbox.hooked(Hooks::new(settings.hooks.clone(), self.project.clone(), sandbox)))
+    }
+
+    /// What holds the commands of the runs driven here; nothing is tried yet.
+    pub fn sandbox(&self, permissions: Permissions) -> Result<Sandbox, Failure> {
+        let whole = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let host = Host {
+            environment: std::env::vars_os().collect(),
+            hidden: vec![whole(self.state_dir.clone())],
+            guarded: vec![whole(self.project.clone()).join("longhaul.yaml")],
+        };
+        let Permissions { sandbox: mode, network } = permissions;
+        Ok(Sandbox::new(Options { mode, network, helper: std::env::current_exe()?, host }))
     }
 
     /// A harness over runs that exist. Nothing is made for those who only look.
     pub fn reading(&self) -> Result<Harness, Failure> {
         match self.home()? {
             // Who only looks asks no model, and is not kept from looking by settings that are wrong.
-            Some(home) => Ok(self.over(home, Toolbox::builtin(), Models::default())),
+            Some(home) => {
+                let toolbox = Toolbox::builtin(Sandbox::off());
+                let clock = Arc::new(SystemClock);
+                Ok(Harness::durable(Arc::new(home), toolbox, Models::default(), clock))
+            }
             None => Err(self.no_runs()),
         }
     }
@@ -158,9 +183,9 @@ impl App {
     }
 
     /// A harness that leaves no trace.
-    pub fn forgetful(&self, settings: &Settings) -> Result<Harness, Failure> {
+    pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
-        Ok(Harness::forgetful(self.toolbox(settings)?, models, Arc::new(SystemClock)))
+        Ok(Harness::forgetful(self.toolbox(settings, sandbox)?, models, Arc::new(SystemClock)))
     }
 
     /// Where rate limits are shared by all runs of this user, whichever repository they are in.
@@ -185,6 +210,11 @@ impl App {
             ..Models::default()
         }
     }
+}
+
+/// A harness that puts on record what was found to hold its commands. Where that is refused, none is run.
+fn contained(harness: Harness, sandbox: &Sandbox) -> Harness {
+    sandbox.prove().into_iter().fold(harness, |harness, found| harness.contained(found.to_string()))
 }
 
 pub fn environment() -> BTreeMap<String, String> {

@@ -17,13 +17,21 @@ mod trust;
 use std::process::ExitCode;
 
 use clap::Parser;
+use longhaul_tools::sandbox;
 
 use crate::app::App;
 use crate::cli::{Cli, Command};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// What shells answer for a program that is there and cannot be run.
+const NOT_ENTERED: u8 = 126;
+
 fn main() -> ExitCode {
+    if let Some(exit) = inner_stage() {
+        return exit;
+    }
+    keep_to_ourselves();
     let cli = Cli::parse();
     match dispatch(cli) {
         Ok(Exit::Ok) if !render::all_data_printed() => {
@@ -36,6 +44,37 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Keys are in our memory and our environment: they go into no core dump, and other processes of this user do not read them
+/// there. What we start is as it would be otherwise.
+fn keep_to_ourselves() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Neither can fail for what is only made less; if it did, that would be no reason not to work.
+    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
+    setrlimit(Resource::Core, none).ok();
+    #[cfg(target_os = "linux")]
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).ok();
+}
+
+/// What we are when we started ourselves inside a sandbox. Looked at before anything else: it is done for every command.
+fn inner_stage() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let first = arguments.next()?;
+    if first == sandbox::ENTER {
+        let Err(error) = sandbox::enter(arguments);
+        render::failure(&Failure::from(anyhow::Error::from(error)));
+        return Some(ExitCode::from(NOT_ENTERED));
+    }
+    if first == sandbox::RELAY {
+        return sandbox::relay().is_err().then_some(ExitCode::FAILURE);
+    }
+    if first == sandbox::REPORT {
+        let report = sandbox::answer(&arguments.next()?.into_string().ok()?)?;
+        render::data(&report);
+        return Some(ExitCode::SUCCESS);
+    }
+    None
 }
 
 fn dispatch(cli: Cli) -> Result<Exit, Failure> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longhaul_core::spec::Mode;
 use longhaul_engine::Secrets;
 use longhaul_model::provider::BUILTINS;
-use longhaul_tools::Tool;
 use longhaul_tools::mcp::{DIVIDER, Options, Servers, Strike, Why, variables_in};
+use longhaul_tools::{Sandbox, Tool};
 
 use crate::agents;
 use crate::app::{App, environment};
@@ -18,7 +18,7 @@ use crate::render;
 use crate::settings::Settings;
 
 /// The servers of these settings. Starts nothing.
-pub fn servers(app: &App, settings: &Settings) -> Result<Servers, Failure> {
+pub fn servers(app: &App, settings: &Settings, sandbox: &Sandbox) -> Result<Servers, Failure> {
     let models = app.models(settings);
     let strike: Strike = Arc::new(move |text| Secrets::new(models.secrets()).strike(text).into_owned());
     let options = Options {
@@ -28,6 +28,7 @@ pub fn servers(app: &App, settings: &Settings) -> Result<Servers, Failure> {
         environment: environment(),
         withheld: withheld(settings),
         strike,
+        sandbox: sandbox.clone(),
     };
     Servers::new(settings.mcp_servers.clone(), options).map_err(|error| Failure::usage(error.to_string()))
 }
@@ -45,7 +46,12 @@ pub fn tools(servers: &Servers) -> Vec<Arc<dyn Tool>> {
 }
 
 /// Accepts the servers that are new and that the run to be created may call. One that cannot be met is left out.
-pub fn meet(app: &App, settings: &Settings, options: &create::Options) -> Result<(), Failure> {
+pub fn meet(
+    app: &App,
+    settings: &Settings,
+    sandbox: &Sandbox,
+    options: &create::Options,
+) -> Result<(), Failure> {
     if settings.mcp_servers.is_empty() {
         return Ok(());
     }
@@ -53,7 +59,7 @@ pub fn meet(app: &App, settings: &Settings, options: &create::Options) -> Result
         drop(app.make_home()?);
     }
     let wanted = wanted(settings, options)?;
-    let servers = app.servers(settings)?;
+    let servers = app.servers(settings, sandbox)?;
     let (_, not_offered) = servers.tools();
     let new =
         not_offered.iter().filter(|server| matches!(server.why, Why::New) && wanted.includes(&server.server));

@@ -8,8 +8,9 @@ use longhaul_core::money::Usd;
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
-use longhaul_tools::egress::Hosts;
+use longhaul_tools::hooks::HooksConfig;
 use longhaul_tools::mcp::ServerConfig;
+use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -51,15 +52,22 @@ pub struct Settings {
     pub provider: Option<String>,
     pub providers: BTreeMap<String, ProviderConfig>,
     pub mcp_servers: BTreeMap<String, ServerConfig>,
+    pub hooks: HooksConfig,
     pub agent_dirs: Vec<PathBuf>,
-    /// The hosts that `fetch` may reach.
-    pub network: Hosts,
+    pub permissions: Permissions,
     /// What the project's file says that may do harm, trusted or not.
     pub items: Vec<Item>,
     /// Were these items left out for want of trust?
     pub untrusted: bool,
     /// Every key with its value and where it came from, for `config show`.
     pub origins: BTreeMap<String, (Value, Source)>,
+}
+
+/// What the agent's commands may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    pub sandbox: Mode,
+    pub network: Network,
 }
 
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
@@ -73,6 +81,8 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     mcp: Option<Mcp>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    hooks: Option<HooksConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
     permissions: Option<PermissionsSection>,
@@ -84,7 +94,9 @@ struct File {
 #[serde(deny_unknown_fields, default)]
 struct PermissionsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
-    network: Option<Vec<String>>,
+    sandbox: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<Network>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -186,7 +198,7 @@ fn defaults() -> Value {
     json!({
         "models": { "default": null, "provider": null },
         "agents": { "dirs": ["agents"] },
-        "permissions": { "network": [] },
+        "permissions": { "sandbox": Mode::default().as_str(), "network": "none" },
         "harness": {
             "enabled": true,
             "autonomy": Autonomy::default().level(),
@@ -276,6 +288,10 @@ fn from_environment(environment: &BTreeMap<String, String>) -> Value {
         .into_iter()
         .filter_map(|(key, variable)| Some((key.to_owned(), json!(text(variable)?))));
     root.insert("models".to_owned(), Value::Object(models.collect()));
+    let permissions = [("sandbox", "LONGHAUL_SANDBOX"), ("network", "LONGHAUL_NETWORK")]
+        .into_iter()
+        .filter_map(|(key, variable)| Some((key.to_owned(), json!(text(variable)?))));
+    root.insert("permissions".to_owned(), Value::Object(permissions.collect()));
     Value::Object(root)
 }
 
@@ -284,6 +300,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
     let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
+    let mut hooks = HooksConfig::default();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
@@ -291,8 +308,14 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         if let Some(mut configured) = layer.as_object_mut().and_then(|layer| layer.remove("mcp")) {
             add_servers(configured["servers"].take(), source, &place, &mut mcp_servers, &mut origins)?;
         }
+        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("hooks")) {
+            add_hooks(configured, source, &place, &mut hooks, &mut origins)?;
+        }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
+        if source == Source::Project {
+            refuse_loosening(&place, &leaves, &origins)?;
+        }
         for (key, value) in leaves {
             if source == Source::Default || !value.is_null() {
                 places.insert(key.clone(), place.clone());
@@ -320,13 +343,45 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         model: read.value("models.default")?,
         provider: read.value("models.provider")?,
         providers,
+        permissions: Permissions {
+            sandbox: read.parsed("permissions.sandbox")?,
+            network: read.value("permissions.network")?,
+        },
         mcp_servers,
+        hooks,
         items: Vec::new(),
         untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
-        network: read.hosts("permissions.network")?,
         origins,
     })
+}
+
+/// A project's file comes with the project, and an agent may have written it: it may hold commands tighter than the user
+/// does, never looser.
+fn refuse_loosening(
+    place: &str,
+    leaves: &[(String, Value)],
+    origins: &BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    // What cannot be read is refused later, with its place.
+    let mode = |value: &Value| value.as_str()?.parse::<Mode>().ok();
+    let network = |value: &Value| serde_json::from_value::<Network>(value.clone()).ok();
+    for key in ["permissions.sandbox", "permissions.network"] {
+        let asked =
+            leaves.iter().find(|(name, value)| name == key && !value.is_null()).map(|(_, value)| value);
+        let (Some(asked), Some((given, _))) = (asked, origins.get(key)) else { continue };
+        let loosened = mode(asked).zip(mode(given)).is_some_and(|(asked, given)| asked < given)
+            || network(asked).zip(network(given)).is_some_and(|(asked, given)| !asked.is_within(&given));
+        if loosened {
+            let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let (asked, given) = (plain(asked), plain(given));
+            return Err(Failure::usage(format!(
+                "{key} in {place}: a project's settings may not loosen `{given}` to `{asked}`"
+            ))
+            .hint("set it in ~/.config/longhaul/longhaul.yaml, with LONGHAUL_SANDBOX or LONGHAUL_NETWORK, or on the command line"));
+        }
+    }
+    Ok(())
 }
 
 /// Lays a source's providers over those of the sources before it, field by field.
@@ -373,6 +428,25 @@ fn add_servers(
     Ok(())
 }
 
+/// A source's hooks are added to those of the sources before it: what one of them guards another cannot open.
+fn add_hooks(
+    configured: Value,
+    source: Source,
+    place: &str,
+    hooks: &mut HooksConfig,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    let configured: HooksConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    hooks.add(configured);
+    let lists = [("before_tool", &hooks.before_tool), ("after_tool", &hooks.after_tool)];
+    for (when, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        origins.insert(format!("hooks.{when}"), (json!(list), source));
+    }
+    Ok(())
+}
+
 /// A provider or a server as it may be shown: the values of headers and variables may be keys.
 fn shown<T: Serialize>(config: &T) -> Value {
     let mut shown = json!(config);
@@ -395,17 +469,16 @@ impl Reading<'_> {
         serde_json::from_value(value).map_err(|error| self.wrong(key, &error.to_string()))
     }
 
+    fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, key: &str) -> Result<T, Failure> {
+        self.value::<String>(key)?.parse().map_err(|error: T::Err| self.wrong(key, &error.to_string()))
+    }
+
     fn at_most(&self, key: &str, max: u64) -> Result<u64, Failure> {
         let value: u64 = self.value(key)?;
         if value > max {
             return Err(self.wrong(key, &format!("{value} is more than {max}")));
         }
         Ok(value)
-    }
-
-    fn hosts(&self, key: &str) -> Result<Hosts, Failure> {
-        let rules: Vec<String> = self.value(key)?;
-        Hosts::new(&rules).map_err(|error| self.wrong(key, &error.to_string()))
     }
 
     fn autonomy(&self) -> Result<Autonomy, Failure> {

@@ -1,8 +1,8 @@
 //! Trust: which parts of a repository's settings may do harm, and whether the user agreed to exactly these.
 //!
-//! Whoever clones a repository has not agreed to run its commands or to send a key to its addresses. So MCP servers, hooks,
-//! providers and hosts to reach in the project's file do nothing until the user has seen them; the agreement is a digest of
-//! just these items, kept in the user's own directory, so that any change of them undoes it. What the user's own file or
+//! Whoever clones a repository has not agreed to run its commands or to send a key to its addresses. So MCP servers, hooks
+//! and providers in the project's file do nothing until the user has seen them; the agreement is a digest of just these
+//! items, kept in the user's own directory, so that any change of them undoes it. What the user's own file or
 //! environment says needs no trust, and neither do limits, the choice of a model, and scripted providers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_model::provider::{Builtin, ProviderConfig, Speaks};
 use longhaul_tools::mcp::{ServerConfig, variables_in, visible};
+use longhaul_tools::sandbox::Network;
 use longhaul_workspace::digest_of;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,12 +69,6 @@ pub fn items(project: &Value, users: &Value) -> Vec<Item> {
     for (name, value) in fields(&project["hooks"]) {
         let does = vec![format!("runs {}", shown(&value.to_string()))];
         items.push(Item { key: format!("hooks.{name}"), does, value: value.clone() });
-    }
-    let network = &project["permissions"]["network"];
-    let hosts: Vec<&str> = network.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if !hosts.is_empty() {
-        let does = vec![format!("lets the agent send requests to {}", shown(&hosts.join(", ")))];
-        items.push(Item { key: "permissions.network".to_owned(), does, value: network.clone() });
     }
     items
 }
@@ -157,6 +152,14 @@ fn server_does(config: &ServerConfig) -> Vec<String> {
         let words: Vec<String> = config.command.iter().map(|word| quoted(word)).collect();
         let place = config.cwd.as_deref().map_or(String::new(), |cwd| format!(" in {}", shown(cwd)));
         does.push(format!("runs `{}`{place}", words.join(" ")));
+    }
+    if config.sandbox == Some(false) {
+        does.push("runs outside of the sandbox, with your rights".to_owned());
+    }
+    match &config.network {
+        Some(Network::Full) => does.push("reaches everything this machine reaches".to_owned()),
+        Some(hosts @ Network::Hosts(_)) => does.push(format!("reaches {hosts}")),
+        Some(Network::None) | None => {}
     }
     if let Some(url) = &config.url {
         does.push(format!("sends what its tools are called with to {}", shown(url)));

@@ -6,6 +6,7 @@ use crate::ids::{Attempt, CallId};
 use crate::json::Json;
 use crate::run::Run;
 use crate::spec::OnAsk;
+use crate::status::Status;
 use crate::tool::{Failure, Outcome};
 
 /// The digest of an action, for people to see that what runs is what they were shown.
@@ -42,7 +43,7 @@ pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
 
 /// A person gave leave: the call is made, and the ones after it.
 pub(super) fn granted(run: &Run, ask: &Ask, decision: &mut Decision) {
-    if let Some(known) = run.call(ask.call) {
+    if let Some(known) = run.call(ask.call).filter(|_| run.status == Status::Running) {
         call::begin_granted(run, known, decision);
     }
 }
@@ -65,7 +66,7 @@ fn refuse(call: CallId, message: String, decision: &mut Decision) {
 }
 
 fn go_on(run: &Run, done: CallId, decision: &mut Decision) {
-    if let Some(known) = run.call(done) {
+    if let Some(known) = run.call(done).filter(|_| run.status == Status::Running) {
         call::begin_next(run, known, run.spec.limits, decision);
     }
 }

@@ -5,10 +5,10 @@ use serde_json::json;
 use super::{Decision, ask, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
-use crate::event::{Ask, AskKind, Event, Rest};
+use crate::event::{Ask, AskKind, Cause, Event, Rest};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
-use crate::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
+use crate::limits::{ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
 use crate::prompt::head;
 use crate::run::{Call, CallState, Run};
 use crate::spec::Limits;
@@ -33,6 +33,7 @@ pub(super) fn begin_first(run: &Run, turn: u32, proposed: &[ProposedCall], decis
         args: &call.args,
         malformed: call.malformed.as_deref(),
         granted: false,
+        attempt: Attempt::FIRST,
     });
     work_through(run, turn, asked, run.spec.limits, decision);
 }
@@ -86,12 +87,9 @@ pub(super) fn ended(
     attempt: Attempt,
     outcome: Outcome,
     duration_us: u64,
+    hold: Option<String>,
 ) -> Decision {
-    let Some(call) = run.call(id) else { return Decision::nothing() };
-    let CallState::Started { attempt: current, .. } = &call.state else { return Decision::nothing() };
-    if *current != attempt {
-        return Decision::nothing();
-    }
+    let Some(call) = under_way(run, id, attempt) else { return Decision::nothing() };
     if let Outcome::Failed { failure, message, .. } = &outcome
         && failure.is_transient()
         && run.status == Status::Running
@@ -99,7 +97,50 @@ pub(super) fn ended(
     {
         return rest(run, at, call, attempt, message.clone());
     }
-    finish(run, call, attempt, outcome, duration_us)
+    let Some(why) = hold.or_else(|| broken_hooks(run, &outcome)).filter(|_| run.status == Status::Running)
+    else {
+        return finish(run, call, attempt, outcome, duration_us);
+    };
+    let mut decision = Decision::nothing();
+    close(call, attempt, outcome, duration_us, &mut decision);
+    decision.pause(run, Cause::Parked, why);
+    decision
+}
+
+/// A hook stopped the call before it had any effect: it goes on with a person's leave, or not at all.
+pub(super) fn held(run: &Run, id: CallId, attempt: Attempt, why: &str) -> Decision {
+    let Some(call) = under_way(run, id, attempt) else { return Decision::nothing() };
+    if run.status != Status::Running {
+        let outcome = Outcome::failed(Failure::Cancelled, "not begun because the run was paused");
+        return finish(run, call, attempt, outcome, 1);
+    }
+    let text = head(why, OUTPUT_INLINE_BYTES_MAX).to_owned();
+    let digest = ask::digest(&call.tool, &call.args);
+    let mut decision = Decision::nothing();
+    if !ask::open(run, Ask { call: id, kind: AskKind::Permission, text, digest }, &mut decision) {
+        begin_next(run, call, run.spec.limits, &mut decision);
+    }
+    decision
+}
+
+/// The call whose attempt this is, if that is under way.
+fn under_way(run: &Run, id: CallId, attempt: Attempt) -> Option<&Call> {
+    let call = run.call(id)?;
+    matches!(&call.state, CallState::Started { attempt: current, .. } if *current == attempt).then_some(call)
+}
+
+/// Why the run should stop, if hooks broke at several calls in a row: every further call would only spend a turn.
+fn broken_hooks(run: &Run, outcome: &Outcome) -> Option<String> {
+    let broke = |outcome: &Outcome| matches!(outcome, Outcome::Failed { failure: Failure::Hook, .. });
+    let before =
+        run.calls.iter().rev().filter_map(Call::outcome).take_while(|outcome| broke(outcome)).count();
+    (broke(outcome) && before + 1 >= BROKEN_HOOKS_MAX).then(|| {
+        format!(
+            "hooks broke at {} calls in a row: {}",
+            before + 1,
+            outcome.error().unwrap_or("without a word")
+        )
+    })
 }
 
 pub(super) fn woke(run: &Run, id: CallId, tried: Attempt) -> Decision {
@@ -198,6 +239,8 @@ struct Asked<'a> {
     malformed: Option<&'a str>,
     /// A person has given leave.
     granted: bool,
+    /// The attempt it would be; not the first if a hook stopped that one.
+    attempt: Attempt,
 }
 
 impl<'a> Asked<'a> {
@@ -209,6 +252,7 @@ impl<'a> Asked<'a> {
             args: &call.args,
             malformed: call.malformed.as_deref(),
             granted: call.granted,
+            attempt: call.next,
         }
     }
 }
@@ -229,10 +273,10 @@ fn work_through<'a>(
                 }
             }
             Ok(Leave::Given(EffectClass::Checkable)) => {
-                return decision.then(Effect::PrepareTool { call: call.id, attempt: Attempt::FIRST });
+                return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
             }
             Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
-                return start(call.id, Attempt::FIRST, class, Vec::new(), decision);
+                return start(call.id, call.attempt, class, Vec::new(), decision);
             }
             Err((failure, message)) => {
                 decision.and(Event::CallRefused { call: call.id, failure, message: message.clone() });
@@ -265,7 +309,8 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<Leave, (Failure
         );
         return Err((Failure::NotPermitted, message));
     };
-    if run.calls_started >= limits.max_tool_calls {
+    let is_counted = call.attempt != Attempt::FIRST;
+    if run.calls_started >= limits.max_tool_calls && !is_counted {
         let message =
             format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
         return Err((Failure::BudgetExceeded, message));
@@ -311,7 +356,7 @@ fn class_of(run: &Run, tool: &str) -> Option<EffectClass> {
 fn expected(run: &Run, id: CallId, attempt: Attempt) -> Option<&Call> {
     let call = run.call(id)?;
     let fits = match &call.state {
-        CallState::Proposed => attempt == Attempt::FIRST,
+        CallState::Proposed => attempt == call.next,
         CallState::Resting { attempt: last, .. } => attempt == last.next(),
         CallState::Asking { .. } | CallState::Started { .. } | CallState::Ended { .. } => false,
     };

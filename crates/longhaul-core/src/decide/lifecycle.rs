@@ -59,6 +59,14 @@ pub(super) fn older_schema(run: &Run, from: u16) -> Decision {
     Decision::remember(Event::SchemaUpgraded { from: run.schema.unwrap_or(from), to })
 }
 
+/// On record whenever it is not what it was, so that it can be told afterwards what held which call.
+pub(super) fn contained(run: &Run, by: String) -> Decision {
+    if run.contained.as_ref() == Some(&by) || run.status.is_terminal() {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::Contained { by })
+}
+
 /// A command that came too late, makes no sense or cannot be read is on record, and is not tried again.
 pub(super) fn unfit(run: &Run, id: CommandId, why: String) -> Decision {
     if run.commands.contains(&id) {
@@ -157,7 +165,10 @@ fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Resul
     let gate = pending_gate(run, "approve", number)?;
     let mut decision = Decision::remember(answered(gate, at, true, None));
     match &gate.ask {
-        None => step::open(run, gate.step, run.spec.limits, &mut decision),
+        None if run.status == Status::Running => {
+            step::open(run, gate.step, run.spec.limits, &mut decision);
+        }
+        None => {}
         Some(asked) => {
             expect_kind(asked, AskKind::Permission, number)?;
             if digest.is_some_and(|digest| digest != asked.digest) {
@@ -173,7 +184,8 @@ fn reject(run: &Run, at: Timestamp, number: u32, reason: &str) -> Result<Decisio
     let gate = pending_gate(run, "reject", number)?;
     let mut decision = Decision::remember(answered(gate, at, false, Some(reason)));
     match &gate.ask {
-        None => decision.pause(run, Cause::Rejected, reason.to_owned()),
+        None if run.status == Status::Running => decision.pause(run, Cause::Rejected, reason.to_owned()),
+        None => {}
         Some(asked) => ask::refused(run, asked, reason, &mut decision),
     }
     Ok(decision)
@@ -218,7 +230,8 @@ fn expect_kind(asked: &Ask, kind: AskKind, gate: u32) -> Result<(), Refusal> {
     }
 }
 
-/// An answer counts once, and only while the run stands at that gate.
+/// An answer counts once, and only while the run stands at that gate. A paused run takes it in, and goes on from it when it is
+/// resumed.
 fn pending_gate<'a>(run: &'a Run, verb: &'static str, number: u32) -> Result<&'a Gate, Refusal> {
     let gate = run.gate(number).ok_or(Refusal::NoGate { gate: number })?;
     if let Some(answer) = &gate.answer {
@@ -226,10 +239,9 @@ fn pending_gate<'a>(run: &'a Run, verb: &'static str, number: u32) -> Result<&'a
         return Err(Refusal::Answered { gate: number, answer });
     }
     match run.status {
-        Status::Running => Ok(gate),
+        Status::Running | Status::Paused => Ok(gate),
         Status::Created | Status::Completed | Status::Failed => {
             Err(Refusal::Transition { verb, status: run.status, why: "it waits for nobody" })
         }
-        Status::Paused => Err(Refusal::Transition { verb, status: run.status, why: "resume it first" }),
     }
 }

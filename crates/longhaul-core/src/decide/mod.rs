@@ -60,14 +60,16 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
             Ok(patience::failed(run, at, turn, attempt, failure))
         }
         Input::ToolPrepared { call, attempt, traces } => Ok(call::prepared(run, call, attempt, traces)),
-        Input::ToolEnded { call, attempt, outcome, duration_us } => {
-            Ok(call::ended(run, at, call, attempt, outcome, duration_us))
+        Input::ToolEnded { call, attempt, outcome, duration_us, hold } => {
+            Ok(call::ended(run, at, call, attempt, outcome, duration_us, hold))
         }
+        Input::ToolHeld { call, attempt, why } => Ok(call::held(run, call, attempt, &why)),
         Input::ToolChecked { call, attempt, found } => Ok(recovery::checked(run, call, attempt, found)),
         Input::Woke(Wake::Turn { turn, attempt }) => Ok(turn::woke(run, turn, attempt)),
         Input::Woke(Wake::Call { call, attempt }) => Ok(call::woke(run, call, attempt)),
         Input::DiskLow => Ok(lifecycle::disk_low(run)),
         Input::OlderSchema { version } => Ok(lifecycle::older_schema(run, version)),
+        Input::Contained { by } => Ok(lifecycle::contained(run, by)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

@@ -102,6 +102,27 @@ fn without_a_person_the_answer_is_no() {
     assert!(results[1].contains("nobody is there to answer"), "{results:?}");
 }
 
+/// Whoever finds a run paused at its question answers first and resumes then; nothing happens in between.
+#[test]
+fn a_paused_run_takes_an_answer() {
+    let answers = [
+        (bash(), Wish::Approve { gate: 1, digest: None }, 1),
+        (bash(), Wish::Reject { gate: 1, reason: "no".to_owned() }, 0),
+        (question(), Wish::Answer { gate: 1, text: "main".to_owned() }, 0),
+    ];
+    for (call, answer, ran) in answers {
+        let mut sim = asking(OnAsk::Pause);
+        reply(&mut sim, vec![call]);
+        sim.effects.clear();
+        sim.wish(answer).unwrap();
+        assert_eq!((sim.run.status, sim.effects.len()), (Status::Paused, 0));
+        sim.start().unwrap();
+        let mut world = World::with_turns(&[&[]]);
+        sim.settle(&mut world);
+        assert_eq!((sim.run.status, world.ran.len(), sim.run.gates.len()), (Status::Completed, ran, 1));
+    }
+}
+
 /// A run that pauses to ask still waits once it is resumed.
 #[test]
 fn a_pause_keeps_the_question() {

@@ -110,6 +110,7 @@ fn an_old_result_is_dropped() {
         attempt: Attempt(7),
         outcome: Outcome::done("late"),
         duration_us: 1,
+        hold: None,
     };
     let before = sim.run.clone();
     sim.give(late).unwrap();
@@ -177,4 +178,22 @@ fn asking_on_without_budget_pauses() {
     assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Limit)));
     assert_eq!(sim.run.reason.as_deref(), Some("max_tool_calls reached: 1 of 1 used"));
     assert_eq!(sim.run.turns, 3, "one call, one refusal to learn from, one too many");
+}
+
+/// Where a command left the shell is part of the run: it outlives the process, and ends with the conversation.
+#[test]
+fn the_working_directory_is_on_record() {
+    use longhaul_core::ids::CallId;
+    use longhaul_core::input::Input;
+    use longhaul_core::tool::Output;
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.step(&mut World::with_turns(&[&["bash"]]));
+    let output = Output { cwd: Some("src".to_owned()), ..Output::text("x") };
+    let attempt = sim.run.calls[0].attempt();
+    let outcome = Outcome::Done { output };
+    sim.give(Input::ToolEnded { call: CallId(1), attempt, outcome, duration_us: 1, hold: None }).unwrap();
+    assert_eq!(sim.run.cwd.as_deref(), Some("src"));
+    sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap();
+    assert_eq!(sim.run.cwd.as_deref(), Some("src"));
 }

@@ -27,7 +27,7 @@ fn samples() -> Vec<Event> {
         cost: Usd::from_nanos(4_500_000),
         unpriced_tokens: 9,
     };
-    let output = Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000 };
+    let output = Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000, cwd: None };
     let trace =
         Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
     let text = || "text".to_owned();
@@ -136,6 +136,7 @@ fn samples() -> Vec<Event> {
         Event::ModelChanged { model: text(), why: Some(text()) },
         Event::CommandDropped { command: CommandId::from_bits(6), why: text() },
         Event::SchemaUpgraded { from: 1, to: 2 },
+        Event::Contained { by: text() },
     ]
 }
 
@@ -178,6 +179,7 @@ fn events_of_version_1_are_read() {
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
         Event::SchemaUpgraded { .. }
+        | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
         | Event::WaitingForHuman { ask: Some(_), .. }
         | Event::GateAnswered { answer: Some(_), .. }

@@ -7,6 +7,7 @@ mod calls;
 mod documents;
 mod gates;
 mod golden;
+mod hooks;
 mod lifecycle;
 mod patience;
 mod properties;

@@ -127,7 +127,8 @@ fn late_results_are_kept_through_a_pause() {
     let outcome = Outcome::failed(Failure::Cancelled, "paused");
     let attempt = longhaul_core::ids::Attempt::FIRST;
     let call = longhaul_core::ids::CallId(1);
-    sim.give(Input::ToolEnded { call, attempt, outcome: outcome.clone(), duration_us: 3 }).unwrap();
+    sim.give(Input::ToolEnded { call, attempt, outcome: outcome.clone(), duration_us: 3, hold: None })
+        .unwrap();
     assert_eq!(sim.run.status, Status::Paused);
     sim.start().unwrap();
     sim.settle(&mut world);

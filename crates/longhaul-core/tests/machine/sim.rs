@@ -216,7 +216,7 @@ impl Sim {
             }
             Effect::RunTool { call, attempt } => {
                 let outcome = self.run_tool(world, call, attempt);
-                Input::ToolEnded { call, attempt, outcome, duration_us: 0 }
+                Input::ToolEnded { call, attempt, outcome, duration_us: 0, hold: None }
             }
             Effect::CheckTool { call, attempt } => Input::ToolChecked { call, attempt, found: world.found },
             Effect::Sleep { wake, rest } => {

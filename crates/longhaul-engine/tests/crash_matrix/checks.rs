@@ -73,6 +73,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::Imported { .. }
             | Event::ModelChanged { .. }
             | Event::SchemaUpgraded { .. }
+            | Event::Contained { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

@@ -103,7 +103,7 @@ impl World {
             .with(Arc::new(Read::new()))
             .with(counted(Arc::new(Write::new())))
             .with(counted(Arc::new(Edit::new())))
-            .with(Arc::new(Bash::new(std::env::vars_os())))
+            .with(Arc::new(Bash::new(std::env::vars_os(), longhaul_tools::Sandbox::off())))
             .with(Arc::new(Flaky::new()));
         World {
             id: RunId::from_bits(number),

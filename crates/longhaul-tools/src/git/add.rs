@@ -13,6 +13,7 @@ use super::path;
 use super::repository::{Filters, Repository, user_settings};
 use crate::arguments::{invalid, parse, schema};
 use crate::limits;
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 #[derive(Deserialize, JsonSchema)]
@@ -22,25 +23,29 @@ struct Args {
     paths: Vec<String>,
 }
 
-pub struct GitAdd(ToolSpec);
+pub struct GitAdd {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitAdd {
-    pub fn new() -> GitAdd {
-        GitAdd(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitAdd {
+        let spec = ToolSpec {
             name: "git_add".to_owned(),
             description: "Stages files for the next commit. Ignored files are refused.".to_owned(),
             class: EffectClass::Once,
             schema: schema::<Args>(),
-        })
+        };
+        GitAdd { spec, sandbox }
     }
 
     async fn stage(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
+        let args: Args = parse(args, &self.spec.schema)?;
         if !(1..=limits::GIT_PATHS_MAX).contains(&args.paths.len()) {
             return Err(invalid(format!("`paths` must have from 1 to {} entries", limits::GIT_PATHS_MAX)));
         }
         let paths = args.paths.iter().map(|path| path::checked(path)).collect::<Result<Vec<_>, _>>()?;
-        let mut repository = Repository::open(context).await?;
+        let mut repository = Repository::open(context, &self.sandbox).await?;
         repository.replace_filters(Filters::Failing, &user_settings(context).await?);
         repository
             .tell(&[], &[&["add", "--all", "--"], paths.as_slice()].concat())
@@ -54,15 +59,9 @@ impl GitAdd {
     }
 }
 
-impl Default for GitAdd {
-    fn default() -> GitAdd {
-        GitAdd::new()
-    }
-}
-
 impl Tool for GitAdd {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn run<'a>(&'a self, context: &'a Context, args: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {

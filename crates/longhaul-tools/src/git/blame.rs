@@ -10,6 +10,7 @@ use super::repository::Repository;
 use crate::arguments::{invalid, parse, schema};
 use crate::limits;
 use crate::output;
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 #[derive(Deserialize, JsonSchema)]
@@ -26,26 +27,30 @@ struct Args {
     reference: Option<String>,
 }
 
-pub struct GitBlame(ToolSpec);
+pub struct GitBlame {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitBlame {
-    pub fn new() -> GitBlame {
-        GitBlame(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitBlame {
+        let spec = ToolSpec {
             name: "git_blame".to_owned(),
             description: "Shows for each line of a file the commit, author and day it is from.".to_owned(),
             class: EffectClass::Repeatable,
             schema: schema::<Args>(),
-        })
+        };
+        GitBlame { spec, sandbox }
     }
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
+        let args: Args = parse(args, &self.spec.schema)?;
         let path = path::checked(&args.path)?;
         let (offset, limit) = (args.offset.unwrap_or(1), args.limit.unwrap_or(limits::READ_LINES_DEFAULT));
         if offset == 0 || limit == 0 {
             return Err(invalid("`offset` and `limit` must be at least 1"));
         }
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let commit = match &args.reference {
             Some(reference) => Some(repository.commit(reference).await?),
             None => None,
@@ -58,15 +63,9 @@ impl GitBlame {
     }
 }
 
-impl Default for GitBlame {
-    fn default() -> GitBlame {
-        GitBlame::new()
-    }
-}
-
 impl Tool for GitBlame {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn run<'a>(&'a self, context: &'a Context, args: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::repository::Repository;
 use crate::arguments::{invalid, parse, schema};
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 const HEAD: &str = "HEAD";
@@ -27,23 +28,27 @@ struct Args {
     switch: bool,
 }
 
-pub struct GitBranch(ToolSpec);
+pub struct GitBranch {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitBranch {
-    pub fn new() -> GitBranch {
-        GitBranch(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitBranch {
+        let spec = ToolSpec {
             name: "git_branch".to_owned(),
             description:
                 "Makes a new branch. With switch, commits go there from now on; the files stay as they are."
                     .to_owned(),
             class: EffectClass::Checkable,
             schema: schema::<Args>(),
-        })
+        };
+        GitBranch { spec, sandbox }
     }
 
     async fn plan(&self, context: &Context, args: &Json) -> Result<Vec<Trace>, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
-        let repository = Repository::open(context).await?;
+        let args: Args = parse(args, &self.spec.schema)?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let branch = full_name(&repository, &args.name).await?;
         if repository.reference(&branch).await?.is_some() {
             return Err(Outcome::failed(Failure::Tool, format!("there is a branch `{}` already", args.name)));
@@ -69,7 +74,7 @@ impl GitBranch {
 
     async fn make(&self, context: &Context, args: &Json, traces: &[Trace]) -> Result<Outcome, Outcome> {
         let traces = if traces.is_empty() { self.plan(context, args).await? } else { traces.to_vec() };
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         for trace in &traces {
             let now = state(&repository, &trace.target).await?;
             if now == trace.after {
@@ -105,7 +110,7 @@ impl GitBranch {
 
     /// What is only half done can be gone on with: each part knows by itself whether it is.
     async fn look(&self, context: &Context, traces: &[Trace]) -> Result<Found, Outcome> {
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let mut done = true;
         for trace in traces {
             let now = state(&repository, &trace.target).await?;
@@ -118,15 +123,9 @@ impl GitBranch {
     }
 }
 
-impl Default for GitBranch {
-    fn default() -> GitBranch {
-        GitBranch::new()
-    }
-}
-
 impl Tool for GitBranch {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn prepare<'a>(

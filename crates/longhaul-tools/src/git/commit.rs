@@ -14,6 +14,7 @@ use super::identity::Identity;
 use super::repository::{Repository, user_settings};
 use crate::arguments::{invalid, parse, schema};
 use crate::limits;
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 /// What is in the repository's directory while something is under way that a plain commit would break off.
@@ -32,22 +33,26 @@ struct Args {
     message: String,
 }
 
-pub struct GitCommit(ToolSpec);
+pub struct GitCommit {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitCommit {
-    pub fn new() -> GitCommit {
-        GitCommit(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitCommit {
+        let spec = ToolSpec {
             name: "git_commit".to_owned(),
             description:
                 "Commits what is staged, on the current branch. Stage with git_add first. No hooks are run."
                     .to_owned(),
             class: EffectClass::Checkable,
             schema: schema::<Args>(),
-        })
+        };
+        GitCommit { spec, sandbox }
     }
 
     fn message(&self, args: &Json) -> Result<String, Outcome> {
-        let Args { message } = parse(args, &self.0.schema)?;
+        let Args { message } = parse(args, &self.spec.schema)?;
         let message = message.trim();
         if message.is_empty() || message.contains('\0') || message.len() > limits::GIT_MESSAGE_BYTES_MAX {
             let max = limits::GIT_MESSAGE_BYTES_MAX;
@@ -59,7 +64,7 @@ impl GitCommit {
     /// Makes the commit, with nothing that names it yet.
     async fn make(&self, context: &Context, args: &Json) -> Result<Trace, Outcome> {
         let message = self.message(args)?;
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         refuse_under_way(&repository)?;
         let target = repository.branch().await?;
         let parent = repository.reference("HEAD^{commit}").await?;
@@ -94,7 +99,7 @@ impl GitCommit {
             Some(trace) => trace.clone(),
             None => self.make(context, args).await?,
         };
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         if repository.reference(&trace.target).await?.as_ref() != Some(&trace.after) {
             let message = self.message(args)?;
             let note = format!("commit: {}", message.lines().next().unwrap_or_default());
@@ -112,7 +117,7 @@ impl GitCommit {
     }
 
     async fn look(&self, context: &Context, trace: &Trace) -> Result<Found, Outcome> {
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let now = repository.reference(&trace.target).await?.unwrap_or_else(|| ABSENT.to_owned());
         if now == trace.before {
             return Ok(Found::NotDone);
@@ -124,15 +129,9 @@ impl GitCommit {
     }
 }
 
-impl Default for GitCommit {
-    fn default() -> GitCommit {
-        GitCommit::new()
-    }
-}
-
 impl Tool for GitCommit {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn prepare<'a>(

@@ -10,6 +10,7 @@ use super::{line, path, stat};
 use crate::arguments::{parse, schema};
 use crate::capture::Capture;
 use crate::output;
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 #[derive(Deserialize, JsonSchema)]
@@ -27,24 +28,28 @@ struct Args {
     stat: bool,
 }
 
-pub struct GitDiff(ToolSpec);
+pub struct GitDiff {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitDiff {
-    pub fn new() -> GitDiff {
-        GitDiff(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitDiff {
+        let spec = ToolSpec {
             name: "git_diff".to_owned(),
             description: "Shows changes: first the counts for each file as JSON, then the diff. Without arguments, what is not \
                           staged; untracked files are not part of it."
                 .to_owned(),
             class: EffectClass::Repeatable,
             schema: schema::<Args>(),
-        })
+        };
+        GitDiff { spec, sandbox }
     }
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
+        let args: Args = parse(args, &self.spec.schema)?;
         let path = path::or_all(args.path.as_deref())?;
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let base = match &args.base {
             Some(base) => Some(repository.commit(base).await?),
             None => None,
@@ -62,15 +67,9 @@ impl GitDiff {
     }
 }
 
-impl Default for GitDiff {
-    fn default() -> GitDiff {
-        GitDiff::new()
-    }
-}
-
 impl Tool for GitDiff {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn run<'a>(&'a self, context: &'a Context, args: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {

@@ -10,6 +10,7 @@ use super::{line, path};
 use crate::arguments::{invalid, parse, schema};
 use crate::limits;
 use crate::output;
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 /// The fields of a commit, each ended by NUL; their values never contain it.
@@ -28,26 +29,30 @@ struct Args {
     path: Option<String>,
 }
 
-pub struct GitLog(ToolSpec);
+pub struct GitLog {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitLog {
-    pub fn new() -> GitLog {
-        GitLog(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitLog {
+        let spec = ToolSpec {
             name: "git_log".to_owned(),
             description: "Shows commits, the newest first, as one JSON object for each line.".to_owned(),
             class: EffectClass::Repeatable,
             schema: schema::<Args>(),
-        })
+        };
+        GitLog { spec, sandbox }
     }
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
+        let args: Args = parse(args, &self.spec.schema)?;
         let limit = args.limit.unwrap_or(limits::GIT_COMMITS_DEFAULT);
         if !(1..=limits::GIT_COMMITS_MAX).contains(&limit) {
             return Err(invalid(format!("`limit` must be from 1 to {}", limits::GIT_COMMITS_MAX)));
         }
         let path = args.path.as_deref().map(path::checked).transpose()?;
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let start = repository.commit(args.reference.as_deref().unwrap_or("HEAD")).await?;
         let lines = commits(&repository, &start, limit, path).await?.concat();
         let lines = if lines.is_empty() { "(no commits)\n" } else { &lines };
@@ -55,15 +60,9 @@ impl GitLog {
     }
 }
 
-impl Default for GitLog {
-    fn default() -> GitLog {
-        GitLog::new()
-    }
-}
-
 impl Tool for GitLog {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn run<'a>(&'a self, context: &'a Context, args: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {

@@ -5,24 +5,26 @@
 //! And nothing it names may be run: what holds for all repositories is in `longhaul_workspace::git`, but filters are called
 //! by names that only its configuration knows, so that is read first. Refuses to understand what git is asked.
 
-use std::ffi::OsStr;
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use longhaul_core::tool::{Failure, Outcome};
 use longhaul_workspace::git::{self, Listens};
-use tokio::process::Command;
+use longhaul_workspace::gitdirs::{self, GitDirs};
 
 use crate::capture::Capture;
 use crate::child::{Child, End, Finished};
 use crate::limits;
 use crate::process::{CALL_MARKER, RUN_MARKER};
+use crate::sandbox::{Job, More, Sandbox, Wrapped};
 use crate::tool::{Context, refused};
 
 /// A repository that was found to be the workspace's own.
 pub(super) struct Repository<'a> {
     context: &'a Context,
+    sandbox: &'a Sandbox,
     started: Instant,
     found: Found,
     settings: Vec<Setting>,
@@ -51,6 +53,8 @@ const WHERE: [&str; 6] = [
     "--show-prefix",
 ];
 
+const LIST: [&str; 3] = ["config", "--list", "--null"];
+
 /// Where things are, with links resolved.
 struct Found {
     top: PathBuf,
@@ -62,16 +66,16 @@ struct Found {
 }
 
 impl<'a> Repository<'a> {
-    pub(super) async fn open(context: &'a Context) -> Result<Repository<'a>, Outcome> {
+    pub(super) async fn open(context: &'a Context, sandbox: &'a Sandbox) -> Result<Repository<'a>, Outcome> {
         context.workspace.check_present().map_err(|error| refused(&error))?;
         let started = Instant::now();
         let root = context.workspace.root();
-        let plain = || Command::from(git::command(root, Listens::ToNobody, &[]));
-        let found = run(context, plain(), &WHERE, context.timeout).await?;
+        let plain = || git::command(root, Listens::ToNobody, &[]);
+        let found = run(context, sandbox, plain(), &WHERE, context.timeout).await?;
         let found = Found::parsed(root, &text(found)?)?;
-        let settings = run(context, plain(), &["config", "--list", "--null"], context.timeout).await?;
+        let settings = run(context, sandbox, plain(), &LIST, context.timeout).await?;
         let settings = settings_in(&text(settings)?);
-        let mut repository = Repository { context, started, found, settings, filters: Vec::new() };
+        let mut repository = Repository { context, sandbox, started, found, settings, filters: Vec::new() };
         repository.refuse_foreign()?;
         repository.replace_filters(Filters::Absent, &[]);
         Ok(repository)
@@ -171,7 +175,7 @@ impl<'a> Repository<'a> {
     }
 
     fn command(&self) -> Command {
-        Command::from(git::command(self.context.workspace.root(), Listens::ToNobody, &self.filters))
+        git::command(self.context.workspace.root(), Listens::ToNobody, &self.filters)
     }
 
     /// The tree without files, which git knows without having it.
@@ -185,26 +189,19 @@ impl<'a> Repository<'a> {
 
     async fn run(&self, command: Command, arguments: &[&str]) -> Result<Capture, Outcome> {
         let left = self.context.timeout.saturating_sub(self.started.elapsed());
-        run(self.context, command, arguments, left).await
+        run(self.context, self.sandbox, command, arguments, left).await
     }
 
-    /// A repository inside its checkout is its own. One elsewhere must name this checkout in its turn: as one of its
-    /// worktrees, or as the place of a submodule.
+    /// What git found must be what can be told without it: a true link, and nothing behind that.
     fn refuse_foreign(&self) -> Result<(), Outcome> {
         let Found { top, directory, common, .. } = &self.found;
-        let inside = directory.starts_with(top) && common == directory;
-        let worktree = directory.parent() == Some(&common.join("worktrees")) && {
-            let link = fs::read_to_string(directory.join("gitdir")).unwrap_or_default();
-            let link = directory.join(link.trim_end());
-            link.file_name() == Some(OsStr::new(".git"))
-                && link.parent().and_then(|named| named.canonicalize().ok()).as_deref() == Some(top)
+        let known = match gitdirs::at(top) {
+            Some(GitDirs::Own { directory: own, .. }) => own == *directory && common == directory,
+            Some(GitDirs::Linked { own, common: shared, .. }) => own == *directory && shared == *common,
+            None => false,
         };
-        let submodule = common == directory
-            && self.settings.iter().rfind(|(key, _)| key == "core.worktree").is_some_and(|(_, named)| {
-                directory.join(named).canonicalize().is_ok_and(|named| named == *top)
-            });
         let root = self.context.workspace.root().canonicalize().unwrap_or_default();
-        if root.starts_with(top) && (inside || worktree || submodule) {
+        if known && root.starts_with(top) {
             return Ok(());
         }
         let message = "`.git` here leads to a repository that does not know this directory";
@@ -234,36 +231,35 @@ impl Found {
     }
 }
 
-/// The user's own configuration, and nothing else's: names, and which filters there are.
+/// The user's own configuration, and nothing else's: names, and which filters there are. It is not of the agent's world, so
+/// this git is not held; it looks for no repository and runs nothing.
 pub(super) async fn user_settings(context: &Context) -> Result<Vec<Setting>, Outcome> {
     let mut command = git::command(Path::new("/"), Listens::ToUser, &[]);
     command.env_clear();
     let passed = ["PATH", "HOME", "XDG_CONFIG_HOME"];
     command.envs(passed.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    // No repository is looked for.
     command.env("GIT_DIR", "/nonexistent");
-    let printed =
-        run(context, Command::from(command), &["config", "--list", "--null"], context.timeout).await;
-    Ok(settings_in(&text(printed?)?))
+    let listed = run(context, &Sandbox::off(), command, &LIST, context.timeout).await?;
+    Ok(settings_in(&text(listed)?))
 }
 
 async fn run(
     context: &Context,
+    sandbox: &Sandbox,
     mut command: Command,
     arguments: &[&str],
-    time: std::time::Duration,
+    time: Duration,
 ) -> Result<Capture, Outcome> {
     if context.cancel.is_cancelled() {
         return Err(Outcome::failed(Failure::Cancelled, "not started because the run was paused"));
     }
-    command
-        .args(arguments)
-        .process_group(0)
-        .env(RUN_MARKER, context.run.as_str())
-        .env(CALL_MARKER, &context.key);
-    let child = Child::start_apart(command, &context.key)
+    command.args(arguments).env(RUN_MARKER, context.run.as_str()).env(CALL_MARKER, &context.key);
+    let wrapped = held(context, sandbox, &command)?;
+    let reach = wrapped.reach();
+    let child = Child::start_apart(wrapped.command, &context.key, reach)
         .map_err(|error| Outcome::failed(Failure::Tool, format!("git could not be started: {error}")))?;
     let Finished { end, capture, errors, rest: _ } = child.finish(time, &context.cancel).await;
+    drop(wrapped.kept);
     match end {
         End::Exited(status) if status.success() => Ok(capture),
         End::Exited(status) => Err(failed(&status.to_string(), &errors)),
@@ -271,6 +267,19 @@ async fn run(
         End::Cancelled => Err(Outcome::failed(Failure::Cancelled, "stopped because the run was paused")),
         End::Lost(error) => Err(Outcome::failed(Failure::Tool, format!("git's end is not known: {error}"))),
     }
+}
+
+fn held(context: &Context, sandbox: &Sandbox, command: &Command) -> Result<Wrapped, Outcome> {
+    let words: Vec<OsString> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_owned).collect();
+    let set = command.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+    let environment: Vec<(OsString, OsString)> = set.collect();
+    let workspace = context.workspace.root();
+    let job = Job { workspace, words: &words, environment: &environment, more: More::default() };
+    let wrapped = sandbox
+        .wrap(&job)
+        .map_err(|why| Outcome::failed(Failure::NotPermitted, format!("not run: {why}")))?;
+    Ok(wrapped.in_session(None))
 }
 
 /// Git's own words. A lock of another git is let go of sooner or later.

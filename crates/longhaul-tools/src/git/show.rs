@@ -10,6 +10,7 @@ use super::{line, log, path, stat};
 use crate::arguments::{parse, schema};
 use crate::limits;
 use crate::output;
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 #[derive(Deserialize, JsonSchema)]
@@ -22,24 +23,28 @@ struct Args {
     path: Option<String>,
 }
 
-pub struct GitShow(ToolSpec);
+pub struct GitShow {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitShow {
-    pub fn new() -> GitShow {
-        GitShow(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitShow {
+        let spec = ToolSpec {
             name: "git_show".to_owned(),
             description: "Shows a commit: who, when and why as JSON, the counts for each file as JSON, then the diff. With path, \
                           the file as it was in that commit."
                 .to_owned(),
             class: EffectClass::Repeatable,
             schema: schema::<Args>(),
-        })
+        };
+        GitShow { spec, sandbox }
     }
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
+        let args: Args = parse(args, &self.spec.schema)?;
         let path = args.path.as_deref().map(path::checked).transpose()?;
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let commit = repository.commit(args.reference.as_deref().unwrap_or("HEAD")).await?;
         let capture = match path {
             Some(path) => {
@@ -64,15 +69,9 @@ impl GitShow {
     }
 }
 
-impl Default for GitShow {
-    fn default() -> GitShow {
-        GitShow::new()
-    }
-}
-
 impl Tool for GitShow {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn run<'a>(&'a self, context: &'a Context, args: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {

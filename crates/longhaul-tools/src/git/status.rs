@@ -10,6 +10,7 @@ use super::{line, path};
 use crate::arguments::{parse, schema};
 use crate::limits;
 use crate::output;
+use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
 
 #[derive(Deserialize, JsonSchema)]
@@ -19,23 +20,27 @@ struct Args {
     path: Option<String>,
 }
 
-pub struct GitStatus(ToolSpec);
+pub struct GitStatus {
+    spec: ToolSpec,
+    sandbox: Sandbox,
+}
 
 impl GitStatus {
-    pub fn new() -> GitStatus {
-        GitStatus(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> GitStatus {
+        let spec = ToolSpec {
             name: "git_status".to_owned(),
             description: "Shows the branch and what changed, as JSON: staged, unstaged, untracked and conflicted files."
                 .to_owned(),
             class: EffectClass::Repeatable,
             schema: schema::<Args>(),
-        })
+        };
+        GitStatus { spec, sandbox }
     }
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
+        let args: Args = parse(args, &self.spec.schema)?;
         let path = path::or_all(args.path.as_deref())?;
-        let repository = Repository::open(context).await?;
+        let repository = Repository::open(context, &self.sandbox).await?;
         let asked = [
             "status",
             "--porcelain=v2",
@@ -50,15 +55,9 @@ impl GitStatus {
     }
 }
 
-impl Default for GitStatus {
-    fn default() -> GitStatus {
-        GitStatus::new()
-    }
-}
-
 impl Tool for GitStatus {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn run<'a>(&'a self, context: &'a Context, args: &'a Json, _: &'a [Trace]) -> BoxFuture<'a, Outcome> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::limits;
+use crate::sandbox::Network;
 
 /// One server. It has a command or a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -43,6 +44,12 @@ pub struct ServerConfig {
     /// Is the server told where the run works? Some then keep to that directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<bool>,
+    /// Is the program held by the sandbox?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<bool>,
+    /// What the program reaches, instead of `permissions.network`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
 }
 
 /// How a server is reached.
@@ -83,6 +90,8 @@ impl ServerConfig {
             Way::Stdio { .. } if !self.headers.is_empty() => return wrong("headers", "url"),
             Way::Http { .. } if !self.env.is_empty() => return wrong("env", "command"),
             Way::Http { .. } if self.cwd.is_some() => return wrong("cwd", "command"),
+            Way::Http { .. } if self.sandbox.is_some() => return wrong("sandbox", "command"),
+            Way::Http { .. } if self.network.is_some() => return wrong("network", "command"),
             Way::Http { url } if !(url.starts_with("http://") || url.starts_with("https://")) => {
                 return Err(ConfigError::Url { name: name.to_owned() });
             }

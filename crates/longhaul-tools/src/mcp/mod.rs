@@ -36,6 +36,7 @@ pub use pin::{Difference, Identity, Offered, Pin, PinError};
 pub use server::{Error, Look};
 
 use crate::cancel::Cancel;
+use crate::sandbox::Sandbox;
 use crate::tool::{Blobs, Tool};
 use client::Listening;
 use link::Called;
@@ -55,6 +56,8 @@ pub struct Options {
     pub withheld: BTreeSet<String>,
     /// Takes keys out of what is logged and shown.
     pub strike: Strike,
+    /// Holds the servers that are programs.
+    pub sandbox: Sandbox,
 }
 
 /// The options, and what belongs to all servers at run time.
@@ -64,6 +67,7 @@ struct Shared {
     environment: BTreeMap<String, String>,
     withheld: BTreeSet<String>,
     strike: Strike,
+    sandbox: Sandbox,
     pins: Pins,
     listening: Listening,
 }
@@ -93,10 +97,11 @@ impl Servers {
         if configs.len() > limits::SERVERS_MAX {
             return Err(ConfigError::TooMany { count: configs.len() }.into());
         }
-        let Options { dir, base_dir, environment, withheld, strike } = options;
+        let Options { dir, base_dir, environment, withheld, strike, sandbox } = options;
         let pins = Pins::new(dir.clone());
         let listening = Arc::new(RwLock::new(None));
-        let shared = Arc::new(Shared { dir, base_dir, environment, withheld, strike, pins, listening });
+        let shared =
+            Arc::new(Shared { dir, base_dir, environment, withheld, strike, sandbox, pins, listening });
         let server = |(name, config): (String, ServerConfig)| {
             let server = Server::new(&name, config, Arc::clone(&shared))?;
             Ok((name, Arc::new(server)))

@@ -22,6 +22,7 @@ use super::pin::{Difference, Identity, Offered, Pin, PinError};
 use super::stdio::{Mark, Program, find};
 use super::{Shared, limits};
 use crate::cancel::Cancel;
+use crate::sandbox::Sandbox;
 
 /// Why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -282,7 +283,7 @@ impl Server {
         let heard = Arc::new(Heard::new(&self.name, self.log.clone(), Arc::clone(&self.shared.listening)));
         let root = self.config.roots.unwrap_or(true).then(|| file_uri(visit.root));
         let key = key(&self.name, visit.run);
-        let mark = Mark { run: visit.run.map(RunId::as_str), key: &key };
+        let mark = Mark { run: visit.run.map(RunId::as_str), key: &key, root: visit.root };
         let opening = Link::open(place, &mark, &self.log, Client { heard, root });
         let opened = timeout(self.config.start_time(), opening).await;
         match (opened, place) {
@@ -361,7 +362,12 @@ impl Server {
         let missing = || Error::NoProgram { server: self.name.clone(), program: program.to_owned() };
         let file: PathBuf = find(program, &cwd, &environment).ok_or_else(missing)?;
         let setsid = find("setsid", Path::new("/"), &self.shared.environment);
-        Ok(Program { file, arguments: arguments.to_vec(), environment, cwd, setsid })
+        let sandbox = match self.config.sandbox {
+            Some(false) => Sandbox::off(),
+            Some(true) | None => self.shared.sandbox.clone(),
+        };
+        let (arguments, network) = (arguments.to_vec(), self.config.network.clone());
+        Ok(Program { file, arguments, environment, cwd, setsid, sandbox, network })
     }
 
     fn headers(&self) -> Result<Vec<(String, String)>, ConfigError> {

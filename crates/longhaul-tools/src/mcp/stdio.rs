@@ -1,9 +1,10 @@
 //! A server that is a program: found, hashed, started, and ended with everything it started.
 //!
-//! Owns its surroundings (no terminal, an environment by allow-list) and watching what it prints, so that neither an
+//! Owns its surroundings (no terminal, an environment by allow-list, the sandbox's world with what it is made of) and watching what it prints, so that neither an
 //! endless line nor endless chatter fills our memory. Refuses to leave anything of it running.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 use super::limits;
 use super::log::Log;
 use crate::process::{CALL_MARKER, RUN_MARKER, Tree};
+use crate::sandbox::{Job, Kept, More, Network, Sandbox, Wrapped};
 
 /// What a server may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
 const PASSED: &[&str] = &[
@@ -54,6 +56,10 @@ pub(super) struct Program {
     pub(super) environment: BTreeMap<String, String>,
     pub(super) cwd: PathBuf,
     pub(super) setsid: Option<PathBuf>,
+    /// Holds it.
+    pub(super) sandbox: Sandbox,
+    /// What it reaches, if not what commands do.
+    pub(super) network: Option<Network>,
 }
 
 impl Program {
@@ -70,6 +76,11 @@ impl Program {
 
     /// The files that would be executed, with the hash of each. Reads them whole, so it may block for a while.
     pub(super) fn hashes(&self) -> io::Result<BTreeMap<String, String>> {
+        self.files().iter().map(|file| Ok((file.display().to_string(), hash(file)?))).collect()
+    }
+
+    /// The program, and the script it is given if it is an interpreter.
+    fn files(&self) -> Vec<PathBuf> {
         let mut files = vec![self.file.clone()];
         let name = self.file.file_name().and_then(|name| name.to_str()).unwrap_or("");
         // `python3.12` is `python3`.
@@ -79,26 +90,44 @@ impl Program {
                 self.arguments.iter().map(|argument| self.cwd.join(argument)).find(|path| path.is_file());
             files.extend(script);
         }
-        files.iter().map(|file| Ok((file.display().to_string(), hash(file)?))).collect()
+        files
     }
 
-    fn command(&self) -> Command {
-        let mut command = match &self.setsid {
-            // Not a group leader yet, `setsid` becomes the program without a fork: its number stays the one we know.
-            Some(setsid) => {
-                let mut command = Command::new(setsid);
-                command.arg(&self.file);
-                command
-            }
-            None => {
-                let mut command = Command::new(&self.file);
-                command.process_group(0);
-                command
-            }
+    /// The program as it is to be started for whom `mark` says.
+    fn wrapped(&self, mark: &Mark<'_>) -> io::Result<Wrapped> {
+        let words = std::iter::once(self.file.clone().into_os_string());
+        let words: Vec<OsString> = words.chain(self.arguments.iter().map(OsString::from)).collect();
+        let markers = [(CALL_MARKER, Some(mark.key)), (RUN_MARKER, mark.run)];
+        let markers = markers.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into())));
+        let environment = self.environment.iter().map(|(name, value)| (name.into(), value.into()));
+        let environment: Vec<(OsString, OsString)> = environment.chain(markers).collect();
+        let more = More {
+            cwd: Some(self.cwd.canonicalize()?),
+            shown: self.files().iter().flat_map(|file| belongs_to(file)).collect(),
+            network: self.network.clone(),
+            lasting: true,
         };
-        command.args(&self.arguments).current_dir(&self.cwd).env_clear().envs(&self.environment);
-        command
+        let workspace = mark.root.canonicalize()?;
+        let job = Job { workspace: &workspace, words: &words, environment: &environment, more };
+        let wrapped = self.sandbox.wrap(&job).map_err(io::Error::other)?;
+        Ok(wrapped.in_session(self.setsid.as_deref()))
     }
+}
+
+/// What a program needs to be there of where it was installed: its directory, both as it is called and as links lead there;
+/// with a `bin` what is beside that, and in a `node_modules` all of it.
+fn belongs_to(file: &Path) -> Vec<PathBuf> {
+    let installed = |file: &Path| {
+        let modules = file.ancestors().filter(|dir| dir.ends_with("node_modules")).last();
+        let directory = file.parent()?;
+        let whole = if directory.ends_with("bin") { directory.parent() } else { None };
+        Some(modules.or(whole).unwrap_or(directory).to_owned())
+    };
+    [Some(file.to_owned()), file.canonicalize().ok()]
+        .iter()
+        .flatten()
+        .filter_map(|file| installed(file))
+        .collect()
 }
 
 /// Finds a program as a shell would: with a slash from `cwd`, else in `PATH`.
@@ -129,6 +158,8 @@ fn hash(path: &Path) -> io::Result<String> {
 pub(super) struct Mark<'a> {
     pub(super) run: Option<&'a str>,
     pub(super) key: &'a str,
+    /// Where it may write: where the run works.
+    pub(super) root: &'a Path,
 }
 
 /// A running server. Its tree comes first, so that an abandoned one is killed before it is let go.
@@ -136,6 +167,8 @@ pub(super) struct Process {
     tree: Tree,
     child: Child,
     stderr: JoinHandle<()>,
+    /// Cleared up last.
+    _kept: Kept,
 }
 
 impl Process {
@@ -145,16 +178,14 @@ impl Process {
         mark: &Mark<'_>,
         log: &Log,
     ) -> io::Result<(Process, Watched<ChildStdout>, ChildStdin)> {
-        let mut command = program.command();
-        command.env(CALL_MARKER, mark.key);
-        if let Some(run) = mark.run {
-            command.env(RUN_MARKER, run);
-        }
+        let wrapped = program.wrapped(mark)?;
+        let reach = wrapped.reach();
+        let mut command = Command::from(wrapped.command);
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = streams.kill_on_drop(true).spawn()?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let leader = pid.ok_or_else(|| io::Error::other("the server has no process number"))?;
-        let tree = Tree::new(leader, mark.key);
+        let tree = Tree::new(leader, mark.key, reach);
         let lost = || io::Error::other("the server has no pipes");
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -163,7 +194,7 @@ impl Process {
         };
         log.note(&format!("started {}", program.file.display()));
         let stderr = tokio::spawn(copy(stderr, log.clone()));
-        Ok((Process { tree, child, stderr }, Watched::new(stdout), stdin))
+        Ok((Process { tree, child, stderr, _kept: wrapped.kept }, Watched::new(stdout), stdin))
     }
 
     /// How it ended, if it does so soon: its output closes a moment before.
@@ -173,7 +204,7 @@ impl Process {
 
     /// Waits for it to end now that its input is closed, then asks it, then kills it and all it started.
     pub(super) async fn end(self) {
-        let Process { tree, mut child, stderr } = self;
+        let Process { tree, mut child, stderr, _kept } = self;
         if timeout(limits::CLOSE_TIME, child.wait()).await.is_err() {
             tree.terminate();
             timeout(crate::limits::TERMINATE_GRACE, child.wait()).await.ok();
@@ -300,6 +331,8 @@ mod tests {
             environment: BTreeMap::new(),
             cwd: dir.path().to_owned(),
             setsid: None,
+            sandbox: Sandbox::off(),
+            network: None,
         };
         let hashed = |program: Program| program.hashes().unwrap().into_keys().collect::<Vec<_>>();
         let path = |name: &str| dir.path().join(name).display().to_string();

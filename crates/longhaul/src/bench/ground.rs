@@ -52,6 +52,8 @@ impl Ground {
         command
             .env_clear()
             .env("HOME", &self.dir)
+            // What a command costs more that is held is measured by itself.
+            .env("LONGHAUL_SANDBOX", "off")
             .current_dir(&self.dir)
             .arg("--state-dir")
             .arg(state_dir)

@@ -76,7 +76,7 @@ impl Machine {
                 Input::ModelReplied { turn, attempt, reply, duration_us: 1 }
             }
             Effect::RunTool { call, attempt } => {
-                Input::ToolEnded { call, attempt, outcome: Outcome::done(text), duration_us: 1 }
+                Input::ToolEnded { call, attempt, outcome: Outcome::done(text), duration_us: 1, hold: None }
             }
             // A run of a tool of class once asks for nothing else.
             Effect::PrepareTool { .. }

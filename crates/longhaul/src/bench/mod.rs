@@ -16,6 +16,7 @@ mod reading;
 mod recovery;
 mod report;
 mod rig;
+pub mod sandbox;
 mod sizes;
 mod stats;
 mod steps;

@@ -141,10 +141,10 @@ fn answer_on_record(harness: &Harness, id: &RunId, gate: u32) -> Option<Wish> {
 
 fn list(app: &App) -> Result<Exit, Failure> {
     let harness = app.reading()?;
-    let filter = Filter { status: Some(Status::Running), ..Filter::default() };
     let mut waiting = Vec::new();
-    for row in harness.list(&filter)?.0 {
-        if row.wait == longhaul_core::status::Wait::Human {
+    for row in harness.list(&Filter::default())?.0 {
+        // A run that was paused at a question still has it.
+        if row.wait == longhaul_core::status::Wait::Human || row.status == Status::Paused {
             match harness.look(&row.id) {
                 Ok(run) => {
                     let open = run.gates.iter().filter(|gate| {

@@ -43,6 +43,11 @@ pub enum What {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+    /// What the sandbox adds to a command
+    Sandbox {
+        #[arg(long, default_value_t = 101, value_name = "N")]
+        calls: usize,
+    },
     /// Reading streamed replies, and the wait for their first word, beside bare work on the same bytes
     Models {
         /// Fewer of everything: the same rows with more noise
@@ -69,6 +74,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             report(app, &bench::tools(&ground(app, dir)?, &sizes, &say)?);
         }
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
+        What::Sandbox { calls } => {
+            let ground = Ground::new(&existing(&app.state_dir))?;
+            report(app, &bench::sandbox::measure(&ground, std::env::current_exe()?, calls)?);
+        }
         What::Models { quick } => {
             let sizes = if quick { ModelSizes::QUICK } else { ModelSizes::FULL };
             report(app, &bench::models(&sizes, &say)?);

@@ -186,7 +186,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         )
         .hint("use `longhaul run`, or enable the harness"));
     }
-    servers::meet(app, &settings, &args.options)?;
+    servers::meet(app, &settings, &app.sandbox(settings.permissions.clone())?, &args.options)?;
     let run = create(app, &app.harness()?, &settings, &args.task, &args.options)?;
     if app.json() {
         render::json(&RunView::of(&run));

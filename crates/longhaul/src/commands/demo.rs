@@ -15,6 +15,7 @@ use longhaul_core::view::gate_id;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock, fresh_bits};
 use longhaul_store::Home;
+use longhaul_tools::sandbox::{Mode, Network};
 use serde_json::json;
 
 use crate::app::App;
@@ -22,6 +23,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::limits::DEMO_MOMENT_MS_MAX;
 use crate::render::{self, table};
+use crate::settings::Permissions;
 
 /// Watch longhaul mend a small repository and survive being killed; needs no key and no network
 #[derive(Debug, clap::Args)]
@@ -81,7 +83,7 @@ const KILLS: [Moment; 3] = [
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let dir = make_repository(args.dir)?;
-    let demo = Demo { state_dir: dir.join(".longhaul"), dir };
+    let demo = Demo { state_dir: dir.join(".longhaul"), dir, sandbox: sandbox(app)? };
     render::talk(&format!("a sample repository with a failing test: {}", demo.dir.display()));
     let mut kills = Vec::new();
     let mut child = demo.spawn(&RUN)?;
@@ -101,6 +103,20 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 struct Demo {
     dir: PathBuf,
     state_dir: PathBuf,
+    sandbox: Mode,
+}
+
+/// The sandbox is shown where it can be had. The demo's own commands are harmless, so it also runs where it cannot, and
+/// says so.
+fn sandbox(app: &App) -> Result<Mode, Failure> {
+    let asked = Permissions { sandbox: Mode::Required, network: Network::None };
+    match app.sandbox(asked)?.prove() {
+        Ok(_) => Ok(Mode::Required),
+        Err(refused) => {
+            render::warn(&format!("{refused}; the demo goes on with `--sandbox best_effort`"));
+            Ok(Mode::BestEffort)
+        }
+    }
 }
 
 /// A longhaul process whose talk is passed on, indented.
@@ -145,6 +161,7 @@ impl Demo {
             .current_dir(&self.dir)
             .envs(std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LONGHAUL_")))
             .env("LONGHAUL_STATE_DIR", &self.state_dir)
+            .env("LONGHAUL_SANDBOX", self.sandbox.as_str())
             // The user's own settings are for real work; the demo is the same for everybody.
             .env("XDG_CONFIG_HOME", &self.state_dir)
             .stdin(Stdio::null())

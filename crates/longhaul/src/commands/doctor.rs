@@ -2,17 +2,29 @@
 
 use std::process::{Command as Process, Stdio};
 
+use longhaul_tools::attacks::{self, Suite, Verdict};
+use longhaul_tools::sandbox::Mode;
 use serde_json::json;
 
+use super::drive;
+use super::holding::{HoldingArgs, refused};
 use super::store::fallback_reason;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::{self, theme};
+use crate::render::{self, table, theme};
 
 /// Check that this machine has what longhaul needs
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Attack the sandbox: each case must succeed with nothing in its way, and fail when held
+    ///
+    /// Everything happens in a directory of its own among the temporary files, and to processes made for it.
+    #[arg(long)]
+    pub attack_suite: bool,
+    #[command(flatten)]
+    pub holding: HoldingArgs,
+}
 
 struct Finding {
     what: &'static str,
@@ -27,9 +39,17 @@ enum State {
     Bad,
 }
 
-pub fn run(app: &App, _args: Args) -> Result<Exit, Failure> {
-    let mut findings =
-        vec![state_dir(app), settings(app), program("git", "--version"), program("bash", "--version")];
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    if args.attack_suite {
+        return attack(app, &args);
+    }
+    let mut findings = vec![
+        state_dir(app),
+        settings(app),
+        program("git", "--version"),
+        program("bash", "--version"),
+        sandbox(app, &args.holding),
+    ];
     findings.extend(trust(app));
     let worst = findings.iter().any(|finding| matches!(finding.state, State::Bad));
     if app.json() {
@@ -61,6 +81,32 @@ impl State {
     }
 }
 
+/// Every attack with its verdict. Only what held, or could not be tried, is good.
+fn attack(app: &App, args: &Args) -> Result<Exit, Failure> {
+    let permissions = args.holding.over(&app.settings()?);
+    let sandbox = app.sandbox(permissions.clone())?;
+    let containment = sandbox.prove().map_err(refused)?;
+    render::talk(&format!("sandbox {containment}"));
+    let suite = Suite { helper: std::env::current_exe()?, mode: permissions.sandbox };
+    let said = |finding: &attacks::Finding| {
+        if !app.json() {
+            let line = format!("{:<6} {:<5} {}", finding.verdict, finding.row, finding.attack);
+            let why = matches!(finding.verdict, Verdict::Held).then(String::new);
+            let why = why.unwrap_or_else(|| format!(" ({})", table::clean(&finding.detail)));
+            render::data(&format!("{line}{why}"));
+        }
+    };
+    let findings = drive::runtime()?.block_on(suite.run(&said));
+    if app.json() {
+        render::json(&findings);
+    }
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (held, broken) = (count(Verdict::Held), count(Verdict::Broken));
+    let (void, skipped) = (count(Verdict::Void), count(Verdict::Skipped));
+    render::talk(&format!("{held} held, {broken} broken, {void} void, {skipped} not tried"));
+    Ok(if broken + void == 0 { Exit::Ok } else { Exit::Failed })
+}
+
 fn state_dir(app: &App) -> Finding {
     let what = "state";
     let dir = app.state_dir.display();
@@ -85,6 +131,25 @@ fn settings(app: &App) -> Finding {
             let model = settings.model.unwrap_or_else(|| "none; give one with --model".to_owned());
             Finding { what, state: State::Good, said: format!("default model: {model}") }
         }
+    }
+}
+
+/// What would hold the agent's commands, tried out.
+fn sandbox(app: &App, holding: &HoldingArgs) -> Finding {
+    let what = "sandbox";
+    let made = app.settings().and_then(|settings| app.sandbox(holding.over(&settings)));
+    let sandbox = match made {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return Finding { what, state: State::Bad, said: format!("{:#}", failure.error) },
+    };
+    match sandbox.prove() {
+        Ok(containment) => {
+            let whole = containment.missing.is_empty() && containment.mode != Mode::Off;
+            let state = if whole { State::Good } else { State::Warning };
+            let missing: String = containment.missing.iter().map(|missing| format!("; {missing}")).collect();
+            Finding { what, state, said: format!("{containment}{missing}") }
+        }
+        Err(refused) => Finding { what, state: State::Bad, said: refused.to_string() },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::cost;
 use super::create::LimitArgs;
+use super::holding::HoldingArgs;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -76,15 +77,16 @@ enum Rested {
     AtOnce,
 }
 
+/// What another process is to be told so that it drives the run as this one would.
+pub struct Again {
+    pub limits: LimitArgs,
+    pub holding: HoldingArgs,
+    pub model: Option<String>,
+    pub record: Option<PathBuf>,
+}
+
 /// Leaves the run to a background process that outlives this one and its terminal.
-pub fn detach(
-    app: &App,
-    harness: &Harness,
-    id: &RunId,
-    limits: &LimitArgs,
-    model: Option<&str>,
-    record: Option<&Path>,
-) -> Result<Exit, Failure> {
+pub fn detach(app: &App, harness: &Harness, id: &RunId, again: &Again) -> Result<Exit, Failure> {
     if let Some(holder) = harness.store_of(id)?.holder(id)? {
         return Err(longhaul_store::Error::Held { run: id.clone(), holder }.into());
     }
@@ -93,10 +95,11 @@ pub fn detach(
     let log_path = logs.join(format!("{id}.log"));
     let log = std::fs::File::create(&log_path)?;
     let mut process = Process::new(std::env::current_exe()?);
-    process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]).args(limits.typed());
+    process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]);
+    process.args(again.limits.typed()).args(again.holding.typed());
     process.args(app.shared.trust.then_some("--trust"));
-    process.args(model.iter().flat_map(|model| ["--model", model]));
-    if let Some(path) = record {
+    process.args(again.model.iter().flat_map(|model| ["--model", model]));
+    if let Some(path) = &again.record {
         process.arg("--record").arg(path);
     }
     process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).spawn()?;

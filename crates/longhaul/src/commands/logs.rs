@@ -70,6 +70,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::SchemaUpgraded { from, to } => {
             vec![format!("(the journal began in schema version {from}; it goes on in version {to})")]
         }
+        Event::Contained { by } => vec![format!("(sandbox {by})")],
         Event::CallRetryScheduled { message, .. } => {
             vec![format!("(failed, will be tried again: {message})")]
         }

@@ -53,15 +53,19 @@ pub enum What {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let settings = app.settings()?;
+    let sandbox = app.sandbox(settings.permissions.clone())?;
     match args.what {
-        What::List => list(app, app.servers(&settings)?),
-        What::Tools { name } => tools(app, app.servers(&settings)?, &name),
-        What::Call { name, tool, arguments } => call(app, &settings, &name, &tool, &arguments),
+        What::List => list(app, app.servers(&settings, &sandbox)?),
+        What::Tools { name } => tools(app, app.servers(&settings, &sandbox)?, &name),
+        What::Call { name, tool, arguments } => {
+            let servers = app.servers(&settings, &sandbox)?;
+            call(app, &settings, servers, &name, &tool, &arguments)
+        }
         What::Accept { name } => {
             refuse_agents("accept an MCP server")?;
             // Pins are kept with the runs, under what keeps them out of git.
             drop(app.make_home()?);
-            accept(app, app.servers(&settings)?, &name)
+            accept(app, app.servers(&settings, &sandbox)?, &name)
         }
     }
 }
@@ -287,10 +291,16 @@ fn accept(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn call(app: &App, settings: &Settings, name: &str, tool: &str, arguments: &str) -> Result<Exit, Failure> {
+fn call(
+    app: &App,
+    settings: &Settings,
+    servers: &Servers,
+    name: &str,
+    tool: &str,
+    arguments: &str,
+) -> Result<Exit, Failure> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments)
         .map_err(|error| Failure::usage(format!("the arguments are not a JSON object: {error}")))?;
-    let servers = app.servers(settings)?;
     servers.listen(Arc::new(render::talk));
     let time = Duration::from_millis(settings.retry.timeout_ms);
     let blobs = Arc::new(Shown::default());

@@ -3,7 +3,8 @@
 use longhaul_engine::Opening;
 
 use super::create::{self, LimitArgs, Options};
-use super::drive;
+use super::drive::{self, Again};
+use super::holding::{HoldingArgs, hold, tell};
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -26,6 +27,8 @@ pub struct Args {
     #[command(flatten)]
     pub options: Options,
     #[command(flatten)]
+    pub holding: HoldingArgs,
+    #[command(flatten)]
     pub record: RecordArgs,
     /// Leave the run to a background process and return at once
     #[arg(long)]
@@ -38,12 +41,16 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         return run_without_trace(app, &settings, &args);
     }
     let record = args.record.settled(app)?;
-    servers::meet(app, &settings, &args.options)?;
-    let harness = app.harness()?;
+    // Before anything is made: a run whose commands cannot be held is none.
+    let sandbox = hold(app, &settings, &args.holding)?;
+    servers::meet(app, &settings, &sandbox, &args.options)?;
+    let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
     let id = run.spec.id;
+    tell(&sandbox)?;
     if args.detach {
-        return drive::detach(app, &harness, &id, &LimitArgs::default(), None, record.as_deref());
+        let again = Again { limits: LimitArgs::default(), holding: args.holding, model: None, record };
+        return drive::detach(app, &harness, &id, &again);
     }
     render::talk(&format!("{id} works in {}", run.spec.workspace));
     drive::drive(app, &harness, &id, Opening::default(), record.as_deref())
@@ -63,14 +70,16 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
         )
         .hint("use `--autonomy 4`, or enable the harness"));
     }
-    servers::meet(app, settings, &args.options)?;
-    let harness = app.forgetful(settings)?;
+    let sandbox = hold(app, settings, &args.holding)?;
+    servers::meet(app, settings, &sandbox, &args.options)?;
+    let harness = app.forgetful(settings, sandbox.clone())?;
     // Without a state directory there is no place of its own to work in.
     let options = Options { in_place: true, ..args.options.clone() };
     let run = create::create(app, &harness, settings, &args.task, &options)?;
     if !args.options.in_place {
         render::warn("harness.enabled is false: the agent works right here, and nothing is kept of the run");
     }
+    tell(&sandbox)?;
     let record = args.record.settled(app)?;
     drive::drive(app, &harness, &run.spec.id, Opening::default(), record.as_deref())
 }

@@ -61,6 +61,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         ("reason", view.reason.unwrap_or_default()),
         ("driven", driven),
         ("autonomy", view.autonomy.to_string()),
+        ("sandbox", view.sandbox.unwrap_or_default()),
         ("steps", format!("{} of {}", view.steps_completed, view.steps_total)),
         ("turns", format!("{} of {}", view.turn_count, view.limits.max_steps)),
         ("calls", format!("{} of {}", view.tool_call_count, view.limits.max_tool_calls)),

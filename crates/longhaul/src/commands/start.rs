@@ -10,7 +10,8 @@ use longhaul_engine::{Error, Harness, Opening};
 
 use super::ask::refuse_early;
 use super::create::{LimitArgs, settled_model};
-use super::drive;
+use super::drive::{self, Again};
+use super::holding::{self, HoldingArgs, hold};
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -37,6 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "P/M")]
     pub model: Option<String>,
     #[command(flatten)]
+    pub holding: HoldingArgs,
+    #[command(flatten)]
     pub record: RecordArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -44,8 +47,11 @@ pub struct Args {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
-    let harness = app.driving()?;
     // Said before anything is cut.
+    let settings = app.settings()?;
+    let sandbox = hold(app, &settings, &args.holding)?;
+    let harness = app.driving(&settings, sandbox.clone())?;
+    holding::tell(&sandbox)?;
     let record = args.record.settled(app)?;
     if let Some(number) = args.checkpoint {
         tell(&id, &harness.take_back(&id, number)?);
@@ -74,7 +80,9 @@ fn go_on(
             refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
         }
         harness.models_for(&run, &opening)?;
-        return drive::detach(app, harness, id, &args.limits, opening.model.as_deref(), record);
+        let (limits, holding) = (args.limits.clone(), args.holding.clone());
+        let again = Again { limits, holding, model: opening.model, record: record.map(Path::to_owned) };
+        return drive::detach(app, harness, id, &again);
     }
     drive::drive(app, harness, id, opening, record)
 }

@@ -1,7 +1,7 @@
 //! The live view of a run being driven: lines of what happened, and on a terminal a last line of what is happening.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -22,12 +22,14 @@ use super::{talk, theme};
 #[derive(Clone)]
 pub struct Live {
     bar: Option<Arc<ProgressBar>>,
+    /// The last line without what tools print.
+    doing: Arc<Mutex<String>>,
 }
 
 impl Live {
     pub fn new() -> Live {
         let terminal = std::io::stderr().is_terminal();
-        Live { bar: terminal.then(|| Arc::new(bar())) }
+        Live { bar: terminal.then(|| Arc::new(bar())), doing: Arc::default() }
     }
 
     /// Prints a line of talk above the line that moves.
@@ -42,13 +44,15 @@ impl Live {
         if let Some(bar) = &self.bar {
             let done = run.plan.completed_count();
             let usage = &run.usage;
-            bar.set_message(format!(
+            let message = format!(
                 "step {}/{} · {doing} · {} tokens · {}",
                 (done + 1).min(run.plan.steps.len()),
                 run.plan.steps.len(),
                 usage.tokens(),
                 crate::commands::cost::cost(usage),
-            ));
+            );
+            bar.set_message(message.clone());
+            *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = message;
         }
     }
 }
@@ -59,6 +63,30 @@ impl Deltas for Live {
             bar.tick();
         }
     }
+
+    fn printed(&self, line: &str) {
+        if let Some(bar) = &self.bar {
+            let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+            bar.set_message(format!("{doing} · {}", short(&plain(line), 60)));
+        }
+    }
+}
+
+/// Without what would move the cursor or colour the rest of the screen.
+fn plain(line: &str) -> String {
+    let line = line.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default();
+    let mut letters = line.chars();
+    let mut plain = String::new();
+    while let Some(letter) = letters.next() {
+        match letter {
+            // An escape sequence ends with its first letter.
+            '\u{1b}' => drop(letters.find(|letter| letter.is_ascii_alphabetic())),
+            '\t' => plain.push(' '),
+            letter if letter.is_control() => {}
+            letter => plain.push(letter),
+        }
+    }
+    plain
 }
 
 impl Watcher for Live {
@@ -201,6 +229,8 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::Checkpointed { .. }
         | Event::LimitsChanged { .. }
         | Event::ModelChanged { why: None, .. }
+        // Said at every start, also when it is what it was.
+        | Event::Contained { .. }
         | Event::Imported { .. } => return None,
     })
 }
@@ -231,4 +261,17 @@ fn argument(args: &Json) -> String {
         .iter()
         .find_map(|name| value.get(name).and_then(|value| value.as_str()).map(str::to_owned))
         .unwrap_or_else(|| args.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a command prints cannot move the cursor, and of a line that is drawn again and again the last state counts.
+    #[test]
+    fn printed_lines_are_plain() {
+        assert_eq!(plain("\u{1b}[32mok\u{1b}[0m\ta\u{7}"), "ok a");
+        assert_eq!(plain(" 10 %\r 20 %\r"), " 20 %");
+        assert_eq!(plain("\u{1b}[2J"), "");
+    }
 }

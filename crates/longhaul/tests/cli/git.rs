@@ -66,9 +66,9 @@ fn a_commit_is_the_users_and_the_environment_runs_nothing() {
     assert_eq!(plain(&desk, &["log", "-1", "--format=%s"]), "first");
 }
 
-/// A44: hosts listed in a repository's file count once it is trusted; the user's own count at once.
+/// A44: `fetch` goes by the user's `permissions.network`, which a repository's file cannot loosen.
 #[test]
-fn hosts_of_a_repository_wait_for_trust() {
+fn fetch_goes_by_the_users_network() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -81,28 +81,14 @@ fn hosts_of_a_repository_wait_for_trust() {
     let desk = Desk::with_script(&format!(
         "conversations: [ {{ turns: [ {{ calls: [ {{ tool: fetch, args: {{ url: 'http://{address}/' }} }} ] }}, {{ text: ok }} ] }} ]"
     ));
-    let list = format!("permissions: {{ network: ['{address}'] }}\n");
     let fetched = || {
-        let args = ["run", "x", "--model", "scripted/s.yaml", "--json"];
-        let output = desk.command(&args).env_remove("LONGHAUL_TRUST").output().unwrap();
-        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let result = results(&desk, &shown["id"]).remove(0);
-        (result.to_string(), String::from_utf8(output.stderr).unwrap())
+        let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+        results(&desk, &shown["id"]).remove(0).to_string()
     };
-    desk.write("longhaul.yaml", &list);
-    let (result, said) = fetched();
-    assert!(result.contains("permissions.network") && result.contains("no host is listed"), "{result}");
-    assert!(said.contains("permissions.network"), "{said}");
-    std::fs::remove_file(desk.path("longhaul.yaml")).unwrap();
+    let refused = fetched();
+    assert!(refused.contains("permissions.network") && refused.contains("no host is allowed"), "{refused}");
     std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
-    desk.write(".config/longhaul/longhaul.yaml", &list);
-    let (result, _) = fetched();
+    desk.write(".config/longhaul/longhaul.yaml", "permissions: { network: full }\n");
+    let result = fetched();
     assert!(result.contains("hello from there"), "{result}");
-    desk.write("longhaul.yaml", "permissions: { network: ['*'] }\n");
-    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
-    assert!(
-        said.err.contains("permissions.network in") && said.err.contains("`*` is not a host"),
-        "{}",
-        said.err
-    );
 }

@@ -98,3 +98,34 @@ fn events_carry_their_fields() {
     let logged: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(logged, events, "the log on disk is the same");
 }
+
+/// The directory a command ended in is where the next one begins, also in another process; what runs in the background
+/// is there for the next calls, hooks or not, and gone when the run is put down.
+#[test]
+fn commands_follow_one_another() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "mkdir -p sub && cd sub" } } ]
+      - calls: [ { tool: bash, args: { command: "echo served > page; sleep 4712.5", background: true } } ]
+      - calls: [ { tool: bash, args: { command: "until test -s page; do sleep 0.01; done; cat page; pwd" } } ]
+      - calls: [ { tool: bash_output, args: {} }, { tool: ask_human, args: { question: "go on?" } } ]
+      - calls: [ { tool: bash, args: { command: "basename $PWD" } }, { tool: bash_output, args: { id: call_2 } } ]
+      - text: done
+"#;
+    let desk = Desk::with_script(script);
+    desk.write("longhaul.yaml", "hooks: { after_tool: [ { command: 'true' } ] }");
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--on-ask", "pause"]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    let left = std::process::Command::new("pgrep").args(["-f", "sleep 4712.5"]).output();
+    assert!(left.is_ok_and(|left| left.stdout.is_empty()), "it outlives its run");
+    let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    desk.get(&["answer", &format!("{id}.g1"), "yes"]);
+    desk.get(&["resume", &id]);
+    let calls = desk.json(&["tools", &id])["calls"].clone();
+    let told = |call: usize| calls[call]["result"]["output"]["text"].as_str().unwrap_or("").to_owned();
+    assert!(told(2).starts_with("served\n/") && told(2).trim().ends_with("/sub"), "{}", told(2));
+    assert_eq!(told(3), "call_2: echo served > page; sleep 4712.5 [running]\n");
+    assert_eq!(told(5), "sub\n");
+    assert!(calls[6]["result"]["message"].as_str().unwrap().contains("has ended"), "{}", calls[6]);
+}

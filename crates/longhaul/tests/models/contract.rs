@@ -47,6 +47,8 @@ fn exec_works_on_every_protocol() {
                     "apply_patch",
                     "ask_human",
                     "bash",
+                    "bash_kill",
+                    "bash_output",
                     "edit",
                     "fetch",
                     "git_add",
@@ -144,7 +146,21 @@ conversations:
         let requests = asked(&fake);
         assert_eq!(
             requests.iter().map(|request| offered(request)).collect::<Vec<_>>(),
-            [LOOKING; 2]
+            [[
+                "ask_human",
+                "bash_output",
+                "fetch",
+                "git_blame",
+                "git_diff",
+                "git_log",
+                "git_show",
+                "git_status",
+                "glob",
+                "grep",
+                "list",
+                "read",
+                "todo"
+            ]; 2]
         );
         let told = Exchanged::of(&requests[1]);
         told.check();

@@ -102,6 +102,8 @@ impl Rig {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.directory.path())
+            // What holds commands has tests of its own; here the home directory is where runs work.
+            .env("LONGHAUL_SANDBOX", "off")
             .env("LONGHAUL_TRUST", "1")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())

@@ -1,0 +1,196 @@
+//! Commands in the background: servers, watchers, long builds.
+//!
+//! Owns them from their call to the end of the run's work in this process, and what they print meanwhile, bounded. Refuses to
+//! let one outlive its run: whoever puts the run down ends them, and so does the death of the harness.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longhaul_core::ids::RunId;
+use longhaul_core::prompt::head;
+use longhaul_core::tool::{Failure, Outcome};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::arguments::invalid;
+use crate::bash::{ended, not_started, swept_note};
+use crate::cancel::{Cancel, CancelSwitch};
+use crate::capture::Capture;
+use crate::child::{Child, End};
+use crate::limits;
+use crate::output;
+use crate::sandbox::Wrapped;
+use crate::tool::Context;
+
+/// A job ends when it wants, when it is killed, or with its run; this is only what a clock can hold.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The jobs of all runs driven in this process.
+#[derive(Default)]
+pub(crate) struct Jobs(Mutex<HashMap<RunId, BTreeMap<String, Job>>>);
+
+struct Job {
+    command: String,
+    heard: Arc<Mutex<Capture>>,
+    switch: CancelSwitch,
+    /// Counts what was printed; a job that ends says how.
+    state: watch::Receiver<State>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    pieces: u64,
+    ended: Option<String>,
+}
+
+/// Of a job what can be looked at without holding up the others.
+struct Look {
+    heard: Arc<Mutex<Capture>>,
+    switch: CancelSwitch,
+    state: watch::Receiver<State>,
+}
+
+impl Jobs {
+    /// Starts a command and leaves it running. Its id is that of the call, which no other job has ever had.
+    pub(crate) fn start(
+        &self,
+        context: &Context,
+        command: &str,
+        wrapped: Wrapped,
+    ) -> Result<Outcome, Outcome> {
+        let mut all = self.lock();
+        let jobs = all.entry(context.run.clone()).or_default();
+        if jobs.values().filter(|job| job.state.borrow().ended.is_none()).count() >= limits::JOBS_MAX {
+            let message = format!(
+                "{} commands run in the background already; end one with bash_kill",
+                limits::JOBS_MAX
+            );
+            return Err(Outcome::failed(Failure::BudgetExceeded, message));
+        }
+        let reach = wrapped.reach();
+        let child = Child::start(wrapped.command, &context.key, reach, None).map_err(not_started)?;
+        let heard: Arc<Mutex<Capture>> = Arc::default();
+        let (news, state) = watch::channel(State::default());
+        let (switch, cancel) = Cancel::new();
+        let (hearing, telling) = (Arc::clone(&heard), news.clone());
+        let child = child.heard_by(Box::new(move |bytes| {
+            locked(&hearing).push(bytes);
+            telling.send_modify(|state| state.pieces += 1);
+        }));
+        let kept = wrapped.kept;
+        let task = tokio::spawn(async move {
+            let finished = child.finish(FOR_EVER, &cancel).await;
+            let words = match finished.end {
+                End::Exited(status) if status.success() => "ended with exit code 0".to_owned(),
+                End::Exited(status) => format!("ended: {}", ended(status, reach)),
+                End::TimedOut | End::Cancelled => "stopped".to_owned(),
+                End::Lost(error) => format!("ended, nobody knows how: {error}"),
+            };
+            let words = words + &swept_note(&kept);
+            news.send_modify(|state| state.ended = Some(words));
+        });
+        let id = id_of(context);
+        let said = format!(
+            "running in the background as {id}; bash_output shows what it prints, bash_kill ends it, and it ends with the run"
+        );
+        let command = head(command.lines().next().unwrap_or_default(), 80).to_owned();
+        jobs.insert(id, Job { command, heard, switch, state, task });
+        Ok(Outcome::done(said))
+    }
+
+    /// What a job has printed since it was last asked, after waiting for something new if `wait` is given.
+    pub(crate) async fn look(
+        &self,
+        context: &Context,
+        id: &str,
+        wait: Option<Duration>,
+    ) -> Result<Outcome, Outcome> {
+        let look = self.find(&context.run, id)?;
+        if let Some(wait) = wait
+            && locked(&look.heard).total() == 0
+        {
+            let seen = look.state.borrow().pieces;
+            let mut state = look.state.clone();
+            let news = state.wait_for(|state| state.ended.is_some() || state.pieces != seen);
+            tokio::select! {
+                _ = tokio::time::timeout(wait, news) => {}
+                () = context.cancel.cancelled() => {}
+            }
+        }
+        Ok(look.report(context).await)
+    }
+
+    /// Ends a job and shows the rest of what it printed.
+    pub(crate) async fn kill(&self, context: &Context, id: &str) -> Result<Outcome, Outcome> {
+        let look = self.find(&context.run, id)?;
+        look.switch.cancel();
+        let mut state = look.state.clone();
+        // An error is a task that died; what it printed is shown all the same.
+        state.wait_for(|state| state.ended.is_some()).await.ok();
+        Ok(look.report(context).await)
+    }
+
+    /// All jobs of a run, one line each.
+    pub(crate) fn list(&self, run: &RunId) -> Outcome {
+        let all = self.lock();
+        let line = |(id, job): (&String, &Job)| {
+            let state = job.state.borrow().ended.clone();
+            format!("{id}: {} [{}]\n", job.command, state.as_deref().unwrap_or("running"))
+        };
+        let lines: String = all.get(run).into_iter().flatten().map(line).collect();
+        Outcome::done(if lines.is_empty() { "nothing runs in the background\n".to_owned() } else { lines })
+    }
+
+    /// Ends all jobs of a run and waits until they are gone.
+    pub(crate) async fn end_all(&self, run: &RunId) {
+        let jobs = self.lock().remove(run).unwrap_or_default();
+        for job in jobs.values() {
+            job.switch.cancel();
+        }
+        for job in jobs.into_values() {
+            // A task that panicked has dropped its child, which kills it.
+            job.task.await.ok();
+        }
+    }
+
+    fn find(&self, run: &RunId, id: &str) -> Result<Look, Outcome> {
+        let all = self.lock();
+        let job = all.get(run).and_then(|jobs| jobs.get(id));
+        let look = |job: &Job| Look {
+            heard: Arc::clone(&job.heard),
+            switch: job.switch.clone(),
+            state: job.state.clone(),
+        };
+        job.map(look).ok_or_else(|| {
+            invalid(format!(
+                "nothing runs in the background as `{id}`; what ran before the run was paused or interrupted has ended. \
+                 bash_output without an id lists what there is"
+            ))
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, BTreeMap<String, Job>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Look {
+    async fn report(&self, context: &Context) -> Outcome {
+        let state = self.state.borrow().ended.clone();
+        let printed = std::mem::take(&mut *locked(&self.heard));
+        let note = format!("\n[{}]", state.as_deref().unwrap_or("still running"));
+        let nothing = if printed.total() == 0 { "(nothing new)" } else { "" };
+        Outcome::Done { output: output::bounded(context, printed, &format!("{nothing}{note}")).await }
+    }
+}
+
+fn locked(capture: &Mutex<Capture>) -> MutexGuard<'_, Capture> {
+    capture.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The call's own name.
+fn id_of(context: &Context) -> String {
+    context.key.rsplit('.').next().unwrap_or(&context.key).to_owned()
+}

@@ -1,0 +1,109 @@
+//! The last stage before a command: our own program, started again inside, takes its own rights away and becomes the
+//! command.
+//!
+//! Owns the order: descriptors, privileges, limits, Landlock, seccomp, then exec; each of them is inherited by everything
+//! the command starts and cannot be taken back. Refuses to go on when a capability is left, or when a layer that the
+//! kernel has could not be put on: what is then not run cannot do harm.
+
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use super::orders::{Limits, Orders};
+use super::{landlock, relay, seccomp};
+use rustix::process::{
+    Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit, setsid,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set};
+use rustix::thread::{clear_ambient_capability_set, set_capabilities, set_no_new_privs};
+
+/// Why a command was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum EnterError {
+    #[error("the sandbox's last stage was not told what to do")]
+    Orders,
+    #[error("capabilities are left inside the sandbox")]
+    Capabilities,
+    #[error("cannot {0} inside the sandbox")]
+    Kernel(&'static str, #[source] io::Error),
+    #[error("cannot apply {0} inside the sandbox: {1}")]
+    Layer(&'static str, String),
+    #[error("{}: {source}", program.to_string_lossy())]
+    Exec { program: OsString, source: io::Error },
+}
+
+/// Becomes the command: `arguments` are the orders, `--`, the program and its own. Comes back only with an error.
+pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> Result<Infallible, EnterError> {
+    let mut arguments = arguments.into_iter();
+    let orders = arguments.next().and_then(|text| text.into_string().ok());
+    let orders =
+        orders.and_then(|text| serde_json::from_str::<Orders>(&text).ok()).ok_or(EnterError::Orders)?;
+    let (Some(dashes), Some(program)) = (arguments.next(), arguments.next()) else {
+        return Err(EnterError::Orders);
+    };
+    if dashes != OsStr::new("--") {
+        return Err(EnterError::Orders);
+    }
+    // Whoever started us may have left anything open; it stays open for no one else.
+    close_fds::set_fds_cloexec(3, &[]);
+    for (path, text) in &orders.files {
+        fs::write(path, text).map_err(|error| EnterError::Kernel("write its files", error))?;
+    }
+    restrict(&orders)?;
+    if orders.relay {
+        relay::start().map_err(|error| EnterError::Kernel("lead to the proxy", error))?;
+    }
+    let source = Command::new(&program).args(arguments).exec();
+    Err(EnterError::Exec { program, source })
+}
+
+fn restrict(orders: &Orders) -> Result<(), EnterError> {
+    let kernel = |what| move |errno: rustix::io::Errno| EnterError::Kernel(what, errno.into());
+    set_no_new_privs(true).map_err(kernel("give up new privileges"))?;
+    if !orders.namespaces {
+        // With a session of its own there is no terminal to type into; one that has it already has none either.
+        setsid().ok();
+        set_parent_process_death_signal(Some(Signal::KILL)).map_err(kernel("die with its parent"))?;
+        drop_capabilities()?;
+    }
+    let left = capabilities(None).map_err(kernel("look at its capabilities"))?;
+    if !left.effective.is_empty() || !left.permitted.is_empty() {
+        return Err(EnterError::Capabilities);
+    }
+    limit(&orders.limits).map_err(kernel("limit itself"))?;
+    landlock::apply(orders).map_err(|error| EnterError::Layer("Landlock", error))?;
+    seccomp::apply(orders.internet).map_err(|error| EnterError::Layer("seccomp", error))
+}
+
+/// Without the bounding set, root gets nothing back when it starts a program.
+fn drop_capabilities() -> Result<(), EnterError> {
+    for bit in 0..u64::BITS {
+        // The kernel knows fewer than the set has room for, and an ordinary user may not drop any and has none.
+        remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)).ok();
+    }
+    clear_ambient_capability_set().ok();
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    set_capabilities(None, sets).map_err(|errno| EnterError::Kernel("drop its capabilities", errno.into()))
+}
+
+fn limit(limits: &Limits) -> rustix::io::Result<()> {
+    let bounds = [
+        (Resource::Core, 0),
+        (Resource::Data, limits.memory_bytes),
+        (Resource::Nproc, limits.processes),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Cpu, limits.cpu_seconds),
+        (Resource::Nofile, limits.open_files),
+    ];
+    for (resource, bound) in bounds {
+        // What was bounded lower already stays so.
+        let now = getrlimit(resource);
+        let lower = |now: Option<u64>| Some(now.map_or(bound, |now| now.min(bound)));
+        setrlimit(resource, Rlimit { current: lower(now.current), maximum: lower(now.maximum) })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! What holds the commands an agent runs.
+//!
+//! A command's world is a [`Policy`]: a list of what it sees and may write; everything else is absent. On Linux,
+//! bubblewrap makes that world out of namespaces, and our own program, started again inside (`inside`), puts limits,
+//! Landlock and seccomp on itself before it becomes the command. On macOS `sandbox-exec` is given a profile of the same
+//! policy. Owns the choice of what is used, and the proof that it holds: the first command waits for a self-probe that
+//! tries to break out. Refuses to run anything when what was required is not there.
+
+mod bwrap;
+mod containment;
+mod hosts;
+#[cfg(target_os = "linux")]
+mod inside;
+#[cfg(target_os = "linux")]
+mod landlock;
+mod network;
+mod orders;
+mod policy;
+mod probe;
+mod proxy;
+mod relay;
+mod report;
+#[cfg(any(test, target_os = "macos"))]
+mod seatbelt;
+#[cfg(target_os = "linux")]
+mod seccomp;
+mod wrapped;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+pub use containment::{Containment, Mode, UnknownMode, Wrapping};
+pub use hosts::{NotAHost, Rule};
+pub(crate) use hosts::{admitted, is_public};
+#[cfg(target_os = "linux")]
+pub use inside::{EnterError, enter};
+pub use network::{Network, UnknownNetwork};
+pub use orders::ENTER;
+pub use policy::{Host, Mount, Policy, PolicyError};
+pub use relay::{RELAY, relay};
+pub use report::{REPORT, answer};
+pub(crate) use wrapped::{Kept, Wrapped, scratch};
+
+use bwrap::Bubblewrap;
+use orders::Limits;
+use proxy::{Proxy, World};
+
+/// What is asked of a sandbox.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub mode: Mode,
+    pub network: Network,
+    /// Our own program, or any other that answers to [`ENTER`] and [`REPORT`].
+    pub helper: PathBuf,
+    pub host: Host,
+}
+
+/// Why nothing is run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the sandbox that is required cannot be had: {}", missing.join("; "))]
+pub struct Refused {
+    pub missing: Vec<String>,
+}
+
+/// How all commands of one harness are run. Cheap to clone; proved once.
+#[derive(Clone, Debug)]
+pub struct Sandbox(Arc<Made>);
+
+#[derive(Debug)]
+struct Made {
+    options: Options,
+    proof: OnceLock<Result<Proof, Refused>>,
+    /// The ways out that were asked for so far, each with who may take it.
+    proxies: Mutex<Vec<(Network, Arc<Proxy>)>>,
+}
+
+/// What the self-probe found, and what is needed to do the same again.
+#[derive(Clone, Debug)]
+struct Proof {
+    containment: Containment,
+    tools: Tools,
+}
+
+/// What commands are wrapped with.
+#[derive(Clone, Debug)]
+struct Tools {
+    wrapping: Wrapping,
+    bubblewrap: Option<Bubblewrap>,
+    helper: PathBuf,
+    network: Network,
+    limits: Limits,
+    /// Files every command finds in its home.
+    home_files: BTreeMap<PathBuf, String>,
+}
+
+impl Sandbox {
+    pub fn new(options: Options) -> Sandbox {
+        Sandbox(Arc::new(Made { options, proof: OnceLock::new(), proxies: Mutex::default() }))
+    }
+
+    /// None at all: for tests of other things, and for those who asked for it.
+    pub fn off() -> Sandbox {
+        let (network, host) = (Network::Full, Host::default());
+        Sandbox::new(Options { mode: Mode::Off, network, helper: PathBuf::new(), host })
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.0.options.mode
+    }
+
+    pub fn network(&self) -> &Network {
+        &self.0.options.network
+    }
+
+    /// What is in force, found out once. Takes some tens of milliseconds the first time.
+    pub fn prove(&self) -> Result<&Containment, Refused> {
+        Ok(&self.proof()?.containment)
+    }
+
+    fn proof(&self) -> Result<&Proof, Refused> {
+        self.0.proof.get_or_init(|| probe::prove(&self.0.options)).as_ref().map_err(Clone::clone)
+    }
+
+    /// A program as it is to be started.
+    pub(crate) fn wrap(&self, job: &Job<'_>) -> Result<Wrapped, String> {
+        let proof = self.proof().map_err(|refused| refused.to_string())?;
+        if proof.tools.wrapping == Wrapping::None {
+            return Ok(Wrapped::bare(job));
+        }
+        let network = job.more.network.clone().unwrap_or_else(|| proof.tools.network.clone());
+        let egress = self.egress(&network, proof.tools.wrapping)?;
+        let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more);
+        let policy = policy.map_err(|error| error.to_string())?;
+        wrapped::wrap(&proof.tools, &policy, job, egress)
+    }
+
+    /// The proxy for a list of hosts, started when it is first needed. Without namespaces there is no way to it, and so no
+    /// network.
+    fn egress(&self, network: &Network, wrapping: Wrapping) -> Result<Option<Arc<Proxy>>, String> {
+        let Network::Hosts(rules) = network else { return Ok(None) };
+        if wrapping != Wrapping::Namespaces {
+            return Ok(None);
+        }
+        let mut proxies = self.0.proxies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, proxy)) = proxies.iter().find(|(asked, _)| asked == network) {
+            return Ok(Some(Arc::clone(proxy)));
+        }
+        let proxy = Arc::new(Proxy::start(rules.to_vec(), World::REAL)?);
+        proxies.push((network.clone(), Arc::clone(&proxy)));
+        Ok(Some(proxy))
+    }
+}
+
+/// A program to be held.
+pub(crate) struct Job<'a> {
+    /// Where it may write.
+    pub(crate) workspace: &'a Path,
+    pub(crate) words: &'a [OsString],
+    /// All it is given of ours.
+    pub(crate) environment: &'a [(OsString, OsString)],
+    pub(crate) more: More,
+}
+
+/// What programs have that the user configured; an agent's commands have none of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct More {
+    /// Where it is started, if not in the workspace. It is there to be read.
+    pub(crate) cwd: Option<PathBuf>,
+    /// What else is there to be read.
+    pub(crate) shown: Vec<PathBuf>,
+    /// What it reaches, if not what commands do.
+    pub(crate) network: Option<Network>,
+    /// It lives as long as a run, so the time it computes is not bounded.
+    pub(crate) lasting: bool,
+}

@@ -1,0 +1,569 @@
+//! What a command may see and change, as data.
+//!
+//! Owns the list of mounts a command's world is made of: everything is absent unless it is named here. Refuses a
+//! workspace that would let the whole home directory in. How the list is enforced is `bwrap`'s and `inside`'s matter.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use longhaul_workspace::gitdirs::{self, GitDirs};
+
+use super::More;
+use super::network::Network;
+
+/// What of the machine every command sees, read-only, where it exists.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix",
+    "/run/current-system",
+    "/home/linuxbrew",
+    "/sys/devices/system/cpu",
+];
+
+/// What of `/etc`: how programs are found, linked and localised. Nothing that is a secret, nothing that names services.
+const ETC: &[&str] = &[
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "group",
+    "host.conf",
+    "hosts",
+    "inputrc",
+    "java",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "perl",
+    "pki",
+    "profile",
+    "protocols",
+    "python3",
+    "rpc",
+    "services",
+    "shells",
+    "ssl",
+    "terminfo",
+    "timezone",
+];
+
+/// What of the home directory: where toolchains and what they downloaded are. Their configuration beside it may hold
+/// credentials, so directories are named as narrowly as the tools allow.
+const HOME: &[&str] = &[
+    ".asdf",
+    ".bun/bin",
+    ".cabal/bin",
+    ".deno/bin",
+    ".elan",
+    ".gem/ruby",
+    ".ghcup/bin",
+    ".ghcup/ghc",
+    ".juliaup",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/fnm",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/uv",
+    ".m2/repository",
+    ".nuget/packages",
+    ".nvm",
+    ".opam",
+    ".pyenv",
+    ".rbenv",
+    ".sdkman/candidates",
+    ".volta",
+    "anaconda3",
+    "go/bin",
+    "go/pkg/mod",
+    "miniconda3",
+    "miniforge3",
+];
+
+/// What of cargo's home: programs and sources, not `credentials.toml`.
+const CARGO: &[&str] = &["bin", "config.toml", "env", "git", "registry"];
+
+/// Variables that name a toolchain's place, shown read-only wherever that is.
+const PLACES: &[&str] = &[
+    "RUSTUP_HOME",
+    "GOROOT",
+    "GOMODCACHE",
+    "JAVA_HOME",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "RBENV_ROOT",
+    "VIRTUAL_ENV",
+];
+
+/// Parts of a repository's `.git` that make git run programs or look elsewhere; git needs them to be readable only.
+const GIT_GUARDED: &[&str] =
+    &["config", "config.worktree", "commondir", "gitdir", "hooks", "info", "modules", "worktrees"];
+
+/// Those that, where they are missing, are covered by an empty directory: they could be made otherwise.
+const GIT_COVERED: &[&str] = &["hooks", "info"];
+
+/// Those that, where they are missing, cannot be covered without leaving a file that means something to git.
+const GIT_SWEPT: &[&str] = &["config.worktree"];
+
+/// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone.
+const GIT_CHECKOUT: &[&str] = &["HEAD", "index"];
+
+/// One thing in a command's world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mount {
+    /// Of the machine, to be read.
+    ReadOnly(PathBuf),
+    /// Of the machine, to be read and written.
+    Writable(PathBuf),
+    /// Empty, writable and gone with the command.
+    Scratch(PathBuf),
+    /// Empty and not to be written: covers what lies there on the machine.
+    Nothing(PathBuf),
+    Link {
+        at: PathBuf,
+        to: PathBuf,
+    },
+}
+
+impl Mount {
+    pub fn at(&self) -> &Path {
+        match self {
+            Mount::ReadOnly(at) | Mount::Writable(at) | Mount::Scratch(at) | Mount::Nothing(at) => at,
+            Mount::Link { at, .. } => at,
+        }
+    }
+}
+
+/// What is known of the machine when a policy is made.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    pub environment: BTreeMap<OsString, OsString>,
+    /// What must not be seen, whatever else is shown: our state directory.
+    pub hidden: Vec<PathBuf>,
+    /// Files that must not be written or made, where the workspace would allow it: our settings.
+    pub guarded: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub workspace: PathBuf,
+    /// Where it is started.
+    pub cwd: PathBuf,
+    /// Parents before what lies in them.
+    pub mounts: Vec<Mount>,
+    pub network: Network,
+    /// Private to the command, for what it would keep at home.
+    pub home: PathBuf,
+    /// Names that were not there before the command and must not be there after it.
+    pub swept: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    #[error(
+        "the workspace `{}` holds the home directory: all of it would be open to the agent's commands",
+        workspace.display()
+    )]
+    HoldsHome { workspace: PathBuf },
+    #[error("the workspace `{}` is part of the system's directories", workspace.display())]
+    System { workspace: PathBuf },
+}
+
+impl Policy {
+    /// The world of a command in `workspace`, which is given with its links resolved.
+    pub fn new(host: &Host, workspace: &Path, network: Network) -> Result<Policy, PolicyError> {
+        Policy::showing(host, workspace, network, &More::default())
+    }
+
+    /// The same with more to be seen.
+    pub(super) fn showing(
+        host: &Host,
+        workspace: &Path,
+        network: Network,
+        more: &More,
+    ) -> Result<Policy, PolicyError> {
+        let home = host.home();
+        if home.starts_with(workspace) {
+            return Err(PolicyError::HoldsHome { workspace: workspace.to_owned() });
+        }
+        if is_system(workspace) {
+            return Err(PolicyError::System { workspace: workspace.to_owned() });
+        }
+        let mut world = World::default();
+        world.system(&network);
+        world.home(host, &home);
+        for path in more.shown.iter().chain(&more.cwd) {
+            world.show_more(path, workspace, &home);
+        }
+        world.workspace(host, workspace, &home);
+        world.hide(host, workspace);
+        let cwd = more.cwd.clone().filter(|cwd| cwd.starts_with(workspace) || world.shows(cwd));
+        Ok(Policy {
+            workspace: workspace.to_owned(),
+            cwd: cwd.unwrap_or_else(|| workspace.to_owned()),
+            mounts: world.in_order(),
+            network,
+            home,
+            swept: world.swept,
+        })
+    }
+
+    /// Everything a command may write to, for a layer that knows nothing of mounts.
+    pub fn writable(&self) -> Vec<PathBuf> {
+        let writable = self.mounts.iter().filter(|mount| match mount {
+            Mount::Writable(_) | Mount::Scratch(_) => true,
+            Mount::ReadOnly(_) | Mount::Nothing(_) | Mount::Link { .. } => false,
+        });
+        writable.map(|mount| mount.at().to_owned()).collect()
+    }
+
+    /// Places that are private to the command.
+    pub fn scratch(&self) -> Vec<PathBuf> {
+        let scratch = self.mounts.iter().filter(|mount| matches!(mount, Mount::Scratch(_)));
+        scratch.map(|mount| mount.at().to_owned()).collect()
+    }
+
+    /// Everything a command may read, for a layer that knows nothing of mounts.
+    pub fn readable(&self) -> Vec<PathBuf> {
+        let readable = self.mounts.iter().filter(|mount| match mount {
+            Mount::ReadOnly(_) | Mount::Writable(_) | Mount::Link { .. } => true,
+            Mount::Scratch(_) | Mount::Nothing(_) => false,
+        });
+        readable.map(|mount| mount.at().to_owned()).collect()
+    }
+}
+
+impl Host {
+    fn get(&self, name: &str) -> Option<PathBuf> {
+        let value = self.environment.get(OsStr::new(name)).filter(|value| !value.is_empty())?;
+        Some(PathBuf::from(value)).filter(|path| path.is_absolute())
+    }
+
+    /// The home directory with its links resolved; one that is nowhere if there is none.
+    fn home(&self) -> PathBuf {
+        let home = self.get("HOME").unwrap_or_else(|| "/home/nobody".into());
+        home.canonicalize().unwrap_or(home)
+    }
+}
+
+/// Which of git's directories.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GitDirectory {
+    Main,
+    /// That of a linked worktree, below the main one.
+    Linked,
+}
+
+/// A policy in the making: one mount for each place, the last word counts.
+#[derive(Default)]
+struct World {
+    mounts: BTreeMap<PathBuf, Mount>,
+    swept: Vec<PathBuf>,
+}
+
+impl World {
+    fn add(&mut self, mount: Mount) {
+        self.mounts.insert(mount.at().to_owned(), mount);
+    }
+
+    /// Shows what is there. A link is made anew, so that it means the same inside.
+    fn show(&mut self, path: &Path) {
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => {
+                if let Ok(to) = fs::read_link(path) {
+                    self.add(Mount::Link { at: path.to_owned(), to });
+                }
+            }
+            Ok(_) => self.add(Mount::ReadOnly(path.to_owned())),
+            Err(_) => {}
+        }
+    }
+
+    /// Shows what is at a path, also where a link there leads out of what is shown.
+    fn show_content(&mut self, path: &Path) {
+        if path.exists() {
+            self.add(Mount::ReadOnly(path.to_owned()));
+        }
+    }
+
+    /// Shows what the user's settings name, unless that is writable already, seen already, or all of the home directory.
+    fn show_more(&mut self, path: &Path, workspace: &Path, home: &Path) {
+        if !path.starts_with(workspace) && !home.starts_with(path) && !self.shows(path) {
+            self.show_content(path);
+        }
+    }
+
+    fn system(&mut self, network: &Network) {
+        for path in SYSTEM {
+            self.show(Path::new(path));
+        }
+        for name in ETC {
+            self.show_content(&Path::new("/etc").join(name));
+        }
+        if *network == Network::Full {
+            self.show_content(Path::new("/etc/resolv.conf"));
+        }
+        self.add(Mount::Scratch("/tmp".into()));
+        self.add(Mount::Scratch("/var/tmp".into()));
+    }
+
+    fn home(&mut self, host: &Host, home: &Path) {
+        self.add(Mount::Scratch(home.to_owned()));
+        if let Some(given) = host.get("HOME").filter(|given| given != home) {
+            self.add(Mount::Link { at: given, to: home.to_owned() });
+        }
+        for name in HOME {
+            self.show_content(&home.join(name));
+        }
+        let cargo = host.get("CARGO_HOME").unwrap_or_else(|| home.join(".cargo"));
+        if cargo.is_dir() {
+            // Cargo locks files beside its sources, so the directory itself is writable and private.
+            self.add(Mount::Scratch(cargo.clone()));
+            CARGO.iter().for_each(|name| self.show_content(&cargo.join(name)));
+        }
+        self.show_content(&home.join(".rustup"));
+        let path = host.environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+        let programs = std::env::split_paths(&path).filter(|path| path.is_absolute());
+        for place in PLACES.iter().filter_map(|name| host.get(name)).chain(programs) {
+            // A toolchain that is all of the home directory, or of the machine, is not one.
+            if !home.starts_with(&place) && !self.shows(&place) {
+                self.show_content(&place);
+            }
+        }
+    }
+
+    /// Is this seen already, as it is on the machine?
+    fn shows(&self, path: &Path) -> bool {
+        let nearest = path.ancestors().find_map(|path| self.mounts.get(path));
+        nearest.is_some_and(|mount| match mount {
+            Mount::ReadOnly(_) | Mount::Writable(_) | Mount::Link { .. } => true,
+            Mount::Scratch(_) | Mount::Nothing(_) => false,
+        })
+    }
+
+    fn workspace(&mut self, host: &Host, workspace: &Path, home: &Path) {
+        let ours = host.hidden.iter().any(|hidden| workspace.starts_with(hidden));
+        // A directory of our own does not belong to the repository that the state directory happens to lie in.
+        let git = if ours { gitdirs::at(workspace) } else { gitdirs::above(workspace, home) };
+        if let Some(git) = &git {
+            if git.top() != workspace {
+                // Without the rest of the checkout, git would take it for deleted.
+                self.add(Mount::ReadOnly(git.top().to_owned()));
+            }
+            self.git(git);
+        }
+        self.add(Mount::Writable(workspace.to_owned()));
+    }
+
+    fn git(&mut self, git: &GitDirs) {
+        match git {
+            GitDirs::Own { directory, .. } => self.git_directory(directory, GitDirectory::Main),
+            GitDirs::Linked { top, own, common } => {
+                self.git_directory(common, GitDirectory::Main);
+                for name in GIT_CHECKOUT {
+                    self.show_content(&common.join(name));
+                }
+                self.git_directory(own, GitDirectory::Linked);
+                // Whoever could change this file would choose what is writable the next time.
+                self.add(Mount::ReadOnly(top.join(".git")));
+            }
+        }
+    }
+
+    /// Writable, but for what makes git run programs. Being mounts, neither the directory nor the guarded parts can be
+    /// renamed and put back changed.
+    fn git_directory(&mut self, directory: &Path, kind: GitDirectory) {
+        // Only a linked worktree's directory has one; elsewhere it was forged, and would lead git astray.
+        let forged = directory.join("commondir");
+        if kind == GitDirectory::Main {
+            self.swept.push(forged.clone());
+        }
+        let guarded = GIT_GUARDED.iter().map(|name| directory.join(name));
+        let guarded = guarded.filter(|path| kind == GitDirectory::Linked || *path != forged);
+        let guarded: Vec<PathBuf> = guarded.collect();
+        if guarded.iter().any(|path| path.is_symlink()) {
+            // A link could be replaced whatever is mounted on its target: then git is only to be read.
+            return self.add(Mount::ReadOnly(directory.to_owned()));
+        }
+        self.add(Mount::Writable(directory.to_owned()));
+        for path in guarded {
+            let named = |names: &[&str]| names.iter().any(|name| path.ends_with(name));
+            if path.exists() {
+                self.add(Mount::ReadOnly(path));
+            } else if kind == GitDirectory::Main && named(GIT_COVERED) {
+                self.add(Mount::Nothing(path));
+            } else if named(GIT_SWEPT) {
+                self.swept.push(path);
+            }
+        }
+    }
+
+    fn hide(&mut self, host: &Host, workspace: &Path) {
+        for path in &host.guarded {
+            let open = path.parent().is_some_and(|parent| parent.starts_with(workspace));
+            match fs::symlink_metadata(path) {
+                Ok(_) if open => self.add(Mount::ReadOnly(path.clone())),
+                Err(_) if open => self.swept.push(path.clone()),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        for path in &host.hidden {
+            // What is shown inside of it, like the workspace, is mounted over the emptiness.
+            if path.exists() && self.shows(path) {
+                self.add(Mount::Nothing(path.clone()));
+            }
+        }
+    }
+
+    /// Sorted by path, so that what lies in something comes after it.
+    fn in_order(&mut self) -> Vec<Mount> {
+        std::mem::take(&mut self.mounts).into_values().collect()
+    }
+}
+
+fn is_system(workspace: &Path) -> bool {
+    let system =
+        ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"];
+    // Below `/var`, `/run` and `/usr` there are places to work in; what is meant is the system's own.
+    let whole = ["/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys"];
+    system.iter().any(|path| workspace == Path::new(path))
+        || whole.iter().any(|path| workspace.starts_with(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What lies below `base`, as one line each.
+    fn below(policy: &Policy, base: &Path) -> Vec<String> {
+        let line = |mount: &Mount| {
+            let at = mount.at().strip_prefix(base).ok()?.display().to_string();
+            Some(match mount {
+                Mount::ReadOnly(_) => format!("read {at}"),
+                Mount::Writable(_) => format!("write {at}"),
+                Mount::Scratch(_) => format!("scratch {at}"),
+                Mount::Nothing(_) => format!("nothing {at}"),
+                Mount::Link { to, .. } => format!("link {at} to {}", to.display()),
+            })
+        };
+        policy.mounts.iter().filter_map(line).collect()
+    }
+
+    fn host(base: &Path, state: &str) -> Host {
+        let environment = [("HOME".into(), base.join("home").into()), ("PATH".into(), "/usr/bin".into())];
+        let guarded = vec![base.join("repo/longhaul.yaml")];
+        Host { environment: environment.into(), hidden: vec![base.join(state)], guarded }
+    }
+
+    fn ground(directories: &[&str], files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
+        let outer = tempfile::tempdir().unwrap();
+        let base = outer.path().canonicalize().unwrap();
+        directories.iter().for_each(|path| fs::create_dir_all(base.join(path)).unwrap());
+        files.iter().for_each(|(path, text)| fs::write(base.join(path), text).unwrap());
+        (outer, base)
+    }
+
+    /// A11, A12, A60: in place, the state directory is covered, and of `.git` and the settings only what is harmless can
+    /// be written.
+    #[test]
+    fn in_place_the_state_directory_is_nothing() {
+        let directories =
+            ["home/.cargo/registry", "home/.cargo/bin", "home/.ssh", "repo/.git/hooks", "repo/.longhaul"];
+        let (_outer, base) = ground(&directories, &[("repo/.git/config", "")]);
+        let policy = Policy::new(&host(&base, "repo/.longhaul"), &base.join("repo"), Network::None).unwrap();
+        let expected = [
+            "scratch home",
+            "scratch home/.cargo",
+            "read home/.cargo/bin",
+            "read home/.cargo/registry",
+            "write repo",
+            "write repo/.git",
+            "read repo/.git/config",
+            "read repo/.git/hooks",
+            "nothing repo/.git/info",
+            "nothing repo/.longhaul",
+        ];
+        assert_eq!(below(&policy, &base), expected);
+        let swept = ["repo/.git/commondir", "repo/.git/config.worktree", "repo/longhaul.yaml"];
+        assert_eq!(policy.swept, swept.map(|path| base.join(path)));
+    }
+
+    /// A12, A48: a worktree below the state directory sees its repository's `.git` and nothing else of either.
+    #[test]
+    fn a_worktree_sees_its_repository_and_not_the_state_directory() {
+        let own = "repo/.git/worktrees/run_x";
+        let directories =
+            ["home", own, "repo/.git/hooks", "repo/.git/info", "state/workspace/run/run_x", "state/runs"];
+        let (_outer, base) = ground(&directories, &[("repo/.git/config", ""), ("repo/.git/HEAD", "")]);
+        let tree = base.join("state/workspace/run/run_x");
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join(own).display())).unwrap();
+        fs::write(base.join(own).join("gitdir"), format!("{}\n", tree.join(".git").display())).unwrap();
+        fs::write(base.join(own).join("commondir"), "../..\n").unwrap();
+        let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();
+        let expected = [
+            "scratch home",
+            "write repo/.git",
+            "read repo/.git/HEAD",
+            "read repo/.git/config",
+            "read repo/.git/hooks",
+            "read repo/.git/info",
+            "read repo/.git/worktrees",
+            "write repo/.git/worktrees/run_x",
+            "read repo/.git/worktrees/run_x/commondir",
+            "read repo/.git/worktrees/run_x/gitdir",
+            "write state/workspace/run/run_x",
+            "read state/workspace/run/run_x/.git",
+        ];
+        assert_eq!(below(&policy, &base), expected);
+        // A forged link leads nowhere.
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join("home").display())).unwrap();
+        let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();
+        assert_eq!(below(&policy, &base), ["scratch home", "write state/workspace/run/run_x"]);
+    }
+
+    /// A106: below a checkout's root the rest of it is to be read; nobody works in the home directory or the system's.
+    #[test]
+    fn workspaces_that_hold_too_much_are_refused() {
+        let (_outer, base) = ground(&["home/repo/.git/hooks", "home/repo/.git/info", "home/repo/sub"], &[]);
+        let host = host(&base, "state");
+        let refused = |path: &Path| Policy::new(&host, path, Network::None).unwrap_err();
+        assert!(matches!(refused(&base.join("home")), PolicyError::HoldsHome { .. }));
+        assert!(matches!(refused(&base), PolicyError::HoldsHome { .. }));
+        assert!(matches!(refused(Path::new("/etc/x")), PolicyError::System { .. }));
+        let policy = Policy::new(&host, &base.join("home/repo/sub"), Network::None).unwrap();
+        let shown = below(&policy, &base);
+        assert!(
+            shown.contains(&"read home/repo".to_owned()) && shown.contains(&"write home/repo/sub".to_owned())
+        );
+        assert!(!policy.mounts.contains(&Mount::ReadOnly("/etc/resolv.conf".into())));
+        let open = Policy::new(&host, &base.join("home/repo/sub"), Network::Full).unwrap();
+        assert_eq!(
+            open.mounts.contains(&Mount::ReadOnly("/etc/resolv.conf".into())),
+            Path::new("/etc/resolv.conf").exists()
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! One command, wrapped.
+//!
+//! Owns what a command is started as, what of our environment it gets, and what must be done once it has ended. Refuses
+//! paths that cannot be handed on as text.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::network::Network;
+use super::orders::{ENTER, Orders};
+use super::policy::Policy;
+use super::proxy::Proxy;
+use super::{Job, Tools, Wrapping, bwrap, relay};
+use crate::process::Reach;
+
+/// Variables that name places which are private inside, and there have their usual names.
+const PRIVATE: &[&str] = &["HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "GOCACHE"];
+
+/// Devices that are written to as if they were files; terminals are the command's own.
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm"];
+
+/// A command that can be started, and what is to be kept until it has ended.
+pub(crate) struct Wrapped {
+    pub(crate) command: Command,
+    pub(crate) kept: Kept,
+    /// It has processes of its own, which end with it.
+    pub(crate) namespaces: bool,
+    /// It will have a session of its own.
+    pub(crate) held: bool,
+}
+
+/// What a command needs while it runs; cleared up when dropped.
+pub(crate) struct Kept {
+    scratch: Option<PathBuf>,
+    swept: Vec<PathBuf>,
+    /// Its way out.
+    _egress: Option<Arc<Proxy>>,
+}
+
+impl Wrapped {
+    /// The program as it is.
+    pub(crate) fn bare(job: &Job<'_>) -> Wrapped {
+        let mut command = Command::new(job.words.first().map_or(OsStr::new("false"), OsString::as_os_str));
+        command.args(job.words.iter().skip(1)).env_clear();
+        command.current_dir(job.more.cwd.as_deref().unwrap_or(job.workspace));
+        command.envs(job.environment.iter().map(|(name, value)| (name, value)));
+        Wrapped {
+            command,
+            kept: Kept { scratch: None, swept: Vec::new(), _egress: None },
+            namespaces: false,
+            held: false,
+        }
+    }
+
+    /// Without a terminal, as the leader of its own group, which what is held is anyway. `setsid` is the program of that
+    /// name, if there is one.
+    pub(crate) fn in_session(self, setsid: Option<&Path>) -> Wrapped {
+        if self.held {
+            return self;
+        }
+        let mut command = self.command;
+        let Some(setsid) = setsid else {
+            command.process_group(0);
+            return Wrapped { command, ..self };
+        };
+        // Not a group leader yet, `setsid` becomes the program without a fork: its number stays the one we know.
+        let mut outer = Command::new(setsid);
+        outer.arg(command.get_program()).args(command.get_args()).env_clear();
+        outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        outer.current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
+        Wrapped { command: outer, ..self }
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        if self.namespaces { Reach::Namespace } else { Reach::Group }
+    }
+}
+
+impl Kept {
+    /// Takes away what the command made where nothing may be; answers what that was.
+    pub(crate) fn sweep(&self) -> Vec<PathBuf> {
+        let made = |path: &&PathBuf| fs::symlink_metadata(path).is_ok();
+        let made: Vec<PathBuf> = self.swept.iter().filter(made).cloned().collect();
+        for path in &made {
+            // Kept for people under a name that means nothing; if that cannot be done, it is not kept.
+            let mut aside = path.clone().into_os_string();
+            aside.push(".refused");
+            if fs::rename(path, aside).is_err() {
+                fs::remove_file(path).or_else(|_| fs::remove_dir_all(path)).ok();
+            }
+        }
+        made
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.sweep();
+        if let Some(scratch) = &self.scratch {
+            fs::remove_dir_all(scratch).ok();
+        }
+    }
+}
+
+/// A command in the world of `policy`.
+pub(super) fn wrap(
+    tools: &Tools,
+    policy: &Policy,
+    job: &Job<'_>,
+    egress: Option<Arc<Proxy>>,
+) -> Result<Wrapped, String> {
+    let (words, passed) = (job.words, job.environment);
+    let mut orders = orders(tools, policy);
+    if job.more.lasting {
+        orders.limits.cpu_seconds = u64::MAX;
+    }
+    orders.relay = egress.is_some();
+    let socket = egress.as_ref().map(|proxy| proxy.socket());
+    let mut kept = Kept { scratch: None, swept: policy.swept.clone(), _egress: egress };
+    // What a command of a harness that was killed has left is in the way of this one.
+    kept.sweep();
+    let mut command = match (tools.wrapping, &tools.bubblewrap) {
+        (Wrapping::Namespaces, Some(bubblewrap)) => {
+            let mut command = Command::new(&bubblewrap.program);
+            let arguments = bwrap::arguments(policy, bubblewrap.abilities, &tools.helper, socket.as_deref());
+            command.args(arguments).arg(bwrap::HELPER);
+            command.env_clear().envs(private(policy, passed, Path::new("/tmp")));
+            command
+        }
+        (Wrapping::Restrictions, _) => {
+            let scratch = scratch()?;
+            orders.write.push(scratch.clone());
+            let mut command = Command::new(&tools.helper);
+            command.env_clear().envs(private(policy, passed, &scratch));
+            kept.scratch = Some(scratch);
+            command
+        }
+        (Wrapping::Profile, _) => return profile(policy, words, passed, kept),
+        // Nothing is run that is not held as it was proved.
+        (Wrapping::Namespaces | Wrapping::None, _) => {
+            return Err("there is nothing to hold it with".to_owned());
+        }
+    };
+    let orders = serde_json::to_string(&orders).map_err(|error| format!("a path is not text: {error}"))?;
+    command.arg(ENTER).arg(orders).arg("--").args(words).current_dir(&policy.cwd);
+    Ok(Wrapped { command, kept, namespaces: tools.wrapping == Wrapping::Namespaces, held: true })
+}
+
+/// What the helper is to put on itself.
+fn orders(tools: &Tools, policy: &Policy) -> Orders {
+    let namespaces = tools.wrapping == Wrapping::Namespaces;
+    let (mut read, mut write) = (policy.readable(), policy.writable());
+    if namespaces {
+        // What is there is what may be read; the mounts have seen to that.
+        read = vec!["/".into()];
+    } else {
+        read.extend(["/proc".into(), "/dev".into(), tools.helper.clone()]);
+        // Private places cannot be made without namespaces, and the machine's own are not given instead.
+        let shared: Vec<PathBuf> = policy.scratch();
+        write.retain(|path| !shared.contains(path));
+    }
+    write.extend(DEVICES.iter().map(|name| Path::new("/dev").join(name)));
+    let files = if namespaces { tools.home_files.clone() } else { Default::default() };
+    let files = files.into_iter().map(|(name, text)| (policy.home.join(name), text)).collect();
+    let internet = namespaces || policy.network == Network::Full;
+    Orders { namespaces, read, write, internet, relay: false, files, limits: tools.limits }
+}
+
+/// Our environment with private places in place of ours.
+fn private(policy: &Policy, passed: &[(OsString, OsString)], temporary: &Path) -> Vec<(OsString, OsString)> {
+    let is_private = |name: &OsStr| PRIVATE.iter().any(|private| name == *private);
+    let mut environment: Vec<_> = passed.iter().filter(|(name, _)| !is_private(name)).cloned().collect();
+    environment.push(("HOME".into(), policy.home.clone().into()));
+    environment.push(("TMPDIR".into(), temporary.into()));
+    match &policy.network {
+        // Cargo then says at once what it misses, instead of asking names of a network that is not there.
+        Network::None => environment.push(("CARGO_NET_OFFLINE".into(), "true".into())),
+        Network::Hosts(_) => environment.extend(relay::environment()),
+        Network::Full => {}
+    }
+    environment
+}
+
+#[cfg(target_os = "macos")]
+fn profile(
+    policy: &Policy,
+    words: &[OsString],
+    passed: &[(OsString, OsString)],
+    mut kept: Kept,
+) -> Result<Wrapped, String> {
+    let scratch = scratch()?;
+    let profile = super::seatbelt::profile(policy, &scratch)?;
+    let mut command = Command::new("/usr/bin/sandbox-exec");
+    command.arg("-p").arg(profile).args(words).current_dir(&policy.cwd).env_clear();
+    command.envs(private(policy, passed, &scratch));
+    kept.scratch = Some(scratch);
+    Ok(Wrapped { command, kept, namespaces: false, held: false })
+}
+
+#[cfg(not(target_os = "macos"))]
+fn profile(
+    _policy: &Policy,
+    _words: &[OsString],
+    _passed: &[(OsString, OsString)],
+    _kept: Kept,
+) -> Result<Wrapped, String> {
+    Err("profiles are for macOS".to_owned())
+}
+
+/// A directory among the temporary files that nobody else can enter.
+pub(crate) fn scratch() -> Result<PathBuf, String> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let started =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let name = format!("longhaul-{}-{number}-{started:x}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    // Made here and by nobody before: a name that exists is somebody else's.
+    let made = fs::DirBuilder::new().mode(0o700).create(&path).and_then(|()| path.canonicalize());
+    made.map_err(|error| format!("cannot make a directory among the temporary files: {error}"))
+}

@@ -1,0 +1,99 @@
+//! Where git keeps what belongs to a checkout, found without running git.
+//!
+//! Owns telling a true link from a forged one: the `.git` file of a worktree can be written by whoever works in it, so
+//! it counts only if the directory it names points back. Refuses to guess: what is neither is no repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::limits;
+
+/// The directories of one checkout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GitDirs {
+    /// A `.git` directory at the checkout's root `top`.
+    Own { top: PathBuf, directory: PathBuf },
+    /// A `.git` file at `top`, with a directory of its own below the repository's `common` one.
+    Linked { top: PathBuf, own: PathBuf, common: PathBuf },
+}
+
+impl GitDirs {
+    /// The root of the checkout.
+    pub fn top(&self) -> &Path {
+        match self {
+            GitDirs::Own { top, .. } | GitDirs::Linked { top, .. } => top,
+        }
+    }
+}
+
+/// What git keeps for the checkout at exactly `top`.
+pub fn at(top: &Path) -> Option<GitDirs> {
+    let link = top.join(".git");
+    let found = fs::symlink_metadata(&link).ok()?;
+    if found.is_dir() {
+        return Some(GitDirs::Own { top: top.to_owned(), directory: link });
+    }
+    if !found.is_file() || found.len() > limits::GIT_LINK_BYTES_MAX {
+        return None;
+    }
+    let own = target(&link, "gitdir:", top)?;
+    let common = target(&own.join("commondir"), "", &own)?;
+    let below = own.parent().is_some_and(|parent| parent == common.join("worktrees"));
+    let points_back = fs::read_to_string(own.join("gitdir")).ok()?;
+    let points_back = own.join(points_back.trim_end());
+    let same =
+        points_back.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|back| back == top);
+    (below && same).then(|| GitDirs::Linked { top: top.to_owned(), own, common })
+}
+
+/// What git keeps for the nearest checkout at or above `path`; not looked for at `boundary` or above it.
+pub fn above(path: &Path, boundary: &Path) -> Option<GitDirs> {
+    let inside = path.ancestors().take(limits::REPOSITORY_LEVELS_MAX);
+    let mut inside = inside.take_while(|path| !boundary.starts_with(path));
+    inside.find(|path| path.join(".git").symlink_metadata().is_ok()).and_then(at)
+}
+
+/// The directory that a small file names, with its links resolved.
+fn target(file: &Path, prefix: &str, base: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(file).ok()?;
+    base.join(text.strip_prefix(prefix)?.trim()).canonicalize().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(directory: &Path, words: &[&str]) {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(words).current_dir(directory);
+        assert!(git.output().unwrap().status.success(), "{words:?}");
+    }
+
+    #[test]
+    fn checkouts_are_found_and_forged_links_are_not() {
+        let outer = tempfile::tempdir().unwrap();
+        let base = outer.path().canonicalize().unwrap();
+        let (repo, tree) = (base.join("repo"), base.join("tree"));
+        fs::create_dir_all(repo.join("sub/deep")).unwrap();
+        git(&repo, &["init", "-q"]);
+        git(&repo, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        git(&repo, &["worktree", "add", "-q", "../tree"]);
+
+        let own = GitDirs::Own { top: repo.clone(), directory: repo.join(".git") };
+        assert_eq!(at(&repo), Some(own.clone()));
+        assert_eq!(above(&repo.join("sub/deep"), &base), Some(own));
+        assert_eq!(above(&repo.join("sub/deep"), &repo), None);
+        assert_eq!(at(&base), None);
+        let own = repo.join(".git/worktrees/tree");
+        let linked = GitDirs::Linked { top: tree.clone(), own: own.clone(), common: repo.join(".git") };
+        assert_eq!(at(&tree), Some(linked));
+
+        // Somebody else's worktree, a directory that is no repository, and a repository of the forger's own.
+        fs::create_dir_all(base.join("forged/fake/worktrees/x")).unwrap();
+        let forged = base.join("forged");
+        for target in [own.display().to_string(), base.display().to_string(), "fake/worktrees/x".to_owned()] {
+            fs::write(forged.join(".git"), format!("gitdir: {target}\n")).unwrap();
+            assert_eq!(at(&forged), None, "{target}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Honest work inside: git, toolchains, files, the words in which a command's end is reported.
+
+use std::fs;
+
+use longhaul_core::tool::Outcome;
+
+use super::rig::{Held, can_hold, git, has, output};
+
+/// Git works in a worktree below the state directory, whose repository lies elsewhere.
+#[tokio::test]
+async fn git_works_in_a_worktree() {
+    if !can_hold("git_works_in_a_worktree") {
+        return;
+    }
+    let outer = tempfile::tempdir().unwrap();
+    let repo = outer.path().join("repo");
+    fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q"]);
+    git(&repo, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    git(&repo, &["config", "user.name", "them"]);
+    git(&repo, &["config", "user.email", "them@localhost"]);
+    let tree = outer.path().join("state/workspace/run/run_x");
+    git(&repo, &["worktree", "add", "-q", "-b", "work", tree.to_str().unwrap()]);
+    let held = Held::over(outer, "state/workspace/run/run_x", "state");
+    let said = held
+        .get("echo x > f && git add f && git commit -qm second && git status --short && git log --format=%s")
+        .await;
+    assert_eq!(said, "second\nfirst\n", "nothing is complained about");
+    let more = "git branch side && git checkout -q side && git commit -q --allow-empty -m z && git rebase -q work && git stash list";
+    assert_eq!(held.get(more).await, "(no output)");
+    assert_eq!(git(&repo, &["log", "--format=%s", "work"]), "second\nfirst\n");
+    assert!(held.get("ls ../../..").await.trim() == "workspace", "the state directory is empty but for this");
+}
+
+/// And in the checkout itself, with the state directory inside; below its root the rest is there to be read.
+#[tokio::test]
+async fn git_works_in_place() {
+    if !can_hold("git_works_in_place") {
+        return;
+    }
+    let outer = tempfile::tempdir().unwrap();
+    let repo = outer.path().join("repo");
+    fs::create_dir_all(repo.join("sub")).unwrap();
+    fs::write(repo.join("top"), "top").unwrap();
+    git(&repo, &["init", "-q"]);
+    git(&repo, &["config", "user.name", "them"]);
+    git(&repo, &["config", "user.email", "them@localhost"]);
+    git(&repo, &["add", "."]);
+    git(&repo, &["commit", "-q", "-m", "first"]);
+    let held = Held::over(outer, "repo", "repo/.longhaul");
+    fs::create_dir_all(repo.join(".longhaul/runs")).unwrap();
+    let said = held
+        .get("echo x > f && git add f && git commit -qm second && git log --format=%s; ls -A .longhaul")
+        .await;
+    assert_eq!(said, "second\nfirst\n");
+    let sub = Held::over(held.outer, "repo/sub", "repo/.longhaul");
+    let said = sub
+        .get("echo y > g && git add -A && git commit -qm third && git show --stat --format=%s | head -3")
+        .await;
+    assert_eq!(said, "third\n\n sub/g | 1 +\n");
+    assert!(matches!(sub.run("echo z > ../top").await, Outcome::Failed { .. }));
+}
+
+/// What toolchains need is there: a crate is built and tested without a network.
+#[tokio::test]
+async fn cargo_works() {
+    if !can_hold("cargo_works") {
+        return;
+    }
+    if !has("cargo") {
+        return eprintln!("SKIP cargo_works: needs cargo");
+    }
+    let held = Held::new();
+    fs::create_dir(held.root().join("src")).unwrap();
+    fs::write(
+        held.root().join("Cargo.toml"),
+        "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+    )
+    .unwrap();
+    fs::write(held.root().join("src/lib.rs"), "#[test]\nfn adds() { assert_eq!(1 + 1, 2) }\n").unwrap();
+    let said = held.get("cargo test 2>&1").await;
+    assert!(said.contains("test adds ... ok"), "{said}");
+}
+
+/// Private places are writable and empty each time; processes, sockets and pipes among themselves work; there is a
+/// loopback.
+#[tokio::test]
+async fn a_command_has_a_world_of_its_own() {
+    if !can_hold("a_command_has_a_world_of_its_own") {
+        return;
+    }
+    let held = Held::new();
+    assert_eq!(held.get("echo a > /tmp/a; echo b > ~/b; ls /tmp/a ~/b | wc -l").await, "2\n");
+    // The workspace itself lies below /tmp here, so only what was left there counts.
+    assert_eq!(held.get("ls /tmp/a ~/b 2>/dev/null | wc -l; echo kept > kept").await, "0\n");
+    assert_eq!(fs::read_to_string(held.root().join("kept")).unwrap(), "kept\n");
+    assert_eq!(held.get("echo $TMPDIR; id -u; cat <(echo piped); echo x > /dev/stdout; exec 2>/dev/null; hostname || uname -n").await,
+        format!("/tmp\n{}\npiped\nx\nlonghaul\n", rustix::process::getuid().as_raw()));
+    if has("python3") {
+        let served = "python3 -c \"
+import socket, threading
+s = socket.create_server(('127.0.0.1', 0))
+threading.Thread(target=lambda: s.accept()[0].sendall(b'hello')).start()
+print(socket.create_connection(s.getsockname()).recv(5).decode())\"";
+        assert_eq!(held.get(served).await, "hello\n");
+    }
+}
+
+/// A3.4: the end of a command is said, and one that is asked to end has the time to clear up.
+#[tokio::test]
+async fn the_end_of_a_held_command_is_said() {
+    if !can_hold("the_end_of_a_held_command_is_said") {
+        return;
+    }
+    let held = Held::new();
+    let message = |outcome: &Outcome| outcome.error().unwrap_or_default().to_owned();
+    assert_eq!(message(&held.run("exit 3").await), "exit code 3");
+    assert_eq!(message(&held.run("kill -9 $$").await), "exit code 137, as after signal 9");
+    assert_eq!(message(&held.run("no-such-program").await), "exit code 127");
+    let slow = "trap 'echo cleared up; exit 0' TERM; echo so far; while :; do sleep 0.05; done";
+    let outcome = held.run_for(slow, Some(1500)).await;
+    assert_eq!(message(&outcome), "timed out after 1500 ms");
+    // In between, the shell may say how its `sleep` ended.
+    let text = &output(&outcome).text;
+    assert!(text.starts_with("so far\n") && text.ends_with("cleared up\n"), "{text}");
+}

@@ -1,0 +1,49 @@
+//! Hooks are held as commands are.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::rig::{LONGHAUL, can_hold, git};
+
+/// What a hook can do: read where the settings are, write where the run works, and nothing else.
+const GUARD: &str = r#"
+cat > "$LONGHAUL_WORKSPACE/seen"
+echo x > "$LONGHAUL_WORKSPACE/../../../../written" && echo "wrote outside"
+echo x > written && echo "wrote to the project"
+cat "$1/.ssh/id" && echo "read a secret"
+true
+"#;
+
+/// A hook finds its own files where the settings are, is told of the call, and reaches neither the user's home nor anything
+/// outside of the run's workspace; without a sandbox it reaches all of that.
+#[test]
+fn a_hook_is_held() {
+    for (sandbox, reached) in [("off", true), ("required", false)] {
+        if sandbox == "required" && !can_hold("a_hook_is_held") {
+            return;
+        }
+        let outer = tempfile::tempdir().unwrap();
+        let [home, work] = ["home", "work"].map(|name| outer.path().join(name));
+        for directory in [home.join(".ssh"), work.join("hooks")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(home.join(".ssh/id"), "CANARY").unwrap();
+        fs::write(work.join("hooks/guard.sh"), GUARD).unwrap();
+        let hook =
+            format!("hooks: {{ before_tool: [ {{ command: 'sh hooks/guard.sh {}' }} ] }}", home.display());
+        fs::write(work.join("longhaul.yaml"), hook).unwrap();
+        let script = "conversations: [ { turns: [ { calls: [ { tool: read, args: { path: seen } } ] }, { text: ok } ] } ]";
+        fs::write(work.join("s.yaml"), script).unwrap();
+        git(&work, &["init", "-q"]);
+        git(&work, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        let mut command = Command::new(LONGHAUL);
+        command.args(["run", "x", "--model", "scripted/s.yaml", "--sandbox", sandbox, "--trust", "--json"]);
+        command.current_dir(&work).env("HOME", &home).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let seen = fs::read_to_string(format!("{}/seen", run["workspace"].as_str().unwrap())).unwrap();
+        assert!(seen.contains("before_tool") && seen.contains(r#""tool":"read""#), "{seen}");
+        assert_eq!(work.join("written").exists(), reached, "{sandbox}");
+    }
+}
