@@ -108,11 +108,12 @@ pub fn read(text: &str) -> Result<HarnessState, Error> {
     Ok(state)
 }
 
-/// The spec of the run a document becomes: its own if it carries one, else `defaults` under its names.
+/// The spec of the run a document becomes: its own if it carries one, else `defaults` under its names. What it may do is
+/// for whoever takes it in to say.
 pub fn spec(text: &str, defaults: RunSpec) -> Result<RunSpec, Error> {
     let state = read(text)?;
     if let Some(run) = embedded(text)? {
-        return Ok(run.spec);
+        return Ok(RunSpec { permissions: defaults.permissions, ..run.spec });
     }
     let plan = planned(&state);
     Ok(RunSpec {
@@ -129,7 +130,8 @@ pub fn spec(text: &str, defaults: RunSpec) -> Result<RunSpec, Error> {
 pub fn restore(document: &Json, spec: &RunSpec, at: Timestamp) -> Result<Run, Error> {
     let state = read(document.as_str())?;
     if let Some(run) = embedded(document.as_str())? {
-        return Ok(Run { spec: RunSpec { id: spec.id.clone(), ..run.spec.clone() }, ..run });
+        let (id, permissions) = (spec.id.clone(), spec.permissions.clone());
+        return Ok(Run { spec: RunSpec { id, permissions, ..run.spec.clone() }, ..run });
     }
     let mut run = Run::created(0, at, spec);
     run.plan = planned(&state);

@@ -16,6 +16,7 @@ pub mod input;
 pub mod json;
 pub mod limits;
 pub mod money;
+pub mod permission;
 pub mod plan;
 pub mod prompt;
 pub mod run;

@@ -86,3 +86,32 @@ pub const EVENT_TEXT_BYTES_MAX: usize = 2048;
 
 /// Bytes of each dependency's output that a step is shown: a page, since a step may build on many.
 pub const DEPENDENCY_BYTES_MAX: usize = 4096;
+
+/// Bytes of shell text that are read as commands. The bash tool takes no longer ones; what is longer is not allowed, and only
+/// searched for what is denied.
+pub const SHELL_BYTES_MAX: usize = 128 * 1024;
+
+/// How deep commands may be nested, counting substitutions, compounds and commands in quotes. Deeper is a trick or a
+/// generator's output; the bound keeps the reader's stack small.
+pub const SHELL_DEPTH_MAX: usize = 40;
+
+/// Commands of one line that are read. A script of more belongs in a file.
+pub const SHELL_COMMANDS_MAX: usize = 2000;
+
+/// Commands of one line that are judged, the ones other commands run included.
+pub const JUDGED_COMMANDS_MAX: usize = 4000;
+
+/// Levels of commands that run commands given as text or words (`sudo env sh -c "…"`).
+pub const WRAPPED_DEPTH_MAX: usize = 8;
+
+/// Words after a name in which a denied command's arguments are looked for, where the text could not be read.
+pub const SCAN_WORDS_MAX: usize = 64;
+
+/// Values a word may stand for before it counts as not known.
+pub const WORD_SHAPES_MAX: usize = 64;
+
+/// Rules of one tool. Every one is tried on every command.
+pub const PERMISSION_RULES_MAX: usize = 500;
+
+/// Bytes of one rule's pattern.
+pub const PERMISSION_PATTERN_BYTES_MAX: usize = 512;

@@ -7,6 +7,7 @@ use crate::ids::RunId;
 use crate::json::Json;
 use crate::limits;
 use crate::money::Usd;
+use crate::permission::{BadRule, Permissions};
 use crate::plan::{BadPlan, Plan};
 use crate::tool::{EffectClass, RetryPolicy, ToolGrant};
 
@@ -75,6 +76,10 @@ pub struct RunSpec {
     #[n(22)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_ask: Option<OnAsk>,
+    /// What the agent may do: the user's rules, then those that tighten them. Without a word there are none.
+    #[n(23)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Vec<Permissions>>,
 }
 
 /// What a call that needs a person's answer leads to.
@@ -215,6 +220,8 @@ pub enum BadSpec {
     TooMuch { field: &'static str, max: u64 },
     #[error(transparent)]
     Plan(#[from] BadPlan),
+    #[error(transparent)]
+    Rule(#[from] BadRule),
     #[error(
         "steps[{index}].assignedAgent: a step of another agent (`{agent}`) needs sub-agents, which this run of `{own}` cannot start"
     )]
@@ -228,6 +235,11 @@ impl RunSpec {
 
     pub fn on_ask(&self) -> OnAsk {
         self.on_ask.unwrap_or_default()
+    }
+
+    /// The rules its calls are held to.
+    pub fn rules(&self) -> &[Permissions] {
+        self.permissions.as_deref().unwrap_or(&[])
     }
 
     pub fn mode(&self) -> Mode {
@@ -268,6 +280,7 @@ impl RunSpec {
                 max: limits::TOOL_TIMEOUT_MS_MAX,
             });
         }
+        self.rules().iter().try_for_each(Permissions::check)?;
         self.plan.check()?;
         match self.plan.steps.iter().enumerate().find(|(_, step)| step.agent != self.agent) {
             Some((index, step)) => {

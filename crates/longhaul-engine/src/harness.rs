@@ -222,7 +222,7 @@ impl Harness {
         let (store, fallback) = self.store_to_drive(id)?;
         let (mut ledger, generation) = self.open(Arc::clone(&store), id, watchers)?;
         // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
-        ledger.empty_inbox()?;
+        ledger.settle_all_but_answers()?;
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }
@@ -243,6 +243,7 @@ impl Harness {
             deltas,
             toolbox: Arc::clone(&self.toolbox),
             workspace: Arc::new(self.workspace(ledger.run())?),
+            rules: ledger.run().spec.rules().into(),
             blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets }),
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
@@ -296,7 +297,7 @@ impl Harness {
     pub fn apply(&self, id: &RunId, command: Command) -> Result<Run, Error> {
         let store = self.store_of(id)?;
         let (mut ledger, _) = self.open(Arc::clone(&store), id, Vec::new())?;
-        ledger.empty_inbox()?;
+        ledger.settle_all_but_answers()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
         longhaul_tools::reap_leftovers(id);
         ledger.commit(Input::Command(command))?;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::command::Command;
+use longhaul_core::command::{Command, Wish};
 use longhaul_core::decide::{Decision, decide};
 use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
@@ -67,6 +67,16 @@ impl Ledger {
         Ok(effects)
     }
 
+    /// Settles what was asked of a run that nobody drives. Answers stay where they are: work follows from them, its intent is
+    /// written with them, and only a driver does the work.
+    pub fn settle_all_but_answers(&mut self) -> Result<(), Error> {
+        for posted in self.store.pending(&self.run.spec.id)?.iter().filter(|posted| !is_answer(posted)) {
+            self.obey_posted(posted)?;
+            drop(self.store.settle(&self.run.spec.id, &posted.id));
+        }
+        Ok(())
+    }
+
     /// Obeys a command, or puts on record why not.
     pub fn obey(&mut self, command: Command) -> Result<Vec<Effect>, Error> {
         let id = command.id.clone();
@@ -127,6 +137,13 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+fn is_answer(posted: &Posted) -> bool {
+    serde_json::from_slice::<Command>(&posted.body).is_ok_and(|command| match command.wish {
+        Wish::Approve { .. } | Wish::Reject { .. } | Wish::Answer { .. } => true,
+        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => false,
+    })
 }
 
 /// An append waits for the disk. On a runtime with several threads, others go on meanwhile.

@@ -11,6 +11,7 @@ use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, Mo
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
+use longhaul_core::permission::Permissions;
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_model::{Deltas, Model, Models, ResolveError};
 use longhaul_store::Store;
@@ -99,6 +100,7 @@ pub struct Hands {
     pub toolbox: Arc<Toolbox>,
     pub workspace: Arc<Workspace>,
     pub blobs: Arc<dyn Blobs>,
+    pub rules: Arc<[Permissions]>,
 }
 
 impl Performer for Hands {
@@ -148,6 +150,7 @@ impl Hands {
             cancel,
             blobs: Arc::clone(&self.blobs),
             printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
+            rules: Arc::clone(&self.rules),
         }
     }
 }

@@ -86,6 +86,7 @@ async fn a_model_that_panics() {
     let store = place.harness.store_of(&id).unwrap();
     let model = place.harness.look(&id).unwrap().spec.model;
     let hands = Hands {
+        rules: Arc::default(),
         models: Arc::new(Shelf::new(Arc::clone(&place.harness.models)).with(&model, Arc::new(Broken))),
         secrets: Secrets::default(),
         deltas: Arc::new(Quiet),

@@ -50,6 +50,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         mode: None,
         answer_schema: None,
         on_ask: None,
+        permissions: None,
     }
 }
 

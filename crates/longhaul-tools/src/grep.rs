@@ -3,6 +3,8 @@
 //! Owns its arguments and the wording of what was found; `search` looks. The pattern is never part of a command line, so
 //! nothing in it can be an option. Refuses patterns that would take too much memory; none takes more than linear time.
 
+use std::sync::Arc;
+
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::types::{Types, TypesBuilder};
 use longhaul_core::json::Json;
@@ -138,6 +140,7 @@ fn query(args: &Args, context: &Context) -> Result<Query, Outcome> {
         include,
         exclude,
         types: args.kind.as_deref().map(types).transpose()?,
+        rules: Arc::clone(&context.rules),
         room: shown_max(args.limit)?,
     })
 }

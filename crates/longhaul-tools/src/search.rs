@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use ignore::types::Types;
+use longhaul_core::permission::{Action, Permissions, Verdict, judge_path};
 use longhaul_core::tool::Outcome;
 use longhaul_workspace::EntryKind;
 
@@ -38,6 +40,8 @@ pub(crate) struct Query {
     pub(crate) include: Option<Pattern>,
     pub(crate) exclude: Option<Pattern>,
     pub(crate) types: Option<Types>,
+    /// Files that may not be read are not searched either.
+    pub(crate) rules: Arc<[Permissions]>,
     /// Lines, or files if no lines are wanted, that are kept.
     pub(crate) room: usize,
 }
@@ -159,6 +163,11 @@ impl Visitor for Search<'_> {
         if seen.kind != EntryKind::File || !self.query.admits(seen.path) {
             return Ok(());
         }
+        let verdict = self.query.verdict(seen.path);
+        if verdict.action != Action::Allow {
+            self.missed.add(seen.path, &verdict);
+            return Ok(());
+        }
         match seen.directory.open_file(seen.name) {
             Ok(file) => self.file(seen.path, file),
             Err(error) => {
@@ -170,6 +179,11 @@ impl Visitor for Search<'_> {
 }
 
 impl Query {
+    /// The path is inside the workspace, so where that is does not matter.
+    fn verdict(&self, path: &Path) -> Verdict {
+        judge_path(&self.rules, "", "read", &path.to_string_lossy())
+    }
+
     fn admits(&self, path: &Path) -> bool {
         self.include.as_ref().is_none_or(|include| include.matches(path))
             && self.exclude.as_ref().is_none_or(|exclude| !exclude.matches(path))

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
+use longhaul_core::permission::Permissions;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
 use longhaul_workspace::{Error, Workspace};
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub struct Context {
     pub cancel: Cancel,
     pub blobs: Arc<dyn Blobs>,
     pub printed: Arc<dyn Printed>,
+    /// What the run is held to, for tools that come to files by themselves.
+    pub rules: Arc<[Permissions]>,
 }
 
 /// Hears what a call prints while it still runs: the last of the lines that came together. Implemented by the engine for the

@@ -8,8 +8,10 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod insider;
 mod limits;
 mod render;
+mod rules;
 mod servers;
 mod settings;
 mod trust;
@@ -110,6 +112,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Replay(args) => commands::replay::run(&app, args),
         Command::Store(args) => commands::store::run(&app, args),
         Command::Db(args) => commands::db::run(&app, args),
+        Command::Permissions(args) => commands::permissions::run(&app, args),
         Command::Config(args) => commands::config::run(&app, args),
         Command::Doctor(args) => commands::doctor::run(&app, args),
         Command::Bench(args) => commands::bench::run(&app, args),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
+use longhaul_core::permission::{self, Rules};
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
@@ -16,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
+use crate::rules::WrittenRules;
 use crate::trust::{self, Item, Trust};
 
 /// Where a value came from. The order is the precedence.
@@ -54,6 +56,7 @@ pub struct Settings {
     pub mcp_servers: BTreeMap<String, ServerConfig>,
     pub hooks: HooksConfig,
     pub agent_dirs: Vec<PathBuf>,
+    pub rules: WrittenRules,
     pub permissions: Permissions,
     /// What the project's file says that may do harm, trusted or not.
     pub items: Vec<Item>,
@@ -91,12 +94,15 @@ struct File {
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 struct PermissionsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<Network>,
+    /// Rules by tool.
+    #[serde(flatten)]
+    rules: BTreeMap<String, Rules>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -299,11 +305,15 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut origins: BTreeMap<String, (Value, Source)> = BTreeMap::new();
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
+    let mut rules = WrittenRules::new();
     let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
     let mut hooks = HooksConfig::default();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
+        }
+        if let Some(Value::Object(section)) = layer.get_mut("permissions") {
+            rules.add(taken_rules(section)?, source, &place)?;
         }
         if let Some(mut configured) = layer.as_object_mut().and_then(|layer| layer.remove("mcp")) {
             add_servers(configured["servers"].take(), source, &place, &mut mcp_servers, &mut origins)?;
@@ -352,6 +362,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         items: Vec::new(),
         untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
+        rules,
         origins,
     })
 }
@@ -426,6 +437,16 @@ fn add_servers(
         servers.insert(name, config);
     }
     Ok(())
+}
+
+/// Takes the rules out of a file's `permissions`, which leaves what is no rule.
+fn taken_rules(section: &mut Map<String, Value>) -> Result<permission::Permissions, Failure> {
+    let written = std::mem::take(section);
+    let (plain, rules) =
+        written.into_iter().partition(|(key, _)| matches!(key.as_str(), "sandbox" | "network"));
+    *section = plain;
+    let read = serde_json::from_value(Value::Object(rules));
+    read.map_err(|error| Failure::usage(format!("permissions: {error}")))
 }
 
 /// A source's hooks are added to those of the sources before it: what one of them guards another cannot open.

@@ -25,7 +25,7 @@ pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
             AskKind::Permission => format!("this needs a person's leave, and none is there: {}", ask.text),
             AskKind::Question => "nobody is there to answer; decide by yourself and go on".to_owned(),
         };
-        refuse(ask.call, message, decision);
+        call::refuse(ask.call, Failure::NotPermitted, message, decision);
         return false;
     }
     let reason = format!("waits for a person: {}", ask.text);
@@ -49,7 +49,7 @@ pub(super) fn granted(run: &Run, ask: &Ask, decision: &mut Decision) {
 }
 
 pub(super) fn refused(run: &Run, ask: &Ask, reason: &str, decision: &mut Decision) {
-    refuse(ask.call, format!("a person refused: {reason}"), decision);
+    call::refuse(ask.call, Failure::NotPermitted, format!("a person refused: {reason}"), decision);
     go_on(run, ask.call, decision);
 }
 
@@ -58,11 +58,6 @@ pub(super) fn answered(run: &Run, ask: &Ask, text: &str, decision: &mut Decision
         call::close(known, Attempt::FIRST, Outcome::done(text.to_owned()), 1, decision);
     }
     go_on(run, ask.call, decision);
-}
-
-fn refuse(call: CallId, message: String, decision: &mut Decision) {
-    decision.and(Event::CallRefused { call, failure: Failure::NotPermitted, message: message.clone() });
-    decision.and(Event::ToolFailed { call, message });
 }
 
 fn go_on(run: &Run, done: CallId, decision: &mut Decision) {

@@ -9,6 +9,7 @@ use crate::event::{Ask, AskKind, Cause, Event, Rest};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
 use crate::limits::{ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
+use crate::permission::{Action, Verdict, judge, judge_path};
 use crate::prompt::head;
 use crate::run::{Call, CallState, Run};
 use crate::spec::Limits;
@@ -73,7 +74,18 @@ pub(super) fn prepared(
     match traces {
         Ok(traces) => {
             let mut decision = Decision::nothing();
-            start(id, attempt, EffectClass::Checkable, traces, &mut decision);
+            match permit_targets(run, call, &traces) {
+                Ok(None) => start(id, attempt, EffectClass::Checkable, traces, &mut decision),
+                Ok(Some(ask)) => {
+                    if !ask::open(run, ask, &mut decision) {
+                        begin_next(run, call, run.spec.limits, &mut decision);
+                    }
+                }
+                Err(message) => {
+                    refuse(id, Failure::NotPermitted, message, &mut decision);
+                    begin_next(run, call, run.spec.limits, &mut decision);
+                }
+            }
             decision
         }
         Err(outcome) => finish(run, call, attempt, outcome, 1),
@@ -278,10 +290,7 @@ fn work_through<'a>(
             Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
                 return start(call.id, call.attempt, class, Vec::new(), decision);
             }
-            Err((failure, message)) => {
-                decision.and(Event::CallRefused { call: call.id, failure, message: message.clone() });
-                decision.and(Event::ToolFailed { call: call.id, message });
-            }
+            Err((failure, message)) => refuse(call.id, failure, message, decision),
         }
     }
     turn::begin(run, turn + 1, limits, decision);
@@ -327,12 +336,52 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<Leave, (Failure
     if call.tool == ASK_HUMAN {
         return question(call).map(Leave::Ask);
     }
-    if !call.granted && needs_leave(run, call.tool) {
-        let text = format!("may {} be called?", call.tool);
-        let digest = ask::digest(call.tool, call.args);
-        return Ok(Leave::Ask(Ask { call: call.id, kind: AskKind::Permission, text, digest }));
+    let verdict = judge(run.spec.rules(), &run.spec.workspace, call.tool, &call.args.value());
+    if verdict.action == Action::Deny {
+        return Err((Failure::NotPermitted, denied(&verdict)));
+    }
+    if call.granted {
+        return Ok(Leave::Given(class));
+    }
+    if verdict.action == Action::Ask {
+        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, Some(&verdict))));
+    }
+    if needs_leave(run, call.tool) {
+        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, None)));
     }
     Ok(Leave::Given(class))
+}
+
+/// May these files be changed? Asked when it is known which they are: a patch has them in its text. What was settled at the
+/// first attempt is not asked again.
+fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result<Option<Ask>, String> {
+    let (rules, workspace) = (run.spec.rules(), &run.spec.workspace);
+    let verdicts = traces.iter().map(|trace| judge_path(rules, workspace, &call.tool, &trace.target));
+    let Some(strictest) = verdicts.max_by_key(|verdict| verdict.action) else { return Ok(None) };
+    match strictest.action {
+        Action::Deny => Err(denied(&strictest)),
+        Action::Ask if !call.granted && matches!(call.state, CallState::Proposed) => {
+            Ok(Some(leave(call.id, &call.tool, &call.args, Some(&strictest))))
+        }
+        Action::Ask | Action::Allow => Ok(None),
+    }
+}
+
+fn denied(verdict: &Verdict) -> String {
+    format!("not permitted: {verdict}; do it in another way or without it")
+}
+
+/// A request for a person's leave, for exactly this action.
+fn leave(call: CallId, tool: &str, args: &Json, verdict: Option<&Verdict>) -> Ask {
+    let why = verdict.map_or_else(String::new, |verdict| format!(" {verdict}"));
+    let text = head(&format!("may {tool} be called?{why}"), OUTPUT_INLINE_BYTES_MAX).to_owned();
+    Ask { call, kind: AskKind::Permission, text, digest: ask::digest(tool, args) }
+}
+
+/// A refusal is an answer for the model.
+pub(super) fn refuse(call: CallId, failure: Failure, message: String, decision: &mut Decision) {
+    decision.and(Event::CallRefused { call, failure, message: message.clone() });
+    decision.and(Event::ToolFailed { call, message });
 }
 
 fn question(call: &Asked<'_>) -> Result<Ask, (Failure, String)> {

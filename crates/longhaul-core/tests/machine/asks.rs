@@ -133,3 +133,51 @@ fn a_pause_keeps_the_question() {
     assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 1));
     assert!(matches!(sim.run.calls[0].state, CallState::Asking { gate: 1 }));
 }
+
+fn ruled(on_ask: OnAsk, rules: &str) -> Sim {
+    let rules = serde_json::from_str(rules).unwrap();
+    let mut sim = Sim::create(RunSpec { on_ask: Some(on_ask), permissions: Some(vec![rules]), ..spec() });
+    sim.start().unwrap();
+    sim
+}
+
+/// D7.5, I13: the rules a run was created with decide: what they deny is an answer that names the rule, what they ask about
+/// waits, what they allow goes on.
+#[test]
+fn rules_decide_before_the_intent() {
+    let mut sim = ruled(OnAsk::Wait, r#"{"bash":{"*":"allow","rm *":"deny","git push *":"ask"}}"#);
+    let call =
+        |command: &str| ProposedCall::new("bash", Json::of(&serde_json::json!({ "command": command })));
+    reply(&mut sim, vec![call("true; rm x"), call("ls"), call("git push")]);
+    let mut world = World::with_turns(&[&[]]);
+    sim.settle(&mut world);
+    assert_eq!((sim.run.wait(), world.ran.len()), (Wait::Human, 1));
+    assert!(results(&sim)[0].contains("by the rule bash \"rm *\""), "{:?}", results(&sim));
+    let ask = sim.run.gates[0].ask.clone().unwrap();
+    assert_eq!(ask.text, "may bash be called? `git push` matches, by the rule bash \"git push *\"");
+    sim.wish(Wish::Approve { gate: 1, digest: Some(ask.digest) }).unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, world.ran.len(), sim.run.gates.len()), (Status::Completed, 2, 1));
+}
+
+/// D7.5: the files a call changes are judged when they are known, whatever its arguments look like.
+#[test]
+fn targets_are_judged_when_they_are_known() {
+    for (action, on_ask, ran) in [
+        ("deny", OnAsk::Wait, 0),
+        ("ask", OnAsk::Deny, 0),
+        ("ask", OnAsk::Wait, 1),
+        ("allow", OnAsk::Wait, 1),
+    ] {
+        let mut sim = ruled(on_ask, &format!(r#"{{"write":{{"*":"allow","f":"{action}"}}}}"#));
+        reply(&mut sim, vec![ProposedCall::new("write", Json::empty_object())]);
+        let mut world = World::with_turns(&[&[]]);
+        sim.settle(&mut world);
+        if let Some(ask) = sim.run.gates.first().and_then(|gate| gate.ask.clone()) {
+            assert!(ask.text.contains("it touches `f`"), "{}", ask.text);
+            sim.wish(Wish::Approve { gate: 1, digest: Some(ask.digest) }).unwrap();
+            sim.settle(&mut world);
+        }
+        assert_eq!((sim.run.status, world.ran.len()), (Status::Completed, ran), "{action} {on_ask:?}");
+    }
+}

@@ -8,7 +8,8 @@ use longhaul_core::event::{Ask, AskKind, Cause, Event, Rest};
 use longhaul_core::ids::{Attempt, CallId, CommandId};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
-use longhaul_core::spec::Limits;
+use longhaul_core::permission::Permissions;
+use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
@@ -33,6 +34,7 @@ fn samples() -> Vec<Event> {
     let text = || "text".to_owned();
     vec![
         Event::RunCreated(Box::new(spec())),
+        Event::RunCreated(Box::new(RunSpec { permissions: Some(vec![rules()]), ..spec() })),
         Event::StatusChanged {
             from: Status::Running,
             to: Status::Paused,
@@ -140,6 +142,10 @@ fn samples() -> Vec<Event> {
     ]
 }
 
+fn rules() -> Permissions {
+    serde_json::from_str(r#"{"bash":{"*":"allow","git push *":"ask","rm *":"deny"},"write":"ask"}"#).unwrap()
+}
+
 /// A2.3, F18: every event ever written is still written the same and still read the same.
 #[test]
 fn every_event_keeps_its_bytes() {
@@ -178,6 +184,7 @@ fn events_of_version_1_are_read() {
 #[allow(clippy::wildcard_enum_match_arm, reason = "what is not named was the same then")]
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
+        Event::RunCreated(spec) if spec.permissions.is_some() => return None,
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }

@@ -83,6 +83,7 @@ pub fn spec() -> RunSpec {
         mode: None,
         answer_schema: None,
         on_ask: None,
+        permissions: None,
     }
 }
 

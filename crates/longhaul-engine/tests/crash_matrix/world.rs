@@ -169,7 +169,7 @@ impl World {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let mut ledger =
             Ledger::new(run, journal, Arc::clone(store), Arc::clone(&clock), vec![Box::new(log)]);
-        ledger.empty_inbox().unwrap();
+        ledger.settle_all_but_answers().unwrap();
         let first = match ledger.run().status {
             Status::Created | Status::Paused => self.command(Wish::Start { limits: None, model: None }),
             Status::Running => Input::Restarted { generation, limits: None, model: None },
@@ -178,6 +178,7 @@ impl World {
         longhaul_tools::reap_leftovers(&self.id);
         let script = SCRIPT.replace("HALF_WAY", &half_way());
         let hands = Hands {
+            rules: Arc::default(),
             models: Arc::new(
                 Shelf::new(Arc::default())
                     .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),

@@ -183,6 +183,7 @@ impl Ground {
             cwd: None,
             cancel,
             blobs: Arc::new(Nowhere),
+            rules: Arc::default(),
         })
     }
 }

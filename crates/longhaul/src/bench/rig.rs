@@ -154,5 +154,6 @@ pub fn spec(id: RunId) -> RunSpec {
         mode: None,
         answer_schema: None,
         on_ask: None,
+        permissions: None,
     }
 }

@@ -43,6 +43,7 @@ pub fn measure(ground: &Ground, helper: PathBuf, calls: usize) -> Result<Vec<Row
         cwd: None,
         cancel,
         blobs: Arc::new(Nowhere),
+        rules: Arc::default(),
     };
     let host = Host { environment: std::env::vars_os().collect(), ..Host::default() };
     let held = Sandbox::new(Options { mode: Mode::Required, network: Network::None, helper, host });

@@ -14,6 +14,7 @@ use super::ask::refuse_early;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::insider;
 use crate::render::{self, table};
 
 /// List what waits for a person
@@ -95,6 +96,11 @@ pub fn answer(app: &App, args: AnswerArgs) -> Result<Exit, Failure> {
 
 /// An answer that starts work is left in the inbox for whoever drives the run; the rejection of a step can be applied here.
 fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
+    if insider::is_agents() {
+        return Err(Failure::usage(
+            "this is a command of an agent, and an agent does not answer for a person",
+        ));
+    }
     let harness = app.reading()?;
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();

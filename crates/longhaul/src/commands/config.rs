@@ -16,7 +16,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
-    /// Every setting with its value
+    /// Every setting with its value; rules are listed by `longhaul permissions show`
     Show {
         /// Also say where each value comes from
         #[arg(long)]

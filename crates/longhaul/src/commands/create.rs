@@ -281,6 +281,7 @@ fn spec(
         mode: (mode != Mode::Exec).then_some(mode),
         answer_schema: answer_schema(app, options)?,
         on_ask: on_ask(options.on_ask, autonomy),
+        permissions: Some(settings.rules.layers()),
         parent: None,
         depth: 0,
         session: None,

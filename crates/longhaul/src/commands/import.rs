@@ -76,7 +76,7 @@ fn defaults(
         agent: agent.name,
         task: String::new(),
         task_id: String::new(),
-        model: model.or(settings.model).unwrap_or_default(),
+        model: model.or(settings.model.clone()).unwrap_or_default(),
         prompt: agent.prompt,
         plan: Plan::default(),
         autonomy: settings.autonomy,
@@ -95,6 +95,7 @@ fn defaults(
         mode: None,
         answer_schema: None,
         on_ask: None,
+        permissions: Some(settings.rules.layers()),
         id,
     })
 }

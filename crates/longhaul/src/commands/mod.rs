@@ -22,6 +22,7 @@ pub mod list;
 pub mod logs;
 pub mod mcp;
 pub mod models;
+pub mod permissions;
 pub mod record;
 pub mod replay;
 pub mod result;

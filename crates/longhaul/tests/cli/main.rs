@@ -14,6 +14,7 @@ mod looking;
 mod mcp;
 mod older_journals;
 mod outage;
+mod permissions;
 mod store;
 mod tools;
 mod trust;

@@ -43,6 +43,9 @@ impl Canaries {
             .replace("api_key_env: TEST_API_KEY", "api_key_command: cat vault/key");
         rig.settings(&[provider("mine", api, url, &header), by_command]);
         rig.write("vault/key", &format!("{}\n", self.command));
+        // In files, because as commands the rules would not let them through.
+        rig.write("own.sh", "env; cat /proc/self/environ; ps auxww");
+        rig.write("ours.sh", "tr '\\0' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/cmdline");
         rig
     }
 
@@ -94,14 +97,14 @@ conversations:
   - turns:
       - text: "I look around."
         calls:
-          - { tool: bash, args: { command: "env; cat /proc/self/environ; ps auxww" } }
-          - { tool: bash, args: { command: "tr '\\0' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/cmdline" } }
-          - { tool: bash, args: { command: "cat .env; cat .env >&2; exit 3" } }
-          - { tool: read, args: { path: .env } }
-          - { tool: bash, args: { command: "cut -c1-40 .env; cut -c20-60 .env" } }
-          - { tool: bash, args: { command: "yes $(cat .env) | tr -d '\\n ' | head -c 100000" } }
-          - { tool: bash, args: { command: "yes $(cat .env) | tr -d '\\n ' | head -c 3000017" } }
-          - { tool: edit, args: { path: .env, old: "no such text", new: "x" } }
+          - { tool: bash, args: { command: "exec sh own.sh" } }
+          - { tool: bash, args: { command: "exec sh ours.sh" } }
+          - { tool: bash, args: { command: "cat notes; cat notes >&2; exit 3" } }
+          - { tool: read, args: { path: notes } }
+          - { tool: bash, args: { command: "cut -c1-40 notes; cut -c20-60 notes" } }
+          - { tool: bash, args: { command: "yes $(cat notes) | tr -d '\\n ' | head -c 100000" } }
+          - { tool: bash, args: { command: "yes $(cat notes) | tr -d '\\n ' | head -c 3000017" } }
+          - { tool: edit, args: { path: notes, old: "no such text", new: "x" } }
       - text: "I have seen it."
 "#;
 
@@ -118,7 +121,7 @@ fn an_agent_cannot_leak_a_key() {
         } else {
             vec![&canaries.key, &canaries.header, &canaries.command]
         };
-        rig.write(".env", &keys.iter().map(|key| format!("KEY={key}\n")).collect::<String>());
+        rig.write("notes", &keys.iter().map(|key| format!("KEY={key}\n")).collect::<String>());
         let said = rig.run(model, &["--record", "night.yaml"]);
         assert_eq!(said.code, 0, "{said:?}");
         canaries.check_said("run", &said);
@@ -156,7 +159,7 @@ fn the_key_of_a_fallback_is_a_secret() {
     let canaries = Canaries::new();
     let fake = serve(CURIOUS);
     let rig = canaries.rig("responses", &fake.url());
-    rig.write(".env", &format!("KEY={}\n", canaries.command));
+    rig.write("notes", &format!("KEY={}\n", canaries.command));
     let models = ["--model", "mine/m", "--model", "asking/m"];
     let id = rig.get(&[&["create", "--task", "x", "--in-place"], &models[..]].concat());
     let id = id.trim();

@@ -102,6 +102,7 @@ impl Held {
             cwd: None,
             cancel,
             blobs: Arc::new(MemoryBlobs::default()),
+            rules: Arc::default(),
         };
         Held { outer, _switch: switch, context, bash: Bash::new(environment, Sandbox::new(options)) }
     }

@@ -1,0 +1,62 @@
+//! The rules that hold before anybody has written one.
+
+use super::Action::{self, Allow, Ask, Deny};
+use super::rules::{Permissions, Rules};
+
+const BASH: &[(&str, Action)] = &[
+    ("*", Allow),
+    ("rm -rf *", Deny),
+    ("rm -r *", Deny),
+    ("rm -f /*", Deny),
+    ("chmod 777 *", Deny),
+    ("chmod -R 777 *", Deny),
+    ("curl * | sh *", Deny),
+    ("curl * | bash *", Deny),
+    ("wget * | sh *", Deny),
+    ("wget * | bash *", Deny),
+    ("find * -delete", Deny),
+    ("find * -exec rm *", Deny),
+    ("git push --force*", Deny),
+    ("git push -f *", Deny),
+    ("git reset --hard *", Deny),
+    ("git push *", Ask),
+    ("git commit *", Ask),
+];
+
+/// Files that are not for an agent, wherever they are.
+const HIDDEN: &[(&str, Action)] = &[
+    ("*.env", Deny),
+    (".env.*", Deny),
+    ("*.pem", Deny),
+    ("*.key", Deny),
+    ("*credentials*", Deny),
+    ("*secrets*", Deny),
+];
+
+/// Files through which a change of the tree becomes a change of what runs, or of these rules.
+const GUARDED: &[(&str, Action)] = &[
+    (".git/*", Deny),
+    (".gitmodules", Ask),
+    (".longhaul/*", Deny),
+    ("longhaul.yaml", Ask),
+    ("node_modules/*", Deny),
+    (".bashrc", Ask),
+    (".mcp.json", Ask),
+    (".vscode/*", Ask),
+    (".idea/*", Ask),
+];
+
+pub(super) fn permissions() -> Permissions {
+    let rules = |parts: &[&[(&str, Action)]]| {
+        Rules(parts.concat().into_iter().map(|(pattern, action)| (pattern.to_owned(), action)).collect())
+    };
+    let all: &[(&str, Action)] = &[("*", Allow)];
+    let sections = [
+        ("bash", rules(&[BASH])),
+        ("read", rules(&[all, HIDDEN, &[(".git/objects/*", Deny)]])),
+        ("write", rules(&[all, HIDDEN, GUARDED])),
+        ("edit", rules(&[all, HIDDEN, GUARDED])),
+        ("external_directory", rules(&[&[("*", Deny)]])),
+    ];
+    Permissions(sections.into_iter().map(|(section, rules)| (section.to_owned(), rules)).collect())
+}

@@ -1,0 +1,639 @@
+//! What a command runs besides itself: commands in its words, code in its arguments, programs its options name.
+
+use std::rc::Rc;
+
+use super::call::{Call, Term};
+use super::editors::{awk_is_plain, sed_is_plain};
+use super::programs::{
+    HAZARD_TEXTS, HAZARDS, INTERPRETERS, OPAQUE, RUNNERS, SHELLS, Style, WRAPPERS, Wrapper, is_option,
+};
+use super::shell::{self, Direction, Facts, Target, Word};
+use super::walk::{Start, walk};
+use super::{git, programs};
+
+/// Something a command may do that its words do not show.
+#[derive(Clone, Debug)]
+pub(super) struct Hazard {
+    /// The word that does it. A rule that has this very word allows it knowingly.
+    pub(super) trigger: Option<String>,
+    pub(super) why: String,
+    /// Code that could not be read: searched for what is denied.
+    pub(super) code: Vec<String>,
+}
+
+#[derive(Default)]
+pub(super) struct Inner {
+    pub(super) calls: Vec<Call>,
+    pub(super) hazards: Vec<Hazard>,
+    /// Variables it sets.
+    pub(super) sets: Vec<String>,
+    /// Whether any of its words may be the start of a command.
+    pub(super) runs_words: bool,
+    pub(super) is_bomb: bool,
+}
+
+/// Everything the command runs besides itself, one level deep.
+pub(super) fn inner(call: &Call, workspace: &str) -> Inner {
+    let mut look = Look { call, workspace, found: Inner::default() };
+    let Some(name) = call.name().map(str::to_owned) else { return look.found };
+    look.by_name(&name);
+    look.by_options(&name);
+    look.found
+}
+
+/// What makes a text doubtful as a whole: constructs that evaluate what variables hold.
+pub(super) fn doubts(facts: &Facts) -> Vec<Hazard> {
+    let constructs = facts.doubts.iter().map(|why| (*why).to_owned());
+    let evaluated = facts.arithmetic.iter().filter(|name| !is_number(facts, name));
+    let evaluated = evaluated.map(|name| format!("arithmetic evaluates `{name}`, which may hold commands"));
+    constructs.chain(evaluated).map(|why| Hazard { trigger: None, why, code: Vec::new() }).collect()
+}
+
+/// Whether a variable holds nothing but numbers, as far as this text sets it. Others come from our own environment.
+fn is_number(facts: &Facts, name: &str) -> bool {
+    if name.bytes().all(|byte| byte.is_ascii_digit()) || matches!(name, "@" | "*" | "_" | "!") {
+        return false;
+    }
+    let plain = |word: &Word| {
+        word.raw.starts_with("$((")
+            || word.raw.bytes().all(|byte| byte.is_ascii_digit() || b"{}.,-\"'".contains(&byte))
+    };
+    facts.values.get(name).into_iter().flatten().all(|value| value.as_ref().is_some_and(plain))
+}
+
+struct Look<'a> {
+    call: &'a Call,
+    workspace: &'a str,
+    found: Inner,
+}
+
+impl Look<'_> {
+    fn by_name(&mut self, name: &str) {
+        if SHELLS.contains(&name) {
+            return self.shell(name);
+        }
+        match name {
+            "eval" => self.eval(),
+            "trap" => self.trap(),
+            "set" => self.set(),
+            "declare" | "typeset" | "local" | "export" | "readonly" => self.declare(),
+            "let" | "read" | "unset" | "mapfile" | "readarray" | "getopts" | "wait" | "printf" | "test"
+            | "[" => {
+                self.names_variables(name);
+            }
+            "find" | "gfind" => self.find(),
+            "git" => {
+                for (trigger, why) in git::hazards(self.call.arguments()) {
+                    self.unreadable(trigger.as_deref(), why);
+                }
+            }
+            "sed" | "gsed" => self.sed(),
+            "awk" | "gawk" | "mawk" | "nawk" => self.awk(),
+            "make" | "gmake" => self.make(),
+            _ => self.by_table(name),
+        }
+    }
+
+    fn by_table(&mut self, name: &str) {
+        if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
+            self.found.runs_words = true;
+            return self.wrapped(wrapper);
+        }
+        if OPAQUE.contains(&name) {
+            self.found.runs_words = true;
+            return self
+                .unreadable(Some(name), format!("`{name}` runs or changes what these rules cannot read"));
+        }
+        if let Some((_, words)) = RUNNERS.iter().find(|(runner, _)| *runner == name) {
+            return self.runner(name, words);
+        }
+        let family = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+        if let Some((_, letters, valued)) = INTERPRETERS.iter().find(|(known, _, _)| *known == family) {
+            self.interpreter(name, letters, valued);
+        }
+    }
+
+    fn by_options(&mut self, name: &str) {
+        let fixed: Vec<&str> = self.call.arguments().iter().filter_map(Term::fixed).collect();
+        let options = fixed.iter().take_while(|word| **word != "--");
+        let mut hazards = Vec::new();
+        for option in HAZARDS.iter().filter(|(program, _)| *program == name).flat_map(|(_, options)| *options)
+        {
+            let old_style =
+                name.ends_with("tar") && fixed.first().is_some_and(|first| old_tar(first, option));
+            let word = options.clone().find(|word| is_option(word, option)).copied();
+            if let Some(word) = word.or(old_style.then_some(*option)) {
+                hazards
+                    .push((word.to_owned(), format!("`{name} {option}` runs a program or writes elsewhere")));
+            }
+        }
+        for text in HAZARD_TEXTS.iter().filter(|(program, _)| *program == name).flat_map(|(_, texts)| *texts)
+        {
+            if fixed.iter().any(|word| if *text == "+" { word.starts_with('+') } else { word.contains(text) })
+            {
+                hazards.push((String::new(), format!("`{text}` makes `{name}` run a program")));
+            }
+        }
+        for (trigger, why) in hazards {
+            self.unreadable(Some(&trigger), why);
+        }
+    }
+
+    fn hazard(&mut self, trigger: Option<String>, why: String) {
+        self.found.hazards.push(Hazard { trigger, why, code: Vec::new() });
+    }
+
+    /// A hazard whose code may be in any of the words.
+    fn unreadable(&mut self, trigger: Option<&str>, why: String) {
+        let code = self.call.arguments().iter().flat_map(Term::texts).map(str::to_owned).collect();
+        self.found.hazards.push(Hazard { trigger: trigger.map(str::to_owned), why, code });
+    }
+
+    /// Reads a text as commands.
+    fn code(&mut self, text: &str) {
+        match shell::read(text) {
+            Ok(script) => {
+                let start = Start {
+                    workspace: self.workspace,
+                    cwd: self.call.cwd.clone(),
+                    depth: self.call.depth + 1,
+                    piped: self.call.piped,
+                };
+                let walked = walk(&script, start);
+                self.found.calls.extend(walked.calls);
+                self.found.is_bomb |= walked.is_bomb;
+                self.found.hazards.extend(doubts(&script.facts));
+            }
+            Err(unclear) => self.found.hazards.push(Hazard {
+                trigger: None,
+                why: format!("commands in quotes could not be read: {}", unclear.why),
+                code: vec![text.to_owned()],
+            }),
+        }
+    }
+
+    fn shell(&mut self, name: &str) {
+        let arguments = self.call.arguments();
+        let (mut at, mut takes_code, mut takes_input) = (0, false, false);
+        while let Some(word) = arguments.get(at).and_then(Term::fixed) {
+            if !word.starts_with(['-', '+']) || word == "-" {
+                break;
+            }
+            at += 1;
+            if word == "--" {
+                break;
+            }
+            if word.starts_with("--") && !matches!(word, "--norc" | "--noprofile" | "--version" | "--help") {
+                self.unreadable(Some(word), format!("`{name} {word}` changes what runs"));
+            }
+            let letters = &word[1..];
+            takes_code |= !word.starts_with("--") && letters.contains('c');
+            takes_input |= !word.starts_with("--") && letters.contains('s');
+            if !word.starts_with("--") && letters.contains(['i', 'O']) {
+                self.unreadable(Some(word), format!("`{name} {word}` changes what runs"));
+            }
+            if letters.ends_with(['o', 'O']) && !word.starts_with("--") {
+                at += 1;
+            }
+        }
+        match (arguments.get(at), takes_code) {
+            (Some(Term::Fixed(code)), true) => {
+                self.foreign_syntax(name, code);
+                self.code(code);
+            }
+            (Some(Term::Open { .. }), _) => {
+                self.unreadable(None, format!("what `{name}` runs is not known before it runs"));
+            }
+            (Some(Term::Fixed(file)), false) if !takes_input && !is_input(file) => {}
+            (Some(_) | None, _) => self.input(name),
+        }
+    }
+
+    /// Other shells read some texts differently.
+    fn foreign_syntax(&mut self, name: &str, code: &str) {
+        const ONLY_BASH: &[&str] =
+            &["$'", "$\"", "&>", "<(", ">(", "[[", "((", "<<<", "|&", ";&", "function", "time", "{"];
+        let differs = !matches!(name, "bash" | "rbash")
+            && (!matches!(name, "sh" | "dash" | "ash") || ONLY_BASH.iter().any(|text| code.contains(text)));
+        if differs {
+            self.hazard(None, format!("`{name}` may read its commands differently"));
+        }
+    }
+
+    /// Commands that come in as text.
+    fn input(&mut self, name: &str) {
+        let facts = Rc::clone(&self.call.facts);
+        let mut texts = Vec::new();
+        let mut from_file = false;
+        for redirection in
+            self.call.redirections.iter().filter(|redirection| redirection.direction == Direction::In)
+        {
+            match &redirection.target {
+                Target::Text(word) => texts.push(word.clone()),
+                Target::Document(slot) => texts.extend(facts.documents.get(*slot).cloned()),
+                Target::File(_) => from_file = true,
+                Target::Descriptor => {}
+            }
+        }
+        let known: Option<Vec<String>> = texts.iter().map(Word::value).collect();
+        match known {
+            Some(known) if !known.is_empty() => known.iter().for_each(|text| {
+                self.foreign_syntax(name, text);
+                self.code(text);
+            }),
+            Some(_) if from_file => {}
+            _ => {
+                let code = texts.into_iter().map(|text| text.raw).collect();
+                let why = format!("`{name}` runs what it reads from its input");
+                self.found.hazards.push(Hazard { trigger: None, why, code });
+            }
+        }
+    }
+
+    fn eval(&mut self) {
+        let words: Option<Vec<&str>> = self.call.arguments().iter().map(Term::fixed).collect();
+        match words {
+            Some(words) => self.code(&words.join(" ")),
+            None => self.unreadable(None, "what `eval` runs is not known before it runs".to_owned()),
+        }
+    }
+
+    fn trap(&mut self) {
+        match self.call.arguments() {
+            [] | [_] => {}
+            [Term::Fixed(code), ..] if matches!(code.as_str(), "-" | "" | "-l" | "-p") => {}
+            [Term::Fixed(code), ..] => self.code(&code.clone()),
+            [Term::Open { .. }, ..] => {
+                self.unreadable(None, "what `trap` runs is not known before it runs".to_owned());
+            }
+        }
+    }
+
+    fn set(&mut self) {
+        const NAMES: &[&str] =
+            &["errexit", "nounset", "xtrace", "verbose", "pipefail", "errtrace", "noclobber", "noglob"];
+        let mut arguments = self.call.arguments().iter();
+        while let Some(term) = arguments.next() {
+            let Some(word) = term.fixed() else {
+                return self.hazard(None, "an option of `set` is not known before it runs".to_owned());
+            };
+            if word == "--" || word == "-" || !word.starts_with(['-', '+']) {
+                return;
+            }
+            let named = word.ends_with('o').then(|| arguments.next().and_then(Term::fixed));
+            let known = word[1..].chars().all(|letter| "euxvECfo".contains(letter))
+                && named.is_none_or(|name| name.is_none_or(|name| NAMES.contains(&name)));
+            if !known {
+                self.hazard(Some(word.to_owned()), format!("`set {word}` changes how commands are read"));
+            }
+        }
+    }
+
+    fn declare(&mut self) {
+        for term in self.call.arguments() {
+            match term {
+                Term::Fixed(word) if word.starts_with(['-', '+']) => {
+                    if !word[1..].chars().all(|letter| "aAgxrpf-".contains(letter)) {
+                        self.hazard(Some(word.clone()), format!("a variable declared `{word}` is evaluated"));
+                    }
+                }
+                Term::Fixed(word) => {
+                    let name = word.split(['=', '+']).next().unwrap_or("");
+                    if name.contains('[') {
+                        self.hazard(None, "a subscript in a declaration is evaluated".to_owned());
+                    }
+                    self.found.sets.push(name.to_owned());
+                }
+                Term::Open { prefix, .. } => match prefix.split_once('=') {
+                    Some((name, _)) if !name.contains('[') => {
+                        self.found.sets.push(name.trim_end_matches('+').to_owned());
+                    }
+                    Some(_) | None => {
+                        self.hazard(
+                            None,
+                            "which variable is declared is not known before it runs".to_owned(),
+                        );
+                    }
+                },
+            }
+        }
+    }
+
+    /// Built-in commands that take names of variables, whose subscripts bash evaluates.
+    fn names_variables(&mut self, name: &str) {
+        let arguments = self.call.arguments();
+        let fixed = |at: usize| arguments.get(at).and_then(Term::fixed);
+        let looks = match name {
+            "printf" => {
+                fixed(0).is_some_and(|word| word.starts_with("-v"))
+                    || matches!(
+                        arguments.first(),
+                        Some(Term::Open { stays_operand: false, splits: true, .. })
+                    )
+            }
+            "test" | "[" => arguments.iter().any(|term| matches!(term.fixed(), Some("-v" | "-R"))),
+            _ => true,
+        };
+        if !looks {
+            return;
+        }
+        let open = arguments.iter().any(|term| matches!(term, Term::Open { .. }));
+        let values = matches!(name, "printf" | "read");
+        let code = |text: &str| text.contains('[') && text.contains(['$', '`']);
+        let evaluates = arguments.iter().filter_map(Term::fixed).any(code);
+        let calculates =
+            name == "let" && arguments.iter().filter_map(Term::fixed).any(|text| text.contains(['$', '`']));
+        if evaluates || calculates || (open && !values) {
+            self.unreadable(None, format!("`{name}` evaluates the subscript of a variable's name"));
+        }
+    }
+
+    fn find(&mut self) {
+        let mut arguments = self.call.arguments().iter();
+        while let Some(term) = arguments.next() {
+            if !matches!(term.fixed(), Some("-exec" | "-execdir" | "-ok" | "-okdir")) {
+                continue;
+            }
+            let terms: Vec<Term> = arguments
+                .by_ref()
+                .take_while(|term| !matches!(term.fixed(), Some(";" | "+")))
+                .cloned()
+                .collect();
+            let inside = |term: &Term| term.texts().any(|text| text != "{}" && text.contains("{}"));
+            if terms.iter().any(inside) {
+                self.hazard(None, "`find` puts file names into a command's text".to_owned());
+            }
+            self.found.calls.push(self.call.running(terms));
+        }
+    }
+
+    fn wrapped(&mut self, wrapper: &Wrapper) {
+        let arguments = self.call.arguments();
+        let mut at = 0;
+        let mut replaced: Option<String> = None;
+        while let Some(term) = arguments.get(at) {
+            let Some(word) = term.fixed() else { break };
+            let name = self.call.name().unwrap_or("");
+            if name == "command" && (word.starts_with("-v") || word.starts_with("-V")) {
+                return;
+            }
+            if !word.starts_with('-') {
+                break;
+            }
+            at += 1;
+            if word == "--" {
+                break;
+            }
+            let attached = |option: &&&str| match option.starts_with("--") {
+                true => word.starts_with(&format!("{option}=")),
+                false => word.starts_with(**option),
+            };
+            if wrapper.style == Style::Fed
+                && (word.starts_with("-I") || word.starts_with("-i") || word.starts_with("--replace"))
+            {
+                let next = if word == "-I" { arguments.get(at).and_then(Term::fixed) } else { word.get(2..) };
+                replaced = next.filter(|text| !text.is_empty() && !text.starts_with('-')).map(str::to_owned);
+                replaced = replaced.or(Some("{}".to_owned()));
+            }
+            if wrapper.valued.contains(&word) {
+                at += 1;
+            } else if !(wrapper.flags.contains(&word)
+                || wrapper.valued.iter().any(|option| attached(&option))
+                || (name == "nice" && word[1..].bytes().all(|byte| byte.is_ascii_digit())))
+            {
+                let why = format!("`{name} {word}` is not known to take no word with it");
+                self.unreadable(Some(word), why);
+            }
+        }
+        at += wrapper.skipped;
+        if wrapper.style == Style::Assignments {
+            at += self.assignments(arguments.get(at..).unwrap_or(&[]));
+        }
+        self.wrapped_command(wrapper.style, arguments.get(at..).unwrap_or(&[]), replaced.as_deref());
+    }
+
+    fn assignments(&mut self, arguments: &[Term]) -> usize {
+        let name = |term: &Term| match term {
+            Term::Fixed(word) => word.split_once('=').map(|(name, _)| name.to_owned()),
+            Term::Open { prefix, splits: false, .. } => {
+                prefix.split_once('=').map(|(name, _)| name.to_owned())
+            }
+            Term::Open { .. } => None,
+        };
+        let names: Vec<String> = arguments.iter().map_while(name).collect();
+        let count = names.len();
+        self.found.sets.extend(names);
+        count
+    }
+
+    fn wrapped_command(&mut self, style: Style, terms: &[Term], replaced: Option<&str>) {
+        if terms.is_empty() {
+            return;
+        }
+        match style {
+            Style::Words | Style::Assignments => self.found.calls.push(self.call.running(terms.to_vec())),
+            Style::Joined => {
+                let words: Option<Vec<&str>> = terms.iter().map(Term::fixed).collect();
+                match words {
+                    Some(words) => self.code(&words.join(" ")),
+                    None => {
+                        self.unreadable(None, "what a shell is given is not known before it runs".to_owned())
+                    }
+                }
+            }
+            Style::Fed => {
+                let has_mark =
+                    |term: &Term| replaced.is_some_and(|mark| term.texts().any(|text| text.contains(mark)));
+                let fed = terms
+                    .iter()
+                    .map(|term| if has_mark(term) { Term::unknown(&term.shown()) } else { term.clone() });
+                let mut fed: Vec<Term> = fed.collect();
+                if replaced.is_none() {
+                    fed.push(Term::unknown("input"));
+                }
+                self.found.calls.push(self.call.running(fed));
+            }
+        }
+    }
+
+    fn runner(&mut self, name: &str, words: &[&str]) {
+        let arguments = self.call.arguments();
+        let Some(at) =
+            arguments.iter().position(|term| term.fixed().is_some_and(|word| words.contains(&word)))
+        else {
+            return;
+        };
+        self.found.runs_words = true;
+        let rest = &arguments[at + 1..];
+        let begins = rest.iter().position(|term| term.fixed().is_none_or(|word| !word.starts_with('-')));
+        let has_options = begins != Some(0);
+        if has_options
+            || matches!(name, "docker" | "podman" | "kubectl" | "tmux" | "nix" | "direnv" | "cargo")
+        {
+            let word = arguments[at].fixed().unwrap_or("");
+            return self.unreadable(Some(word), format!("which command `{name} {word}` runs is not sure"));
+        }
+        self.found.calls.push(self.call.running(rest.to_vec()));
+    }
+
+    fn interpreter(&mut self, name: &str, letters: &str, valued: &[&str]) {
+        let mut arguments = self.call.arguments().iter();
+        let mut informs = false;
+        while let Some(term) = arguments.next() {
+            let Some(word) = term.fixed() else {
+                return self.unreadable(None, format!("what `{name}` runs is not known before it runs"));
+            };
+            if !word.starts_with('-') {
+                return;
+            }
+            if word == "-m" {
+                return;
+            }
+            if word == "-" {
+                return self.interpreted_input(name, Some("-"));
+            }
+            if valued.contains(&word) {
+                arguments.next();
+                continue;
+            }
+            informs |= matches!(word, "--version" | "-V" | "--help" | "-h" | "-v");
+            let is_code = !word.starts_with("--") && word[1..].contains(|letter| letters.contains(letter));
+            let long = ["--eval", "--print", "--execute", "--run"];
+            if is_code || long.iter().any(|option| is_option(word, option)) {
+                return self.unreadable(
+                    Some(word),
+                    format!("`{name} {word}` runs code that these rules cannot read"),
+                );
+            }
+        }
+        if !informs {
+            self.interpreted_input(name, None);
+        }
+    }
+
+    fn interpreted_input(&mut self, name: &str, trigger: Option<&str>) {
+        let facts = Rc::clone(&self.call.facts);
+        let code = self.call.redirections.iter().filter_map(|redirection| match &redirection.target {
+            Target::Text(word) => Some(word.raw.clone()),
+            Target::Document(slot) => facts.documents.get(*slot).map(|word| word.raw.clone()),
+            Target::File(_) | Target::Descriptor => None,
+        });
+        let why = format!("`{name}` runs code from its input that these rules cannot read");
+        self.found.hazards.push(Hazard { trigger: trigger.map(str::to_owned), why, code: code.collect() });
+    }
+
+    fn sed(&mut self) {
+        let mut scripts: Vec<Option<&str>> = Vec::new();
+        let mut first_operand: Option<Option<&str>> = None;
+        let mut arguments = self.call.arguments().iter();
+        while let Some(term) = arguments.next() {
+            match term.fixed() {
+                Some("-e" | "--expression") => scripts.push(arguments.next().and_then(Term::fixed)),
+                Some(word) if word.starts_with("--expression=") => {
+                    scripts.push(word.split_once('=').map(|(_, script)| script))
+                }
+                Some(word) if word.starts_with("--") => {
+                    let plain = [
+                        "--quiet",
+                        "--silent",
+                        "--regexp-extended",
+                        "--in-place",
+                        "--separate",
+                        "--null-data",
+                        "--debug",
+                        "--posix",
+                        "--version",
+                        "--help",
+                    ];
+                    if !plain.iter().any(|option| word == *option || word.starts_with("--in-place=")) {
+                        scripts.push(None);
+                    }
+                }
+                Some(word) if word.starts_with('-') && word.len() > 1 => {
+                    let letters = &word[1..];
+                    let plain = letters.trim_start_matches(['n', 'E', 'r', 's', 'z', 'u']);
+                    match plain.strip_prefix('e') {
+                        Some("") => scripts.push(arguments.next().and_then(Term::fixed)),
+                        Some(script) => scripts.push(Some(script)),
+                        None if plain.is_empty() || plain.starts_with('i') => {}
+                        None => scripts.push(None),
+                    }
+                }
+                operand => {
+                    first_operand.get_or_insert(operand);
+                }
+            }
+        }
+        if scripts.is_empty() {
+            scripts.extend(first_operand);
+        }
+        if !scripts.iter().all(|script| script.is_some_and(sed_is_plain)) {
+            self.unreadable(None, "a sed script that may run commands or write files".to_owned());
+        }
+    }
+
+    fn awk(&mut self) {
+        let mut arguments = self.call.arguments().iter();
+        while let Some(term) = arguments.next() {
+            match term.fixed() {
+                Some("-F" | "-v") => {
+                    arguments.next();
+                }
+                Some("--") => {}
+                Some(word) if word.starts_with("-F") || word.starts_with("-v") => {}
+                Some(word) if word.starts_with('-') && word.len() > 1 => {
+                    return self.unreadable(
+                        Some(word),
+                        format!("`awk {word}` brings code that these rules cannot read"),
+                    );
+                }
+                Some(program) if awk_is_plain(program) => return,
+                Some(_) | None => {
+                    return self
+                        .unreadable(None, "an awk program that may run commands or write files".to_owned());
+                }
+            }
+        }
+    }
+
+    fn make(&mut self) {
+        let arguments: Vec<&str> = self.call.arguments().iter().filter_map(Term::fixed).collect();
+        let from_input =
+            |pair: &[&str]| matches!(pair[0], "-f" | "--file" | "--makefile") && is_input(pair[1]);
+        let attached = |word: &&str| {
+            let file = word
+                .strip_prefix("-f")
+                .or_else(|| word.strip_prefix("--file="))
+                .or_else(|| word.strip_prefix("--makefile="));
+            file.is_some_and(|file| !file.is_empty() && is_input(file))
+        };
+        if arguments.windows(2).any(from_input) || arguments.iter().any(attached) {
+            self.interpreted_input("make", None);
+        }
+    }
+}
+
+fn is_input(file: &str) -> bool {
+    file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/")
+}
+
+/// `tar xIf`: letters without a dash.
+fn old_tar(first: &str, option: &str) -> bool {
+    !first.starts_with('-')
+        && option.len() == 2
+        && first.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && first.contains(&option[1..])
+}
+
+/// Whether a command is known not to run its words.
+pub(super) fn is_plain(name: &str) -> bool {
+    const PLAIN: &[&str] = &[
+        "git", "man", "which", "type", "whereis", "apropos", "info", "help", "cargo", "rustup", "go", "pip",
+        "pip3", "apt", "apt-get", "brew", "make", "npm", "yarn", "pnpm", "export", "read", "set", "unset",
+        "local", "declare", "readonly", "kill", "sleep", "ps", "date", "tr", "history", "tput", "uname",
+        "id", "whoami", "hostname", "df", "free", "gh", "curl", "wget",
+    ];
+    PLAIN.contains(&name)
+        || programs::TEXTUAL.contains(&name)
+        || programs::PATHS.iter().any(|(names, _, _)| names.contains(&name))
+}

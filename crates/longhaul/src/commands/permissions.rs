@@ -1,0 +1,130 @@
+//! `permissions`: the rules in force, and what they say about one call.
+
+use longhaul_core::permission::{ALWAYS, Action, Explanation, explain};
+use longhaul_tools::{Sandbox, Toolbox};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+use crate::rules::WrittenRules;
+
+/// Show what an agent may do, or what would become of one call
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A rule is a pattern with allow, ask or deny, under `permissions:` in longhaul.yaml; `*` in a pattern stands for anything.
+For bash every command of a line is judged, also those in $(…), `sh -c`, `xargs` and the like, and the strictest verdict counts.
+Deny is never loosened by another rule; between ask and allow the longer pattern is meant. What cannot be read for sure is asked
+about, never allowed. A project's longhaul.yaml can only tighten what your own settings and the defaults say.
+
+Examples:
+  longhaul permissions show
+  longhaul permissions check \"true && git push origin main\"
+  longhaul permissions check --tool write .git/config")]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// Every rule in force, and where it comes from
+    Show,
+    /// Which rule decides about a call, and why; exits with 0 for allow, 3 for ask and 1 for deny
+    Check {
+        /// The command; for other tools the path or address, or the arguments as JSON
+        #[arg(value_name = "CMD")]
+        subject: String,
+        /// The tool that would be called
+        #[arg(long, default_value = "bash", value_name = "TOOL")]
+        tool: String,
+    },
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let rules = app.settings()?.rules;
+    match args.what {
+        What::Show => Ok(show(app, &rules)),
+        What::Check { subject, tool } => {
+            Ok(check(app, &rules, Toolbox::builtin(Sandbox::off()).canonical(&tool), &subject))
+        }
+    }
+}
+
+fn show(app: &App, rules: &WrittenRules) -> Exit {
+    let written = rules.all();
+    let written = written
+        .iter()
+        .map(|(rule, action, source)| (&*rule.section, &*rule.pattern, *action, source.as_str()));
+    let always = ALWAYS.iter().map(|pattern| ("always", *pattern, Action::Deny, BUILT_IN));
+    let all: Vec<(&str, &str, Action, &str)> = written.chain(always).collect();
+    if app.json() {
+        let shown = all.iter().map(|(section, pattern, action, origin)| {
+            json!({ "section": section, "pattern": pattern, "action": action, "origin": origin })
+        });
+        render::json(&shown.collect::<Vec<Value>>());
+    } else {
+        let lines = all.iter().map(|(section, pattern, action, origin)| {
+            let cells = [section, pattern, action.as_str(), origin];
+            cells.map(table::clean).to_vec()
+        });
+        render::data(&table::rows(&["FOR", "PATTERN", "ACTION", "ORIGIN"], lines));
+    }
+    let warnings = rules.layers().iter().flat_map(|rules| rules.warnings()).collect::<Vec<String>>();
+    warnings.iter().for_each(|warning| render::warn(warning));
+    Exit::Ok
+}
+
+/// The origin of rules that no setting changes.
+const BUILT_IN: &str = "built in";
+
+fn check(app: &App, rules: &WrittenRules, tool: &str, subject: &str) -> Exit {
+    let workspace = app.project.to_string_lossy();
+    let explained = explain(&rules.layers(), &workspace, tool, &arguments(tool, subject));
+    let verdict = &explained.verdict;
+    let written = rules.origin(verdict).map_or(BUILT_IN, |source| source.as_str());
+    let from = verdict.rule.as_ref().map(|_| written);
+    if app.json() {
+        render::json(&json!({
+            "tool": tool, "action": verdict.action, "rule": verdict.rule, "origin": from,
+            "why": verdict.why, "commands": explained.commands,
+        }));
+    } else {
+        render::data(&said(&explained, from));
+    }
+    match verdict.action {
+        Action::Allow => Exit::Ok,
+        Action::Ask => Exit::Waiting,
+        Action::Deny => Exit::Failed,
+    }
+}
+
+/// The arguments a call would have.
+fn arguments(tool: &str, subject: &str) -> Value {
+    if let Ok(arguments @ Value::Object(_)) = serde_json::from_str(subject) {
+        return arguments;
+    }
+    match tool {
+        "bash" => json!({ "command": subject }),
+        "fetch" => json!({ "url": subject }),
+        _ => json!({ "path": subject }),
+    }
+}
+
+fn said(explained: &Explanation, from: Option<&str>) -> String {
+    let verdict = &explained.verdict;
+    let rule = match (&verdict.rule, from) {
+        (Some(rule), Some(from)) => format!("rule {} ({from})", table::clean(&rule.to_string())),
+        (None, _) | (_, None) => "no rule".to_owned(),
+    };
+    let mut text = format!("{}: {}\n{rule}", verdict.action.as_str(), table::clean(&verdict.why));
+    if !explained.commands.is_empty() {
+        let lines = explained.commands.iter().map(|command| {
+            let words = table::short(&command.words.join(" "), 60);
+            vec![words, command.action.as_str().to_owned(), table::short(&command.why, 60)]
+        });
+        text = format!("{text}\n\n{}", table::rows(&["COMMAND", "ALONE", "WHY"], lines));
+    }
+    text
+}

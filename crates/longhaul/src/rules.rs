@@ -1,0 +1,80 @@
+//! The permission rules as they were written, and how those of several files are joined.
+//!
+//! The user's file may change any default. A project comes from elsewhere: its rules are kept apart, and a call must pass
+//! both, so that they can tighten what the user said but never loosen it.
+
+use longhaul_core::permission::{Action, Permissions, RuleName, Verdict};
+use longhaul_tools::{Sandbox, Toolbox};
+
+use crate::failure::Failure;
+use crate::settings::Source;
+
+/// Rules with where they were written, in the order of precedence.
+#[derive(Clone, Debug)]
+pub struct WrittenRules(Vec<(Source, Permissions)>);
+
+impl WrittenRules {
+    /// Only the defaults.
+    pub fn new() -> WrittenRules {
+        WrittenRules(vec![(Source::Default, Permissions::default())])
+    }
+
+    pub fn add(&mut self, rules: Permissions, source: Source, place: &str) -> Result<(), Failure> {
+        let wrong = |error: String| Failure::usage(format!("permissions in {place}: {error}"));
+        rules.check().map_err(|error| wrong(error.to_string()))?;
+        let toolbox = Toolbox::builtin(Sandbox::off());
+        let is_known = |section: &str| {
+            matches!(section, "*" | "external_directory")
+                || section.contains("__")
+                || toolbox.names().contains(&section)
+        };
+        if let Some(section) = rules.0.keys().find(|section| !is_known(section)) {
+            let names = toolbox.names().join(", ");
+            return Err(wrong(format!(
+                "there is no tool `{section}`; rules are for {names}, `server__tool` of MCP, external_directory and `*`"
+            )));
+        }
+        self.0.push((source, rules));
+        Ok(())
+    }
+
+    /// What a run is held to: the user's rules over the defaults, then the project's.
+    pub fn layers(&self) -> Vec<Permissions> {
+        let (own, projects): (Vec<_>, Vec<_>) = self.0.iter().partition(|(source, _)| is_own(*source));
+        let mut first = Permissions::none();
+        own.into_iter().for_each(|(_, rules)| first.extend(rules.clone()));
+        std::iter::once(first).chain(projects.into_iter().map(|(_, rules)| rules.clone())).collect()
+    }
+
+    /// Every rule that holds, with its source. A default that the user changed is not among them.
+    pub fn all(&self) -> Vec<(RuleName, Action, Source)> {
+        let mut all = Vec::new();
+        for (layer, rules) in self.layers().iter().enumerate() {
+            for (section, rules) in &rules.0 {
+                for (pattern, action) in &rules.0 {
+                    let name = RuleName { section: section.clone(), pattern: pattern.clone() };
+                    let source = self.source(layer, &name);
+                    all.extend(source.map(|source| (name, *action, source)));
+                }
+            }
+        }
+        all
+    }
+
+    /// Where the rule that decided was written; `None` if there is none, or it is built in.
+    pub fn origin(&self, verdict: &Verdict) -> Option<Source> {
+        self.source(verdict.layer, verdict.rule.as_ref()?)
+    }
+
+    fn source(&self, layer: usize, rule: &RuleName) -> Option<Source> {
+        let has = |rules: &Permissions| {
+            rules.0.get(&rule.section).is_some_and(|rules| rules.0.contains_key(&rule.pattern))
+        };
+        let mut written = self.0.iter().rev().filter(|(source, _)| is_own(*source) == (layer == 0));
+        written.find(|(_, rules)| has(rules)).map(|(source, _)| *source)
+    }
+}
+
+fn is_own(source: Source) -> bool {
+    source != Source::Project
+}

@@ -1,0 +1,304 @@
+//! Rules as a user meets them: `permissions show` and `check`, and what becomes of an agent's calls.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::desk::Desk;
+
+/// D7.5, D2.6: the defaults are listed with their origin, and a rule of the user's takes the place of one of them.
+#[test]
+fn rules_are_shown_with_their_origin() {
+    let desk = Desk::new();
+    let shown = |pattern: &str| -> Vec<(String, String)> {
+        let all = desk.json(&["permissions", "show"]);
+        let found = all.as_array().unwrap().iter().filter(|rule| rule["pattern"] == pattern);
+        found.map(|rule| (text(&rule["action"]), text(&rule["origin"]))).collect()
+    };
+    let rule = |action: &str, origin: &str| (action.to_owned(), origin.to_owned());
+    assert_eq!(shown("git push *"), [rule("ask", "default")]);
+    assert_eq!(shown("rm of everything"), [rule("deny", "built in")]);
+    user(&desk, "permissions: { bash: { 'git push *': allow } }\n");
+    assert_eq!(shown("git push *"), [rule("allow", "user")]);
+    desk.write("longhaul.yaml", "permissions: { bash: { 'git push *': deny }, write: ask }\n");
+    assert_eq!(shown("git push *"), [rule("allow", "user"), rule("deny", "project")], "both must be passed");
+    assert_eq!(desk.say(&["permissions", "check", "git push"]).code, 1);
+}
+
+/// A73: rules that cannot be read are an error with their place; never no rules.
+#[test]
+fn wrong_rules_are_refused() {
+    let desk = Desk::new();
+    for (written, said) in [
+        ("permissions: { bash: { 'ls *': maybe } }", "maybe"),
+        ("permissions: { bash: null }", "allow, ask or deny"),
+        ("permisions: { bash: deny }", "permisions"),
+        ("permissions: { bash: { '': deny } }", "a pattern is empty"),
+        ("permissions: { bash: { 'curl * | sh': allow } }", "a pipe can be asked about or denied"),
+        ("permissions: { bash: { 'rm *': deny, 'rm *': allow } }", "uplicate"),
+        ("permissions: { bsh: deny }", "there is no tool `bsh`"),
+    ] {
+        desk.write("longhaul.yaml", written);
+        for args in [&["permissions", "show"][..], &["run", "x", "--model", "scripted/s.yaml"]] {
+            let refused = desk.say(args);
+            let told = refused.err.contains("longhaul.yaml") && refused.err.contains(said);
+            assert!(refused.code == 2 && told, "{written}: {} {}", refused.code, refused.err);
+        }
+    }
+}
+
+/// D7.5: a check says what decides, and a script learns it from the exit code.
+#[test]
+fn a_check_explains_itself() {
+    let desk = Desk::new();
+    let said = desk.say(&["permissions", "check", "true && sudo rm -rf x"]);
+    expect![[r#"
+        deny: `sudo rm -rf x` matches
+        rule bash "rm -rf *" (default)
+
+        COMMAND        ALONE  WHY
+        true           allow  `true` matches
+        sudo rm -rf x  deny   `sudo rm -rf x` matches
+        rm -rf x       deny   `rm -rf x` matches
+    "#]]
+    .assert_eq(&said.out);
+    assert_eq!(said.code, 1);
+    assert_eq!(desk.say(&["permissions", "check", "git push origin"]).code, 3);
+    assert_eq!(desk.say(&["permissions", "check", "ls"]).code, 0);
+    assert_eq!(desk.say(&["permissions", "check", "../x", "--tool", "read"]).code, 1);
+    let checked = desk.say(&["permissions", "check", "ls \"$X\" 'a", "--json"]);
+    let checked: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
+    assert_eq!((&checked["action"], &checked["rule"]), (&json!("ask"), &json!(null)));
+}
+
+/// What the agent does: something that is asked about by the project's rules, and something else.
+const RELEASING: &str = r#"
+conversations:
+  - turns:
+      - text: "I release."
+        calls:
+          - { tool: bash, args: { command: "sh release.sh" } }
+          - { tool: bash, args: { command: "echo after >> log" } }
+      - text: "All done."
+"#;
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Writes the user's own settings.
+fn user(desk: &Desk, settings: &str) {
+    std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    desk.write(".config/longhaul/longhaul.yaml", settings);
+}
+
+fn desk_of(script: &str) -> Desk {
+    let desk = Desk::with_script(script);
+    desk.write("release.sh", "echo released >> released");
+    desk.write("longhaul.yaml", "permissions: { bash: { 'sh release.sh *': ask } }\n");
+    desk
+}
+
+/// Runs the script in the desk's own directory: its exit code, id, and what it said.
+fn run(desk: &Desk, more: &[&str]) -> (i32, String) {
+    let args = ["run", "x", "--in-place", "--model", "scripted/s.yaml", "--json"];
+    let said = desk.say(&[&args[..], more].concat());
+    let shown: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}", said.err));
+    (said.code, text(&shown["id"]))
+}
+
+/// What the agent was told of its calls.
+fn told(desk: &Desk, id: &str) -> Vec<String> {
+    let tools = desk.json(&["tools", id]);
+    tools["calls"].as_array().unwrap().iter().map(|call| call["result"].to_string()).collect()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn gate(desk: &Desk) -> Value {
+    let waiting = desk.json(&["approvals"]);
+    assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting}");
+    waiting[0].clone()
+}
+
+/// D7.5, D2.6, I13: what is denied does not happen by whatever tool; the agent is told the rule, and the run goes on.
+#[test]
+fn a_denied_call_is_an_answer() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - turns:
+      - calls:
+          - { tool: bash, args: { command: "true && rm -rf kept" } }
+          - { tool: bash, args: { command: "cat ../secret" } }
+          - { tool: read, args: { path: server.key } }
+          - { tool: write, args: { path: .git/config, content: "x" } }
+          - { tool: apply_patch, args: { patch: "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+x\n*** End Patch" } }
+          - { tool: grep, args: { pattern: "SECRET|plain" } }
+          - { tool: bash, args: { command: "echo here" } }
+      - text: "All done."
+"#,
+    );
+    desk.write("plain.txt", "plain");
+    std::fs::create_dir(desk.path("kept")).unwrap();
+    std::fs::create_dir_all(desk.path(".git/hooks")).unwrap();
+    desk.write("server.key", "SECRET");
+    let (code, id) = run(&desk, &[]);
+    let told = told(&desk, &id);
+    let rules = [
+        "bash \\\"rm -rf *",
+        "external_directory \\\"*",
+        "read \\\"*.key",
+        "write \\\".git/*",
+        "edit \\\".git/*",
+    ];
+    for (rule, told) in rules.iter().zip(&told) {
+        assert!(told.contains("not_permitted") && told.contains(rule), "{rule}: {told}");
+    }
+    let found = &told[5];
+    assert!(found.contains("plain.txt") && !found.contains("SECRET"), "A18: {found}");
+    assert!(found.contains("server.key") && found.contains("*.key"), "what is left out is said: {found}");
+    assert!(told[6].contains("here"), "{told:?}");
+    assert_eq!(code, 0);
+    assert!(desk.path("kept").exists() && !desk.path(".git/config").exists());
+    assert!(!desk.path(".git/hooks/pre-commit").exists());
+}
+
+/// D7.5, A53, A56: an ask shows the exact action and its rule, and waits; approved, the call is made once.
+#[test]
+fn an_approved_call_is_made_once() {
+    let desk = desk_of(RELEASING);
+    let (code, id) = run(&desk, &[]);
+    assert_eq!((code, read(&desk.path("released"))), (3, String::new()));
+    let gate = gate(&desk);
+    assert_eq!(
+        gate["description"],
+        "may bash be called? `sh release.sh` matches, by the rule bash \"sh release.sh *\""
+    );
+    assert_eq!(
+        (&gate["arguments"], &gate["kind"]),
+        (&json!({ "command": "sh release.sh" }), &json!("permission"))
+    );
+    assert_eq!(desk.say(&["resume", &id]).code, 3, "coming back is no answer");
+    assert_eq!(read(&desk.path("released")), "");
+    desk.get(&["approve", &text(&gate["id"])]);
+    assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+    assert_eq!(desk.say(&["approve", &text(&gate["id"])]).code, 1, "an answer counts once");
+    assert_eq!(
+        (read(&desk.path("released")), read(&desk.path("log"))),
+        ("released\n".into(), "after\n".into())
+    );
+}
+
+/// D7.5: a refusal is read by the agent, with its reason, and the run goes on.
+#[test]
+fn a_rejected_call_is_not_made() {
+    let desk = desk_of(RELEASING);
+    let (_, id) = run(&desk, &[]);
+    desk.get(&["reject", &text(&gate(&desk)["id"]), "--reason", "not on a Friday"]);
+    assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+    assert!(told(&desk, &id)[0].contains("a person refused: not on a Friday"));
+    assert_eq!((read(&desk.path("released")), read(&desk.path("log"))), (String::new(), "after\n".into()));
+}
+
+/// A58: with nobody to ask the answer is no, and a pause keeps the question; nothing becomes a yes.
+#[test]
+fn without_a_person_nothing_becomes_a_yes() {
+    let desk = desk_of(RELEASING);
+    let (code, id) = run(&desk, &["--on-ask", "deny"]);
+    assert!(code == 0 && told(&desk, &id)[0].contains("needs a person's leave"), "{:?}", told(&desk, &id));
+    let (code, id) = run(&desk, &["--on-ask", "pause"]);
+    assert_eq!((code, desk.json(&["show", &id])["status"].clone()), (3, json!("paused")));
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    assert_eq!(read(&desk.path("released")), "");
+}
+
+/// A56: killed before it asks and killed again while the approved call runs, the call is asked about once and made once.
+#[test]
+fn a_killed_run_asks_once() {
+    let desk = desk_of(&RELEASING.replace(
+        "        calls:\n",
+        "        calls:\n          - { tool: bash, args: { command: \"echo began >> began; sleep 600\", timeout_ms: 600000 } }\n",
+    ));
+    desk.write("release.sh", "echo released >> released; sleep 600");
+    let id =
+        desk.get(&["create", "--task", "x", "--in-place", "--model", "scripted/s.yaml"]).trim().to_owned();
+    kill_when(&desk, &id, "began");
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    desk.get(&["approve", &text(&gate(&desk)["id"])]);
+    kill_when(&desk, &id, "released");
+    assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+    assert!(told(&desk, &id)[1].contains("unknown"), "{:?}", told(&desk, &id));
+    assert_eq!(
+        (read(&desk.path("began")), read(&desk.path("released"))),
+        ("began\n".into(), "released\n".into())
+    );
+    let asked = desk.events(&id).iter().filter(|event| event["type"] == "waiting_for_human").count();
+    assert_eq!(asked, 1);
+}
+
+/// Drives the run, and kills it with SIGKILL once that file is there.
+fn kill_when(desk: &Desk, id: &str, file: &str) {
+    let mut driver = desk.command(&["resume", id]).spawn().unwrap();
+    // Only so that a run that never gets there does not hang the suite.
+    let patience = Instant::now() + Duration::from_secs(120);
+    while !desk.path(file).exists() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    assert!(desk.path(file).exists(), "{file}");
+}
+
+/// A71: a project's file cannot open what the user or the defaults close; the user's own file can, for runs created after it.
+#[test]
+fn a_project_loosens_nothing() {
+    let script = r#"conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: "rm -rf old" } } ] }, { text: "All done." } ] } ]"#;
+    let desk = Desk::with_script(script);
+    std::fs::create_dir(desk.path("old")).unwrap();
+    desk.write(
+        "longhaul.yaml",
+        "permissions: { bash: { '*': allow, 'rm -rf *': allow, 'rm -rf old': allow, 'rm -r *': allow } }\n",
+    );
+    let (_, id) = run(&desk, &[]);
+    assert!(told(&desk, &id)[0].contains("not permitted") && desk.path("old").exists());
+    let before = desk.get(&["create", "--task", "x", "--in-place", "--model", "scripted/s.yaml"]);
+    user(&desk, "permissions: { bash: { 'rm -rf *': allow, 'rm -r *': allow } }\n");
+    desk.get(&["start", before.trim()]);
+    assert!(desk.path("old").exists(), "a run keeps the rules it was created with");
+    run(&desk, &[]);
+    assert!(!desk.path("old").exists());
+}
+
+/// A60, A66: an agent cannot answer for a person: not by the command, not by a script, not without its environment.
+#[test]
+fn an_agent_answers_no_gate() {
+    let desk = desk_of(RELEASING);
+    let (_, other) = run(&desk, &[]);
+    desk.write(
+        "s.yaml",
+        r#"
+conversations:
+  - turns:
+      - calls:
+          - { tool: bash, args: { command: "longhaul approve RUN.g1" } }
+          - { tool: bash, args: { command: "sh answer.sh" } }
+          - { tool: bash, args: { command: "sh release.sh" } }
+      - text: "All done."
+"#,
+    );
+    let program = env!("CARGO_BIN_EXE_longhaul");
+    let answer = format!("{program} approve {other}.g1; env -i HOME=. {program} approve {other}.g1");
+    desk.write("answer.sh", &answer);
+    let (code, id) = run(&desk, &[]);
+    let told = told(&desk, &id);
+    assert_eq!(code, 3);
+    assert!(told[0].contains("always \\\"own gates"), "{told:?}");
+    assert_eq!(told[1].matches("an agent does not answer for a person").count(), 2, "{told:?}");
+    assert_eq!(desk.json(&["approvals"]).as_array().unwrap().len(), 2, "nothing was answered");
+}
