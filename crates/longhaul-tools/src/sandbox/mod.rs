@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use containment::{Containment, Mode, UnknownMode, Wrapping};
 pub use hosts::{NotAHost, Rule};
+pub(crate) use hosts::{admitted, is_public};
 #[cfg(target_os = "linux")]
 pub use inside::{EnterError, enter};
 pub use network::{Network, UnknownNetwork};
@@ -120,6 +121,17 @@ impl Sandbox {
 
     fn proof(&self) -> Result<&Proof, Refused> {
         self.0.proof.get_or_init(|| probe::prove(&self.0.options)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Can commands be held that work here?
+    pub fn fits(&self, workspace: &Path) -> Result<(), PolicyError> {
+        match self.proof() {
+            Ok(proof) if proof.tools.wrapping != Wrapping::None => {
+                Policy::new(&self.0.options.host, workspace, Network::None).map(drop)
+            }
+            // Nothing is held, or nothing is run.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// A program as it is to be started.
