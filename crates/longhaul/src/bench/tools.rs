@@ -94,6 +94,9 @@ impl Bench {
             key: format!("{run}.call_1"),
             run,
             timeout: Duration::from_secs(600),
+            cwd: None,
+            rules: Arc::new([]),
+            printed: Arc::new(longhaul_tools::Unheard),
             cancel,
             blobs: Arc::clone(&blobs) as Arc<dyn Blobs>,
         };
