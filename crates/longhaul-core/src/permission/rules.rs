@@ -130,7 +130,7 @@ impl Permissions {
 /// The sections by which a tool's paths are judged besides its own, so that a rule about files holds for every way to them.
 fn kin(tool: &str) -> &'static [&'static str] {
     match tool {
-        "grep" | "glob" | "list" => &["read"],
+        "grep" | "glob" | "list" | "git_show" | "git_blame" | "git_diff" | "git_log" => &["read"],
         "apply_patch" => &["edit", "write"],
         _ => &[],
     }

@@ -153,6 +153,7 @@ fn other_tools_are_judged_by_path() {
         ("read", "/etc/passwd", Deny),
         ("read", "/ws-evil/f", Deny),
         ("grep", ".env", Deny),
+        ("git_show", ".env", Deny),
         ("read", "a/b/.ENV", Deny),
         ("write", ".git/hooks/pre-commit", Deny),
         ("write", ".git", Deny),

@@ -13,10 +13,12 @@ use crate::rules::WrittenRules;
 /// Show what an agent may do, or what would become of one call
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A rule is a pattern with allow, ask or deny, under `permissions:` in longhaul.yaml; `*` in a pattern stands for anything.
-For bash every command of a line is judged, also those in $(…), `sh -c`, `xargs` and the like, and the strictest verdict counts.
-Deny is never loosened by another rule; between ask and allow the longer pattern is meant. What cannot be read for sure is asked
-about, never allowed. A project's longhaul.yaml can only tighten what your own settings and the defaults say.
+A rule is a pattern with allow, ask or deny, under `permissions:` in longhaul.yaml. `*` stands for anything.
+
+For bash every command of a line is judged, also those in $(…), `sh -c`, `xargs` and the like; the strictest counts.
+Deny is never loosened by another rule; between ask and allow the longer pattern is meant.
+What cannot be read for sure is asked about, never allowed.
+A project's longhaul.yaml can only tighten what your own settings and the defaults say.
 
 Examples:
   longhaul permissions show
