@@ -267,7 +267,7 @@ async fn report(
     time: Duration,
     place: &str,
 ) -> Outcome {
-    let Finished { end, capture, rest } = finished;
+    let Finished { end, capture, errors: _, rest } = finished;
     let note = rest_note(&end, rest) + &swept_note(kept) + place;
     let output = output::bounded(context, capture, &note).await;
     let (failure, message) = match end {

@@ -26,6 +26,23 @@ impl Capture {
         }
     }
 
+    /// The same with `text` before it.
+    pub(crate) fn after(self, text: &str) -> Capture {
+        let mut capture = Capture::default();
+        capture.push(text.as_bytes());
+        let (tail, lost) = (self.kept_tail(), self.lost());
+        capture.push(&self.head);
+        // What was lost stands before the tail, and stays counted.
+        capture.total += lost;
+        capture.push(tail);
+        capture
+    }
+
+    /// Is there a NUL among the first bytes, as in what is no text?
+    pub(crate) fn starts_binary(&self, bytes: usize) -> bool {
+        self.head.iter().take(bytes).any(|byte| *byte == 0)
+    }
+
     /// Length of all that came.
     pub(crate) fn total(&self) -> u64 {
         self.total

@@ -5,7 +5,7 @@
 //! cannot be closed on a file system, only kept short. Refuses to compute what the new bytes are.
 
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
-use longhaul_workspace::{Error, digest_of};
+use longhaul_workspace::Error;
 
 use crate::tool::{Context, blocking, refused};
 
@@ -13,6 +13,8 @@ use crate::tool::{Context, blocking, refused};
 pub(crate) struct Change {
     pub(crate) path: String,
     pub(crate) before: String,
+    /// Kept, because digesting is most of the work on a large file.
+    pub(crate) after: String,
     pub(crate) bytes: Vec<u8>,
     /// What the model is told when it is done.
     pub(crate) report: String,
@@ -20,7 +22,7 @@ pub(crate) struct Change {
 
 impl Change {
     pub(crate) fn trace(&self) -> Trace {
-        Trace { target: self.path.clone(), before: self.before.clone(), after: digest_of(&self.bytes) }
+        Trace { target: self.path.clone(), before: self.before.clone(), after: self.after.clone() }
     }
 
     /// Makes the change, which was computed from the file as it is now.
@@ -32,7 +34,7 @@ impl Change {
             if self.before != trace.before {
                 return changed_meanwhile(&self.path);
             }
-            if self.trace().after != trace.after {
+            if self.after != trace.after {
                 return Outcome::failed(
                     Failure::Tool,
                     format!("the change of `{}` is no longer the same", self.path),

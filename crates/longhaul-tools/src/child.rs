@@ -3,7 +3,7 @@
 //! Owns reading its output without ever waiting for a pipe that an escaped grandchild holds open. Refuses to let it
 //! read from a terminal, or to leave anything of it running.
 
-use std::io::{self, Write};
+use std::io::{self, PipeWriter, Write};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStdout, Command};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::cancel::Cancel;
@@ -32,6 +33,8 @@ pub(crate) enum End {
 pub(crate) struct Finished {
     pub(crate) end: End,
     pub(crate) capture: Capture,
+    /// What went to standard error, if that was to be kept apart.
+    pub(crate) errors: Capture,
     pub(crate) rest: Killed,
 }
 
@@ -44,6 +47,8 @@ pub(crate) struct Child {
     capture: Capture,
     /// Who hears what is printed as it comes.
     listener: Option<Listener>,
+    /// Reads standard error where it is kept apart; ends with the last process that holds it.
+    errors: Option<JoinHandle<Capture>>,
     buffer: Vec<u8>,
 }
 
@@ -67,16 +72,29 @@ impl Child {
         reach: Reach,
         input: Option<Vec<u8>>,
     ) -> io::Result<Child> {
+        let (output, writer) = pipe()?;
+        let errors = writer.try_clone()?;
+        let input = input.map_or(Ok(Stdio::null()), fed)?;
+        Child::spawn(command, (key, reach), input, output, [writer, errors])
+    }
+
+    /// The same with nothing to read and with standard error kept apart, for a program whose output is parsed.
+    pub(crate) fn start_apart(command: std::process::Command, key: &str, reach: Reach) -> io::Result<Child> {
+        let ((output, writer), (errors, error_writer)) = (pipe()?, pipe()?);
+        let mut child = Child::spawn(command, (key, reach), Stdio::null(), output, [writer, error_writer])?;
+        child.errors = Some(tokio::spawn(read_all(errors)));
+        Ok(child)
+    }
+
+    fn spawn(
+        command: std::process::Command,
+        (key, reach): (&str, Reach),
+        input: Stdio,
+        output: ChildStdout,
+        [stdout, stderr]: [PipeWriter; 2],
+    ) -> io::Result<Child> {
         let mut command = Command::from(command);
-        let (reader, writer) = io::pipe()?;
-        let output = std::process::ChildStdout::from(std::os::fd::OwnedFd::from(reader));
-        let output = ChildStdout::from_std(output)?;
-        let process = command
-            .stdin(input.map_or(Ok(Stdio::null()), fed)?)
-            .stdout(writer.try_clone()?)
-            .stderr(writer)
-            .kill_on_drop(true)
-            .spawn()?;
+        let process = command.stdin(input).stdout(stdout).stderr(stderr).kill_on_drop(true).spawn()?;
         // The command holds our ends of the pipe; with them open it would never be at its end.
         drop(command);
         let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -88,6 +106,7 @@ impl Child {
             output: Some(output),
             capture: Capture::default(),
             listener: None,
+            errors: None,
             buffer,
         })
     }
@@ -133,7 +152,7 @@ impl Child {
     }
 
     async fn end_tree(self, end: End) -> Finished {
-        let Child { tree, mut process, mut output, mut capture, listener, mut buffer } = self;
+        let Child { tree, mut process, mut output, mut capture, listener, errors, mut buffer } = self;
         // Without the thread pool there is no runtime left to report to either; the tree's drop has killed by then.
         let killed = tokio::task::spawn_blocking(move || tree.kill()).await;
         let rest = killed.unwrap_or(Killed { killed: 0, survivors: 0 });
@@ -146,7 +165,7 @@ impl Child {
         };
         timeout(limits::OUTPUT_GRACE, drained).await.ok();
         timeout(limits::OUTPUT_GRACE, process.wait()).await.ok();
-        Finished { end, capture, rest }
+        Finished { end, capture, errors: ended(errors).await, rest }
     }
 
     async fn drain_until_exit(&mut self) {
@@ -175,6 +194,34 @@ fn fed(bytes: Vec<u8>) -> io::Result<Stdio> {
     let (reader, mut writer) = io::pipe()?;
     std::thread::Builder::new().name("input".to_owned()).spawn(move || writer.write_all(&bytes).ok())?;
     Ok(reader.into())
+}
+
+fn pipe() -> io::Result<(ChildStdout, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    let output = std::process::ChildStdout::from(std::os::fd::OwnedFd::from(reader));
+    Ok((ChildStdout::from_std(output)?, writer))
+}
+
+async fn read_all(output: ChildStdout) -> Capture {
+    let (mut output, mut capture, mut buffer) =
+        (Some(output), Capture::default(), vec![0; limits::BUFFER_BYTES]);
+    while output.is_some() {
+        let count = read(&mut output, &mut buffer).await;
+        keep(&mut output, &mut capture, None, &buffer, count);
+    }
+    capture
+}
+
+/// Like the output itself: a process that cannot be killed gets the grace, then nothing of it is kept.
+async fn ended(errors: Option<JoinHandle<Capture>>) -> Capture {
+    let Some(mut errors) = errors else { return Capture::default() };
+    match timeout(limits::OUTPUT_GRACE, &mut errors).await {
+        Ok(capture) => capture.unwrap_or_default(),
+        Err(_) => {
+            errors.abort();
+            Capture::default()
+        }
+    }
 }
 
 /// Reads once; waits for ever when the output is closed, so that other things can wake us.

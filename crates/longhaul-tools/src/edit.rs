@@ -8,6 +8,7 @@ use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
 use longhaul_workspace::digest_of;
 use longhaul_workspace::limits::FILE_BYTES_MAX;
+use memchr::{memchr_iter, memmem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -98,7 +99,7 @@ impl Edit {
         let (context, args) = (context.clone(), self.arguments(args)?);
         blocking(move || {
             let bytes = context.workspace.read(&args.path).map_err(|error| refused(&error))?;
-            Ok(edited(&args, bytes)?.trace())
+            Ok(edited(&args, digest_of(&bytes), bytes)?.trace())
         })
         .await?
     }
@@ -107,8 +108,8 @@ impl Edit {
         let (context, args, trace) = (context.clone(), self.arguments(args)?, trace.cloned());
         blocking(move || {
             let bytes = context.workspace.read(&args.path).map_err(|error| refused(&error))?;
+            let digest = digest_of(&bytes);
             if let Some(trace) = &trace {
-                let digest = digest_of(&bytes);
                 // The text is no longer there once it was replaced, so this is asked before looking for it.
                 if digest == trace.after {
                     let report = format!("edited {}", args.path);
@@ -118,7 +119,7 @@ impl Edit {
                     return Err(change::changed_meanwhile(&args.path));
                 }
             }
-            Ok(edited(&args, bytes)?.make(&context, trace.as_ref()))
+            Ok(edited(&args, digest, bytes)?.make(&context, trace.as_ref()))
         })
         .await?
     }
@@ -169,9 +170,8 @@ impl Tool for Edit {
     }
 }
 
-/// The file after the edit.
-fn edited(order: &Order, bytes: Vec<u8>) -> Result<Change, Outcome> {
-    let before = digest_of(&bytes);
+/// The file after the edit; `before` is the digest of `bytes`.
+fn edited(order: &Order, before: String, bytes: Vec<u8>) -> Result<Change, Outcome> {
     let failed = |message: String| Outcome::failed(Failure::Tool, message);
     let path = &order.path;
     if let Some(expect) = order.expect.as_deref().filter(|expect| !tag::fits(expect, &before)) {
@@ -189,11 +189,12 @@ fn edited(order: &Order, bytes: Vec<u8>) -> Result<Change, Outcome> {
             .map_err(|message| failed(which(&order.pieces, index) + &message))?;
     }
     let bytes = text.into_bytes();
-    if digest_of(&bytes) == before {
+    let after = digest_of(&bytes);
+    if after == before {
         return Err(failed("the edits undo each other; nothing would change".to_owned()));
     }
-    let report = replaced.report(path, &tag::of(&digest_of(&bytes)));
-    Ok(Change { path: path.clone(), before, bytes, report })
+    let report = replaced.report(path, &tag::of(&after));
+    Ok(Change { path: path.clone(), before, after, bytes, report })
 }
 
 /// Which edit is meant, when there are several.
@@ -244,15 +245,28 @@ impl Piece {
         }
         replaced.pieces += count;
         replaced.lines.push(named_lines(&text, &places));
-        Ok(text.replace(&self.old, &self.new))
+        Ok(self.put(&text, &places))
+    }
+
+    /// The text with `new` at these places. They were searched for once; a large file is slow to search.
+    fn put(&self, text: &str, places: &[usize]) -> String {
+        let mut result = String::with_capacity(text.len() + places.len() * self.new.len());
+        let mut from = 0;
+        for &place in places {
+            result.push_str(&text[from..place]);
+            result.push_str(&self.new);
+            from = place + self.old.len();
+        }
+        result.push_str(&text[from..]);
+        result
     }
 
     /// Where `old` starts. Asked for one, a second place that overlaps the first counts too: which was meant is a guess.
     fn places(&self, text: &str) -> Vec<usize> {
-        let mut places: Vec<usize> = text.match_indices(&self.old).map(|(at, _)| at).collect();
+        let mut places: Vec<usize> = memmem::find_iter(text.as_bytes(), &self.old).collect();
         if let ([first], false) = (places.as_slice(), self.replace_all) {
             let next = first + self.old.chars().next().map_or(1, char::len_utf8);
-            places.extend(text[next..].find(&self.old).map(|at| next + at));
+            places.extend(memmem::find(&text.as_bytes()[next..], self.old.as_bytes()).map(|at| next + at));
         }
         places
     }
@@ -270,7 +284,7 @@ fn named_lines(text: &str, places: &[usize]) -> String {
     let mut lines = Vec::new();
     let (mut line, mut from) = (1, 0);
     for &place in places.iter().take(limits::PLACES_NAMED_MAX) {
-        line += text[from..place].matches('\n').count();
+        line += memchr_iter(b'\n', &text.as_bytes()[from..place]).count();
         from = place;
         lines.push(line.to_string());
     }

@@ -83,6 +83,31 @@ pub const LIST_DEPTH_MAX: u64 = 20;
 /// Entries that `list` shows when it is not told how many.
 pub const LIST_ENTRIES_DEFAULT: usize = 500;
 
+/// Commits that `git_log` shows when it is not told how many, and at most: what a model reads with profit.
+pub const GIT_COMMITS_DEFAULT: usize = 10;
+pub const GIT_COMMITS_MAX: usize = 50;
+
+/// Files that git tools name one by one; the rest is counted. As many as fit into a conversation.
+pub const GIT_ENTRIES_MAX: usize = 200;
+
+/// Paths of one `git_add`. Each is an argument, of which Linux takes two megabytes.
+pub const GIT_PATHS_MAX: usize = 200;
+
+/// Bytes of a commit's message. It is one argument, of which Linux takes 128 KiB.
+pub const GIT_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Letters kept of what git complains about. The first lines say it.
+pub const GIT_COMPLAINT_LETTERS_MAX: usize = 2000;
+
+/// Bytes read of a web page. The longest ones that people write have about as many.
+pub const FETCH_BYTES_MAX: usize = 5 * 1024 * 1024;
+
+/// Redirects that are followed. Real ones are two or three.
+pub const FETCH_REDIRECTS_MAX: usize = 5;
+
+/// Time to reach a host. One that takes longer is not there.
+pub const FETCH_CONNECT_TIME: Duration = Duration::from_secs(10);
+
 /// Bytes of one shell command. Linux refuses a single argument of 128 KiB; a longer command belongs in a file.
 pub const COMMAND_BYTES_MAX: usize = 120 * 1024;
 

@@ -15,6 +15,8 @@ use crate::bash::Bash;
 use crate::bash_kill::BashKill;
 use crate::bash_output::BashOutput;
 use crate::edit::Edit;
+use crate::fetch::Fetch;
+use crate::git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStatus};
 use crate::glob::Glob;
 use crate::grep::Grep;
 use crate::hooks::Hooks;
@@ -45,6 +47,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("shell", "bash"),
     ("run_command", "bash"),
     ("todo_write", "todo"),
+    ("web_fetch", "fetch"),
+    ("webfetch", "fetch"),
 ];
 
 /// All tools of one harness, and the hooks around them. Cheap to clone.
@@ -73,6 +77,15 @@ impl Toolbox {
             .with(Arc::new(Glob::new()))
             .with(Arc::new(Grep::new()))
             .with(Arc::new(List::new()))
+            .with(Arc::new(GitStatus::new(sandbox.clone())))
+            .with(Arc::new(GitDiff::new(sandbox.clone())))
+            .with(Arc::new(GitLog::new(sandbox.clone())))
+            .with(Arc::new(GitShow::new(sandbox.clone())))
+            .with(Arc::new(GitBlame::new(sandbox.clone())))
+            .with(Arc::new(GitAdd::new(sandbox.clone())))
+            .with(Arc::new(GitCommit::new(sandbox.clone())))
+            .with(Arc::new(GitBranch::new(sandbox.clone())))
+            .with(Arc::new(Fetch::new(sandbox.network().clone())))
             .with(Arc::new(Todo::new()))
             .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Bash::with_jobs(std::env::vars_os(), sandbox, Arc::clone(&jobs))))

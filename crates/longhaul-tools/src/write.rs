@@ -4,6 +4,7 @@
 
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Found, Outcome, Trace};
+use longhaul_workspace::digest_of;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,7 +42,7 @@ impl Write {
             let before = workspace.digest(&args.path).map_err(|error| refused(&error))?;
             let bytes = args.content.into_bytes();
             let report = format!("wrote {} bytes to {}", bytes.len(), args.path);
-            Ok(Change { path: args.path, before, bytes, report })
+            Ok(Change { path: args.path, before, after: digest_of(&bytes), bytes, report })
         })
         .await?
     }

@@ -180,7 +180,7 @@ impl Workspace {
         if bytes > max {
             return Err(too_large(bytes));
         }
-        let mut content = Vec::new();
+        let mut content = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0) + 1);
         // The file may grow while it is read, so the length seen above is not trusted.
         file.take(max + 1).read_to_end(&mut content).map_err(failed)?;
         if content.len() as u64 > max { Err(too_large(content.len() as u64)) } else { Ok(content) }

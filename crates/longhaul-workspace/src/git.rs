@@ -1,12 +1,14 @@
 //! Git as a child process.
 //!
-//! Owns how git is started: no prompts, no hooks, no environment of a surrounding git command, no keys, a bounded time and
-//! a bounded output. Refuses to know what the commands are for.
+//! Owns how git is started: no prompts, no hooks, no environment of a surrounding git command, no keys, and nothing run that a
+//! repository names in its configuration. What the harness does by itself runs here, in a bounded time and with a bounded
+//! output; what a model asks for is started with the same [`command`] by `longhaul-tools`. Refuses to know what the commands
+//! are for.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -62,26 +64,113 @@ impl<'a> Git<'a> {
     }
 
     fn command<S: AsRef<OsStr>>(self, arguments: &[S]) -> Command {
-        let mut command = Command::new("git");
-        for (name, _) in std::env::vars_os() {
-            if is_kept_back(&name.to_string_lossy()) {
-                command.env_remove(&name);
-            }
-        }
+        let mut command = command(self.directory, Listens::ToUser, &[]);
         command
-            .arg("-C")
-            .arg(self.directory)
-            .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
             .args(arguments)
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
-            .env("LC_ALL", "C")
             .stdin(self.stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
         command
     }
+}
+
+/// Whose configuration git listens to, beside what the repository says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listens {
+    /// The user's, with the user's environment less keys: for making a run's place out of the user's repository.
+    ToUser,
+    /// Nobody's, with no environment but where programs are, and no network: for repositories that an agent can write.
+    ToNobody,
+}
+
+/// What holds whatever the repository's configuration says. None of it runs a program of the repository's choice.
+const PINNED: &[(&str, &str)] = &[
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.editor", "true"),
+    ("core.sshCommand", "ssh -o BatchMode=yes"),
+    ("safe.bareRepository", "explicit"),
+    ("protocol.ext.allow", "never"),
+    ("submodule.recurse", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+];
+
+/// The same for repositories that an agent can write: also what only looks different, or is no longer durable.
+const PINNED_CLOSED: &[(&str, &str)] = &[
+    ("core.pager", "cat"),
+    ("core.askPass", ""),
+    ("core.attributesFile", "/dev/null"),
+    ("core.fsync", "all"),
+    ("core.fsyncMethod", "batch"),
+    ("credential.helper", ""),
+    ("commit.gpgSign", "false"),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("log.showSignature", "false"),
+    ("status.submoduleSummary", "false"),
+    ("diff.noprefix", "false"),
+    ("diff.mnemonicPrefix", "false"),
+    ("blame.ignoreRevsFile", ""),
+    ("i18n.commitEncoding", "utf-8"),
+    ("i18n.logOutputEncoding", "utf-8"),
+];
+
+/// Git in `directory`, without arguments yet. `more` is configuration that goes over all other.
+pub fn command(directory: &Path, listens: Listens, more: &[(String, String)]) -> Command {
+    let mut command = Command::new("git");
+    let mut pinned: Vec<(&str, &str)> = PINNED.to_vec();
+    match listens {
+        Listens::ToUser => {
+            let kept_back = std::env::vars_os().map(|(name, _)| name);
+            for name in kept_back.filter(|name| is_kept_back(&name.to_string_lossy())) {
+                command.env_remove(&name);
+            }
+        }
+        Listens::ToNobody => {
+            pinned.extend(PINNED_CLOSED);
+            command.env_clear();
+            command.envs([
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+                ("GIT_CONFIG_GLOBAL", "/dev/null"),
+                ("GIT_ATTR_NOSYSTEM", "1"),
+                ("GIT_OPTIONAL_LOCKS", "0"),
+                ("GIT_LITERAL_PATHSPECS", "1"),
+                ("GIT_NO_LAZY_FETCH", "1"),
+                ("GIT_ALLOW_PROTOCOL", "none"),
+            ]);
+        }
+    }
+    pinned.extend(more.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    configure(&mut command, &pinned);
+    command
+        .arg("-C")
+        .arg(directory)
+        .env("PATH", programs(directory))
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+        .env("LC_ALL", "C");
+    command
+}
+
+/// By the environment, where a key may have any characters: on the command line it ends at the first `=`.
+fn configure(command: &mut Command, pinned: &[(&str, &str)]) {
+    command.env("GIT_CONFIG_COUNT", pinned.len().to_string());
+    for (index, (key, value)) in pinned.iter().enumerate() {
+        command.env(format!("GIT_CONFIG_KEY_{index}"), key);
+        command.env(format!("GIT_CONFIG_VALUE_{index}"), value);
+    }
+}
+
+/// Where programs are, but for those that whoever fills `directory` could have put there.
+fn programs(directory: &Path) -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let safe = |place: &PathBuf| place.is_absolute() && !place.starts_with(directory);
+    let safe: Vec<PathBuf> = std::env::split_paths(&path).filter(safe).collect();
+    let joined = std::env::join_paths(safe).ok().filter(|path| !path.is_empty());
+    joined.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
 }
 
 /// Started from a git hook, we would inherit GIT_DIR and work on the wrong repository; the markers of a surrounding tool call

@@ -1,13 +1,14 @@
 //! The directory an agent works in, and how it is reached safely.
 //!
 //! Owns the disk side of a workspace: opening files so that no path leads out (`files`), replacing them so that a
-//! crash leaves the old or the new bytes and nothing between (`files`), listing directories without ever following a link (`directory`), and making the directory itself (`place`).
+//! crash leaves the old or the new bytes and nothing between (`files`), listing directories without
+//! ever following a link (`directory`), making the directory itself (`place`), and how git is started (`git`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 mod beneath;
 mod directory;
 mod files;
-mod git;
+pub mod git;
 pub mod gitdirs;
 pub mod limits;
 pub mod place;

@@ -83,6 +83,32 @@ fn overhead_needs_no_place() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
+/// D6.5, D6.6: the tools are measured beside known programs; what is found is the same, and a missing program is said.
+#[test]
+fn the_tools_are_measured_and_agree_with_their_rivals() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = rows(directory.path(), &["tools", "--quick"]);
+    let expected = [
+        "grep_word",
+        "grep_word_same",
+        "grep_regex",
+        "grep_regex_same",
+        "glob",
+        "glob_same",
+        "read_page",
+        "edit",
+    ];
+    assert_eq!(names(&rows), expected);
+    for row in rows.iter().filter(|row| row["name"].as_str().unwrap().ends_with("_same")) {
+        if row["verdict"] == "skipped" {
+            println!("SKIP: {}", row["about"]);
+            continue;
+        }
+        assert_eq!(row["verdict"], "meets", "{row}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
 /// Every row of `bench models`, in order.
 const MODEL_ROWS: [&str; 20] = [
     "framing_memory",

@@ -1,4 +1,4 @@
-//! Which hosts a command may talk to.
+//! Which hosts commands and `fetch` may talk to.
 //!
 //! Owns the rules, and reading a host from what a program asks for. Everything is compared label by label after parsing;
 //! what cannot be read as a plain name is no host. Refuses addresses in place of names: where a name leads is looked at when
@@ -14,7 +14,7 @@ use crate::limits;
 
 /// A name in lower case, as its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HostName(Vec<String>);
+pub(crate) struct HostName(Vec<String>);
 
 impl HostName {
     pub(super) fn parse(text: &str) -> Option<HostName> {
@@ -114,7 +114,7 @@ impl From<Rule> for String {
 }
 
 /// What a program asks to be connected to, if that can be read and one of the rules allows it.
-pub(super) fn admitted(rules: &[Rule], target: &[u8]) -> Result<(HostName, u16), &'static str> {
+pub(crate) fn admitted(rules: &[Rule], target: &[u8]) -> Result<(HostName, u16), &'static str> {
     let target = std::str::from_utf8(target).map_err(|_| "not a host")?;
     let (name, port) = target.rsplit_once(':').ok_or("no port")?;
     let port = port_of(port).ok_or("not a port")?;
@@ -132,7 +132,7 @@ fn port_of(text: &str) -> Option<u16> {
 }
 
 /// Is this an address of the public network? Everything else is this machine, its neighbours, or a way to them.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use containment::{Containment, Mode, UnknownMode, Wrapping};
 pub use hosts::{NotAHost, Rule};
+pub(crate) use hosts::{admitted, is_public};
 #[cfg(target_os = "linux")]
 pub use inside::{EnterError, enter};
 pub use network::{Network, UnknownNetwork};

@@ -21,11 +21,13 @@ mod sizes;
 mod stats;
 mod steps;
 mod stream;
+mod tools;
 
 pub use ground::Ground;
 pub use memory::open;
 pub use report::{Row, Verdict};
 pub use sizes::{ModelSizes, Sizes};
+pub use tools::{ToolSizes, measure as tools};
 
 use longhaul_model::wire::Api;
 

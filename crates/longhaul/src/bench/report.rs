@@ -20,6 +20,8 @@ pub struct Row {
 pub enum Target {
     /// Printed for comparison; nothing is asked of it.
     None,
+    /// What it would be measured against is not on this machine.
+    Skipped,
     Exactly(f64),
     AtMost(f64),
     RatioAtMost(f64),
@@ -32,6 +34,7 @@ pub enum Verdict {
     Meets,
     Misses,
     Reference,
+    Skipped,
 }
 
 impl Row {
@@ -54,6 +57,7 @@ impl Row {
     pub fn verdict(&self) -> Verdict {
         let met = match self.target {
             Target::None => return Verdict::Reference,
+            Target::Skipped => return Verdict::Skipped,
             // Counted, so that any difference is a whole one.
             Target::Exactly(wanted) => (self.value - wanted).abs() < 1e-9,
             Target::AtMost(most) => self.value <= most,
@@ -66,7 +70,7 @@ impl Row {
     /// The target as people write it.
     pub fn wanted(&self) -> String {
         match self.target {
-            Target::None => String::new(),
+            Target::None | Target::Skipped => String::new(),
             Target::Exactly(wanted) => format!("= {wanted}"),
             Target::AtMost(most) => format!("≤ {most} {}", self.unit).trim_end().to_owned(),
             Target::RatioAtMost(most) => format!("≤ {most}×"),
@@ -81,6 +85,7 @@ impl Verdict {
             Verdict::Meets => "meets",
             Verdict::Misses => "misses",
             Verdict::Reference => "",
+            Verdict::Skipped => "SKIP",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `bench`: what durability and models cost here, to be read by people or by a script.
+//! `bench`: what durability and models cost here and how fast the tools are, to be read by people or by a script.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use longhaul_store::Engine;
 use serde_json::json;
 
 use crate::app::{App, run_id};
-use crate::bench::{self, Ground, ModelSizes, Row, Sizes, Verdict};
+use crate::bench::{self, Ground, ModelSizes, Row, Sizes, ToolSizes, Verdict};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
 
-/// Measure what durability and models cost here, as ratios to a bare loop in the same minute
+/// Measure durability, models and tools here, as ratios to a bare loop or a known program in the same minute
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -33,6 +33,15 @@ pub enum What {
     Overhead {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         steps: usize,
+    },
+    /// The built-in tools, beside ripgrep and fd where they are installed
+    Tools {
+        /// A small tree: the same rows with more noise
+        #[arg(long)]
+        quick: bool,
+        /// Where to put the tree [default: the disk of the state directory]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
     },
     /// What the sandbox adds to a command
     Sandbox {
@@ -58,9 +67,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what {
         What::Durable { quick, dir } => {
             let sizes = if quick { Sizes::QUICK } else { Sizes::FULL };
-            let place = dir.map_or_else(|| existing(&app.state_dir), |dir| app.cwd.join(dir));
-            let ground = Ground::new(&place)?;
-            report(app, &bench::durable(&ground, &sizes, &say)?);
+            report(app, &bench::durable(&ground(app, dir)?, &sizes, &say)?);
+        }
+        What::Tools { quick, dir } => {
+            let sizes = if quick { ToolSizes::QUICK } else { ToolSizes::FULL };
+            report(app, &bench::tools(&ground(app, dir)?, &sizes, &say)?);
         }
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
         What::Sandbox { calls } => {
@@ -74,6 +85,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Open { id } => render::json(&bench::open(&Engine::new(&app.state_dir), &run_id(&id)?)?),
     }
     Ok(Exit::Ok)
+}
+
+fn ground(app: &App, dir: Option<PathBuf>) -> Result<Ground, Failure> {
+    Ground::new(&dir.map_or_else(|| existing(&app.state_dir), |dir| app.cwd.join(dir)))
 }
 
 /// The nearest directory that is there.

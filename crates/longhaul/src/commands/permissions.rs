@@ -1,6 +1,6 @@
 //! `permissions`: the rules in force, and what they say about one call.
 
-use longhaul_core::permission::{ALWAYS, Action, Explanation, explain};
+use longhaul_core::permission::{ALWAYS, Action, Explanation, Here, explain};
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
@@ -81,7 +81,8 @@ const BUILT_IN: &str = "built in";
 
 fn check(app: &App, rules: &WrittenRules, tool: &str, subject: &str) -> Exit {
     let workspace = app.project.to_string_lossy();
-    let explained = explain(&rules.layers(), &workspace, tool, &arguments(tool, subject));
+    let here = Here { workspace: &workspace, cwd: "" };
+    let explained = explain(&rules.layers(), here, tool, &arguments(tool, subject));
     let verdict = &explained.verdict;
     let written = rules.origin(verdict).map_or(BUILT_IN, |source| source.as_str());
     let from = verdict.rule.as_ref().map(|_| written);

@@ -7,6 +7,7 @@ mod demo;
 mod desk;
 mod documents;
 mod fake_model;
+mod git;
 mod hooks;
 mod lifecycle;
 mod looking;

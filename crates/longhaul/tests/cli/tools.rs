@@ -18,6 +18,19 @@ fn a_forbidden_tool_does_not_run() {
     assert!(!std::path::Path::new(shown["workspace"].as_str().unwrap()).join("a.txt").exists());
 }
 
+/// D6.9: an alias grants, and a model may call by it; what is on record is the tool's own name.
+#[test]
+fn an_alias_is_the_same_tool() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: write_file, args: { path: a, content: x } }, { tool: read_file, args: { path: a } } ] }, { text: ok } ] } ]";
+    let desk = Desk::with_script(script);
+    let shown = desk.json(&["run", "x", "--tools", "read_file,write_file", "--model", "scripted/s.yaml"]);
+    let tools = desk.json(&["tools", shown["id"].as_str().unwrap()]);
+    let call = |index: usize| {
+        (tools["calls"][index]["callName"].clone(), tools["calls"][index]["result"]["state"].clone())
+    };
+    assert_eq!([call(0), call(1)], [(json!("write"), json!("done")), (json!("read"), json!("done"))]);
+}
+
 /// A3.2, AI8, AP7: a record has name, arguments, result and a duration above zero; the budget left is shown.
 #[test]
 fn records_are_complete() {

@@ -43,7 +43,29 @@ fn exec_works_on_every_protocol() {
         for request in &requests {
             assert_eq!(
                 offered(request),
-                ["apply_patch", "ask_human", "bash", "edit", "glob", "grep", "list", "read", "todo", "write"],
+                [
+                    "apply_patch",
+                    "ask_human",
+                    "bash",
+                    "bash_kill",
+                    "bash_output",
+                    "edit",
+                    "fetch",
+                    "git_add",
+                    "git_blame",
+                    "git_branch",
+                    "git_commit",
+                    "git_diff",
+                    "git_log",
+                    "git_show",
+                    "git_status",
+                    "glob",
+                    "grep",
+                    "list",
+                    "read",
+                    "todo",
+                    "write"
+                ],
                 "{api}"
             );
             assert_eq!(request.body["model"], "m", "{api}");
@@ -124,7 +146,20 @@ conversations:
         let requests = asked(&fake);
         assert_eq!(
             requests.iter().map(|request| offered(request)).collect::<Vec<_>>(),
-            [["ask_human", "glob", "grep", "list", "read", "todo"]; 2]
+            [[
+                "ask_human",
+                "fetch",
+                "git_blame",
+                "git_diff",
+                "git_log",
+                "git_show",
+                "git_status",
+                "glob",
+                "grep",
+                "list",
+                "read",
+                "todo"
+            ]; 2]
         );
         let told = Exchanged::of(&requests[1]);
         told.check();

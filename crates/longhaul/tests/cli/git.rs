@@ -1,0 +1,94 @@
+//! Git tools and `fetch` in a run: whose name, whose environment, whose settings.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+
+const COMMITS: &str = "conversations: [ { turns: [ { calls: [
+    { tool: write, args: { path: a.txt, content: \"changed\\n\" } }, { tool: git_diff }, { tool: git_add, args: { paths: [a.txt] } },
+    { tool: git_commit, args: { message: second } }, { tool: git_status } ] }, { text: ok } ] } ]";
+
+fn plain(desk: &Desk, args: &[&str]) -> String {
+    let done = Command::new("git").args(args).current_dir(desk.path("")).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+fn repository() -> Desk {
+    let desk = Desk::with_script(COMMITS);
+    desk.write("a.txt", "first\n");
+    plain(&desk, &["init", "-q"]);
+    plain(&desk, &["add", "a.txt"]);
+    plain(&desk, &["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first"]);
+    desk
+}
+
+fn results(desk: &Desk, id: &Value) -> Vec<Value> {
+    let tools = desk.json(&["tools", id.as_str().unwrap()]);
+    tools["calls"].as_array().unwrap().iter().map(|call| call["result"].clone()).collect()
+}
+
+/// A48: what the environment tells git to run is not run, and a commit is by the user's own name.
+#[test]
+fn a_commit_is_the_users_and_the_environment_runs_nothing() {
+    let desk = repository();
+    let (evil, mark) = (desk.path("evil"), desk.path("mark"));
+    desk.write("evil", &format!("#!/bin/sh\ntouch '{}'\n", mark.display()));
+    std::fs::set_permissions(&evil, std::fs::Permissions::from_mode(0o755)).unwrap();
+    desk.write(".gitconfig", "[user]\nname = The User\nemail = user@example.com\n");
+    let hostile = |command: &mut Command| {
+        let pairs = [("COUNT", "1"), ("KEY_0", "core.fsmonitor"), ("VALUE_0", evil.to_str().unwrap())];
+        command.envs(pairs.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+        command.env("GIT_EXTERNAL_DIFF", &evil);
+        command.output().unwrap()
+    };
+    desk.write("a.txt", "changed by hand\n");
+    hostile(Command::new("git").args(["diff"]).current_dir(desk.path("")));
+    assert!(mark.exists(), "void: plain git does not run it");
+    std::fs::remove_file(&mark).unwrap();
+    let output = hostile(&mut desk.command(&["run", "x", "--model", "scripted/s.yaml", "--json"]));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!mark.exists());
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = results(&desk, &shown["id"]);
+    assert!(results.iter().all(|result| result["state"] == "done"), "{results:?}");
+    let status: Value = serde_json::from_str(results[4]["output"]["text"].as_str().unwrap()).unwrap();
+    assert_eq!((&status["clean"], &status["staged"]), (&json!(true), &json!([])));
+    let branch = format!("longhaul/{}", shown["id"].as_str().unwrap());
+    assert_eq!(
+        plain(&desk, &["log", "-1", "--format=%an <%ae> %s", &branch]),
+        "The User <user@example.com> second"
+    );
+    assert_eq!(plain(&desk, &["log", "-1", "--format=%s"]), "first");
+}
+
+/// A44: `fetch` goes by the user's `permissions.network`, which a repository's file cannot loosen.
+#[test]
+fn fetch_goes_by_the_users_network() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map(Result::unwrap) {
+            let head = BufReader::new(stream.try_clone().unwrap()).lines();
+            head.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            (&stream).write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello from there").ok();
+        }
+    });
+    let desk = Desk::with_script(&format!(
+        "conversations: [ {{ turns: [ {{ calls: [ {{ tool: fetch, args: {{ url: 'http://{address}/' }} }} ] }}, {{ text: ok }} ] }} ]"
+    ));
+    let fetched = || {
+        let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+        results(&desk, &shown["id"]).remove(0).to_string()
+    };
+    let refused = fetched();
+    assert!(refused.contains("permissions.network") && refused.contains("no host is allowed"), "{refused}");
+    std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    desk.write(".config/longhaul/longhaul.yaml", "permissions: { network: full }\n");
+    let result = fetched();
+    assert!(result.contains("hello from there"), "{result}");
+}
