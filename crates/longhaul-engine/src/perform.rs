@@ -149,8 +149,8 @@ impl Hands {
             cwd: work.cwd.clone(),
             cancel,
             blobs: Arc::clone(&self.blobs),
-            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
             rules: Arc::clone(&self.rules),
+            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
         }
     }
 }

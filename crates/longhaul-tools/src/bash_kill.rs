@@ -29,7 +29,7 @@ impl BashKill {
             name: "bash_kill".to_owned(),
             description: "Ends a command in the background with everything it started, and shows the rest of what it printed."
                 .to_owned(),
-            class: EffectClass::Repeatable,
+            class: EffectClass::Once,
             schema: schema::<Args>(),
         };
         BashKill { spec, jobs }

@@ -33,7 +33,8 @@ impl BashOutput {
             name: "bash_output".to_owned(),
             description: "Shows what a command in the background has printed since the last look, and whether it still runs."
                 .to_owned(),
-            class: EffectClass::Repeatable,
+            // What was shown is not shown again, so a look that was cut short cannot be repeated.
+            class: EffectClass::Once,
             schema: schema::<Args>(),
         };
         BashOutput { spec, jobs }

@@ -30,9 +30,9 @@ pub struct Context {
     pub cwd: Option<String>,
     pub cancel: Cancel,
     pub blobs: Arc<dyn Blobs>,
-    pub printed: Arc<dyn Printed>,
     /// What the run is held to, for tools that come to files by themselves.
     pub rules: Arc<[Permissions]>,
+    pub printed: Arc<dyn Printed>,
 }
 
 /// Hears what a call prints while it still runs: the last of the lines that came together. Implemented by the engine for the

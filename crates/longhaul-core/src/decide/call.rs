@@ -9,7 +9,7 @@ use crate::event::{Ask, AskKind, Cause, Event, Rest};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
 use crate::limits::{ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
-use crate::permission::{Action, Verdict, judge, judge_path};
+use crate::permission::{Action, Here, Verdict, judge, judge_path};
 use crate::prompt::head;
 use crate::run::{Call, CallState, Run};
 use crate::spec::Limits;
@@ -278,7 +278,7 @@ fn work_through<'a>(
     decision: &mut Decision,
 ) {
     for call in asked {
-        match permit(run, &call, limits) {
+        match permit(run, &call, limits, cwd(run, decision)) {
             Ok(Leave::Ask(ask)) => {
                 if ask::open(run, ask, decision) {
                     return;
@@ -296,6 +296,16 @@ fn work_through<'a>(
     turn::begin(run, turn + 1, limits, decision);
 }
 
+/// Where commands begin, as the call that ended with this very decision left it.
+fn cwd<'a>(run: &'a Run, decision: &'a Decision) -> &'a str {
+    let left = |event: &'a Event| {
+        let Event::CallFinished { outcome, .. } = event else { return None };
+        outcome.output()?.cwd.as_deref()
+    };
+    let left = decision.events.iter().rev().find_map(left);
+    left.or(run.cwd.as_deref()).unwrap_or_default()
+}
+
 /// What a call that is not refused needs.
 enum Leave {
     Given(EffectClass),
@@ -303,7 +313,7 @@ enum Leave {
 }
 
 /// May this call run? Asked once, before its intent; a refusal is an answer for the model.
-fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<Leave, (Failure, String)> {
+fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leave, (Failure, String)> {
     if call.place >= CALLS_PER_TURN_MAX {
         let message = format!("a turn may ask for at most {CALLS_PER_TURN_MAX} calls");
         return Err((Failure::BudgetExceeded, message));
@@ -336,7 +346,8 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits) -> Result<Leave, (Failure
     if call.tool == ASK_HUMAN {
         return question(call).map(Leave::Ask);
     }
-    let verdict = judge(run.spec.rules(), &run.spec.workspace, call.tool, &call.args.value());
+    let here = Here { workspace: &run.spec.workspace, cwd };
+    let verdict = judge(run.spec.rules(), here, call.tool, &call.args.value());
     if verdict.action == Action::Deny {
         return Err((Failure::NotPermitted, denied(&verdict)));
     }

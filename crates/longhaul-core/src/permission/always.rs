@@ -7,9 +7,20 @@ const KEY_DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube"];
 const KEY_FILES: &[&str] = &["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"];
 const ACCOUNT_FILES: &[&str] = &["/etc/passwd", "/etc/shadow", "/etc/sudoers", "/etc/gshadow"];
 
-/// Our own commands that a person types.
-const GATES: &[&str] =
-    &["approve", "reject", "answer", "approvals", "steer", "resume", "start", "import", "store"];
+/// Our own commands that a person types: answers, consents, and what takes up a run.
+const GATES: &[&str] = &[
+    "approve",
+    "reject",
+    "answer",
+    "approvals",
+    "trust",
+    "accept",
+    "steer",
+    "resume",
+    "start",
+    "import",
+    "store",
+];
 
 /// The names of these rules, for people.
 pub const ALWAYS: &[&str] = &[
@@ -61,8 +72,7 @@ pub(super) fn secret(path: &str) -> Option<(&'static str, String)> {
         return Some(("accounts", format!("`{path}` holds the machine's accounts")));
     }
     let file = path.rsplit('/').next().unwrap_or(path);
-    let is_key = KEY_FILES.iter().any(|key| file == *key)
-        || path.split('/').any(|part| KEY_DIRECTORIES.contains(&part));
+    let is_key = KEY_FILES.contains(&file) || path.split('/').any(|part| KEY_DIRECTORIES.contains(&part));
     is_key.then(|| ("keys", format!("`{path}` is where keys are")))
 }
 

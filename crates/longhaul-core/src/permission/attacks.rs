@@ -2,8 +2,8 @@
 
 #![cfg(test)]
 
-use super::tests::{WORKSPACE, rules, verdict};
-use super::{Action, judge};
+use super::tests::{HERE, rules, verdict};
+use super::{ALWAYS, Action, judge};
 
 /// Rules a careful person might write: a few commands are allowed, everything else is asked about.
 fn careful() -> super::Permissions {
@@ -496,12 +496,19 @@ fn some_things_are_always_refused() {
         "export PATH=.:$PATH",
         "export LD_PRELOAD=x",
         "longhaul approve ap_1",
+        "longhaul trust --yes",
+        "longhaul mcp accept files",
         "sh -c 'longhaul approve ap_1'",
         "sudo rm -rf /",
         "grep root /etc/passwd",
         "cat < /etc/shadow",
     ] {
-        assert_eq!(verdict(&everything, line).action, Action::Deny, "{line:?}");
+        let verdict = verdict(&everything, line);
+        assert_eq!(verdict.action, Action::Deny, "{line:?}");
+        assert!(
+            verdict.rule.is_some_and(|rule| ALWAYS.contains(&rule.pattern.as_str())),
+            "{line:?} is listed"
+        );
     }
     for line in ["rm -rf build", "rm x", "echo /etc/passwd", "export FOO=1", "cat /tmp/x", "longhaul list"] {
         assert_eq!(
@@ -537,7 +544,7 @@ fn a_narrow_grant_stays_narrow() {
     ];
     for (line, expected) in cases {
         let command = serde_json::json!({ "command": line });
-        let verdict = judge(std::slice::from_ref(&granted), WORKSPACE, "bash", &command);
+        let verdict = judge(std::slice::from_ref(&granted), HERE, "bash", &command);
         assert_eq!(verdict.action, expected, "{line:?}: {verdict:?}");
     }
 }

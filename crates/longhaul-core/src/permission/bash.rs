@@ -10,7 +10,7 @@ use super::scan;
 use super::shell::{self, Direction, Redirection, Script, Target};
 use super::unwrap::{Hazard, Inner, doubts, inner, is_plain};
 use super::walk::{Start, walk};
-use super::{Action, Explanation, RuleName, SeenCommand, Verdict};
+use super::{Action, Explanation, Here, RuleName, SeenCommand, Verdict};
 use crate::limits::{JUDGED_COMMANDS_MAX, WRAPPED_DEPTH_MAX};
 
 /// What is asked about though no rule asks: that is for the first rules to say, not for those that tighten them.
@@ -20,7 +20,7 @@ pub(super) enum Doubts {
     LeftOut,
 }
 
-pub(super) fn explain(permissions: &Permissions, workspace: &str, text: &str, doubts: Doubts) -> Explanation {
+pub(super) fn explain(permissions: &Permissions, here: Here<'_>, text: &str, doubts: Doubts) -> Explanation {
     let (section, rules) = permissions.of("bash");
     let none = Rules::default();
     let rules = rules.unwrap_or(&none);
@@ -28,7 +28,7 @@ pub(super) fn explain(permissions: &Permissions, workspace: &str, text: &str, do
         permissions,
         section,
         rules,
-        workspace,
+        workspace: here.workspace,
         text,
         doubts,
         findings: Vec::new(),
@@ -37,7 +37,7 @@ pub(super) fn explain(permissions: &Permissions, workspace: &str, text: &str, do
         is_searched: false,
     };
     match shell::read(text) {
-        Ok(script) => bench.script(&script),
+        Ok(script) => bench.script(&script, Cwd::at(here.cwd)),
         Err(unclear) => bench.unread(&format!("not read for sure ({} at byte {})", unclear.why, unclear.at)),
     }
     bench.end()
@@ -82,8 +82,8 @@ struct Basis<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn script(&mut self, script: &Script) {
-        let start = Start { workspace: self.workspace, cwd: Cwd::start(), depth: 0, piped: false };
+    fn script(&mut self, script: &Script, cwd: Cwd) {
+        let start = Start { workspace: self.workspace, cwd, depth: 0, piped: false };
         let walked = walk(script, start);
         for hazard in doubts(&script.facts) {
             self.findings.push(Finding::ask(hazard.why));
@@ -242,7 +242,8 @@ impl<'a> Bench<'a> {
             return own;
         }
         let is_unknown = !within.runs_words && call.name().is_some_and(|name| !is_plain(name));
-        if !within.runs_words && !(is_unknown && action == Action::Deny) {
+        let is_searched = within.runs_words || (is_unknown && action == Action::Deny);
+        if !is_searched {
             return own;
         }
         let fixed: Vec<&str> = call.arguments().iter().flat_map(Term::texts).collect();

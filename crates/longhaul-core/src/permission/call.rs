@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::paths::{Place, place};
 use super::pattern::basename;
 use super::shell::{Facts, Piece, Redirection, Simple, Word};
 use crate::limits::WORD_SHAPES_MAX;
@@ -153,8 +154,12 @@ pub(super) enum Cwd {
 }
 
 impl Cwd {
-    pub(super) fn start() -> Cwd {
-        Cwd::Known(BTreeSet::from([String::new()]))
+    /// A directory inside the workspace; any other is not known.
+    pub(super) fn at(path: &str) -> Cwd {
+        match place("", "", path) {
+            Place::Inside(path) => Cwd::Known(BTreeSet::from([path])),
+            Place::Outside(_) => Cwd::Unknown,
+        }
     }
 
     pub(super) fn or(&self, other: &Cwd) -> Cwd {

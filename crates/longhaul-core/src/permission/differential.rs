@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::call::{Call, Cwd, Term};
-use super::tests::rules;
+use super::tests::{HERE, rules};
 use super::unwrap::{doubts, inner};
 use super::walk::{Start, walk};
 use super::{Action, Permissions, judge, shell};
@@ -143,7 +143,7 @@ fn compare(line: &str, ran: &[Vec<String>], tally: &mut Tally) {
     // Judging costs more than reading, so it is done where it could be wrong, and for a part of the rest to see how many
     // lines are allowed at all.
     let ran_bad = names.contains(&"bad");
-    if ran_bad || tally.lines % 8 == 0 {
+    if ran_bad || tally.lines.is_multiple_of(8) {
         let denied = rules(&[
             ("bash", &[("*", Action::Allow), ("bad *", Action::Deny)]),
             ("external_directory", &[("*", Action::Allow)]),
@@ -169,7 +169,7 @@ fn compare(line: &str, ran: &[Vec<String>], tally: &mut Tally) {
 }
 
 fn judged(permissions: &Permissions, line: &str) -> Action {
-    judge(std::slice::from_ref(permissions), "/ws", "bash", &serde_json::json!({ "command": line })).action
+    judge(std::slice::from_ref(permissions), HERE, "bash", &serde_json::json!({ "command": line })).action
 }
 
 /// Only these commands, and what prints.
@@ -188,7 +188,7 @@ fn seen(line: &str) -> Option<Vec<Call>> {
     if !doubts(&script.facts).is_empty() {
         return None;
     }
-    let start = Start { workspace: "/ws", cwd: Cwd::start(), depth: 0, piped: false };
+    let start = Start { workspace: "/ws", cwd: Cwd::at(""), depth: 0, piped: false };
     let mut waiting = walk(&script, start).calls;
     let mut calls = Vec::new();
     while let Some(call) = waiting.pop() {

@@ -116,17 +116,25 @@ pub struct SeenCommand {
     pub why: String,
 }
 
-/// May this tool be called with these arguments? `workspace` is the absolute path of the run's workspace. The first rules are
-/// the user's; each of the others may only tighten them.
-pub fn judge(rules: &[Permissions], workspace: &str, tool: &str, args: &Value) -> Verdict {
-    explain(rules, workspace, tool, args).verdict
+/// Where a call is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'a> {
+    /// The absolute path of the run's workspace.
+    pub workspace: &'a str,
+    /// Where in it commands begin; empty for its root.
+    pub cwd: &'a str,
+}
+
+/// May this tool be called with these arguments? The first rules are the user's; each of the others may only tighten them.
+pub fn judge(rules: &[Permissions], here: Here<'_>, tool: &str, args: &Value) -> Verdict {
+    explain(rules, here, tool, args).verdict
 }
 
 /// The same, with the commands that were seen.
-pub fn explain(rules: &[Permissions], workspace: &str, tool: &str, args: &Value) -> Explanation {
+pub fn explain(rules: &[Permissions], here: Here<'_>, tool: &str, args: &Value) -> Explanation {
     let all = rules.iter().enumerate();
     let mut all: Vec<Explanation> =
-        all.map(|(layer, permissions)| by_one(permissions, workspace, tool, args, layer)).collect();
+        all.map(|(layer, permissions)| by_one(permissions, here, tool, args, layer)).collect();
     let commands = all.iter_mut().map(|one| std::mem::take(&mut one.commands)).reduce(stricter);
     let verdict = strictest(all.into_iter().map(|one| one.verdict));
     Explanation { verdict, commands: commands.unwrap_or_default() }
@@ -144,14 +152,14 @@ fn strictest(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     numbered.reduce(|first, next| if next.action > first.action { next } else { first }).unwrap_or(none)
 }
 
-fn by_one(permissions: &Permissions, workspace: &str, tool: &str, args: &Value, layer: usize) -> Explanation {
+fn by_one(permissions: &Permissions, here: Here<'_>, tool: &str, args: &Value, layer: usize) -> Explanation {
     match (tool, args.get("command").and_then(Value::as_str)) {
         ("bash", Some(command)) => {
             let doubts = if layer == 0 { Doubts::Asked } else { Doubts::LeftOut };
-            bash::explain(permissions, workspace, command, doubts)
+            bash::explain(permissions, here, command, doubts)
         }
         _ => Explanation {
-            verdict: rules::other_tool(permissions, workspace, tool, args),
+            verdict: rules::other_tool(permissions, here.workspace, tool, args),
             commands: Vec::new(),
         },
     }

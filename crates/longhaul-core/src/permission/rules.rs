@@ -130,7 +130,7 @@ impl Permissions {
 /// The sections by which a tool's paths are judged besides its own, so that a rule about files holds for every way to them.
 fn kin(tool: &str) -> &'static [&'static str] {
     match tool {
-        "grep" | "glob" | "list" => &["read"],
+        "grep" | "glob" | "list" | "git_show" | "git_blame" | "git_diff" | "git_log" => &["read"],
         "apply_patch" => &["edit", "write"],
         _ => &[],
     }
@@ -154,7 +154,7 @@ impl Rules {
     }
 
     /// The rule that decides among those that match.
-    pub(super) fn decide<'a>(&'a self, matches: impl Fn(&str, Action) -> bool) -> Option<(Action, &'a str)> {
+    pub(super) fn decide(&self, matches: impl Fn(&str, Action) -> bool) -> Option<(Action, &str)> {
         let matching = self.named().filter(|(pattern, action)| matches(pattern, *action));
         let rank = |(pattern, action): &(&str, Action)| (*action == Action::Deny, weight(pattern), *action);
         let best = matching.max_by_key(rank).map(|(pattern, action)| (action, pattern));

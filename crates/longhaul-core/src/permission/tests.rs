@@ -5,9 +5,9 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Action, Permissions, Rules, Verdict, explain, judge, judge_path};
+use super::{Action, Here, Permissions, Rules, Verdict, explain, judge, judge_path};
 
-pub(super) const WORKSPACE: &str = "/ws";
+pub(super) const HERE: Here<'_> = Here { workspace: "/ws", cwd: "" };
 
 type Section<'a> = (&'a str, &'a [(&'a str, Action)]);
 
@@ -19,7 +19,7 @@ pub(super) fn rules(sections: &[Section<'_>]) -> Permissions {
 }
 
 pub(super) fn verdict(permissions: &Permissions, command: &str) -> Verdict {
-    judge(std::slice::from_ref(permissions), WORKSPACE, "bash", &json!({ "command": command }))
+    judge(std::slice::from_ref(permissions), HERE, "bash", &json!({ "command": command }))
 }
 
 fn check(permissions: &Permissions, cases: &[(&str, Action)]) {
@@ -153,6 +153,7 @@ fn other_tools_are_judged_by_path() {
         ("read", "/etc/passwd", Deny),
         ("read", "/ws-evil/f", Deny),
         ("grep", ".env", Deny),
+        ("git_show", ".env", Deny),
         ("read", "a/b/.ENV", Deny),
         ("write", ".git/hooks/pre-commit", Deny),
         ("write", ".git", Deny),
@@ -163,14 +164,13 @@ fn other_tools_are_judged_by_path() {
         ("write", "src/main.rs", Allow),
     ];
     for (tool, path, expected) in cases {
-        let verdict = judge(std::slice::from_ref(&permissions), WORKSPACE, tool, &json!({ "path": path }));
+        let verdict = judge(std::slice::from_ref(&permissions), HERE, tool, &json!({ "path": path }));
         assert_eq!(verdict.action, expected, "{tool} {path}: {verdict:?}");
     }
     let written = rules(&[("fetch", &[("*", Ask), ("https://docs.rs/*", Allow)]), ("*", &[("*", Deny)])]);
-    let url =
-        |url: &str| judge(std::slice::from_ref(&written), WORKSPACE, "fetch", &json!({ "url": url })).action;
+    let url = |url: &str| judge(std::slice::from_ref(&written), HERE, "fetch", &json!({ "url": url })).action;
     assert_eq!((url("https://docs.rs/x"), url("https://x")), (Allow, Ask));
-    assert_eq!(judge(std::slice::from_ref(&written), WORKSPACE, "unheard_of", &json!({})).action, Deny);
+    assert_eq!(judge(std::slice::from_ref(&written), HERE, "unheard_of", &json!({})).action, Deny);
 }
 
 /// Issue 4: rules are data, in settings and in a run's spec.
@@ -188,7 +188,7 @@ fn rules_survive_both_codings() {
     let bytes = minicbor::to_vec(&read).unwrap();
     assert_eq!(minicbor::decode::<Permissions>(&bytes).unwrap(), read);
     let error = serde_json::from_str::<Permissions>(r#"{"bash":"maybe"}"#).unwrap_err().to_string();
-    assert!(error.contains("allow, ask or deny"), "{error}");
+    assert!(error.contains("maybe") && error.contains("`ask`"), "{error}");
     let piped = rules(&[("bash", &[("curl * | sh", Allow)])]);
     assert!(piped.check().is_err());
     assert!(Permissions::default().check().is_ok());
@@ -210,7 +210,7 @@ fn further_rules_only_tighten() {
         ("external_directory", &[("/keep/*", Deny)]),
     ]);
     let both = [users, projects];
-    let judged = |command: &str| judge(&both, WORKSPACE, "bash", &json!({ "command": command }));
+    let judged = |command: &str| judge(&both, HERE, "bash", &json!({ "command": command }));
     for (command, action, layer) in [
         ("git push origin", Ask, 0),
         ("rm x", Deny, 0),
@@ -227,13 +227,32 @@ fn further_rules_only_tighten() {
         let verdict = judged(command);
         assert_eq!((verdict.action, verdict.layer), (action, layer), "{command}: {verdict:?}");
     }
-    assert_eq!(judge_path(&both, WORKSPACE, "apply_patch", "gen/x").action, Deny);
-    assert_eq!(judge_path(&both, WORKSPACE, "apply_patch", "src/x").action, Allow);
-    assert_eq!(
-        judge(&[], WORKSPACE, "bash", &json!({ "command": "rm x" })).action,
-        Allow,
-        "there are no rules"
-    );
+    assert_eq!(judge_path(&both, HERE.workspace, "apply_patch", "gen/x").action, Deny);
+    assert_eq!(judge_path(&both, HERE.workspace, "apply_patch", "src/x").action, Allow);
+    assert_eq!(judge(&[], HERE, "bash", &json!({ "command": "rm x" })).action, Allow, "there are no rules");
+}
+
+/// A27: a command is judged where it begins.
+#[test]
+fn the_directory_counts() {
+    let written = rules(&[
+        ("bash", &[("*", Allow)]),
+        ("write", &[("sub/gen/*", Deny)]),
+        ("external_directory", &[("*", Deny)]),
+    ]);
+    for (cwd, command, action) in [
+        ("", "echo > gen/x", Allow),
+        ("sub", "echo > gen/x", Deny),
+        ("sub", "echo > ../gen/x", Allow),
+        ("sub", "cat ../x", Allow),
+        ("sub", "cat ../../x", Deny),
+        ("sub/gen", "cd ..; echo > gen/x", Deny),
+        ("../elsewhere", "cat x", Ask),
+    ] {
+        let here = Here { cwd, ..HERE };
+        let verdict = judge(std::slice::from_ref(&written), here, "bash", &json!({ "command": command }));
+        assert_eq!(verdict.action, action, "{command} in {cwd}: {verdict:?}");
+    }
 }
 
 /// Issue 4: what was seen can be shown.
@@ -241,7 +260,7 @@ fn further_rules_only_tighten() {
 fn an_explanation_lists_the_commands() {
     let explained = explain(
         &[Permissions::default()],
-        WORKSPACE,
+        HERE,
         "bash",
         &json!({ "command": "A=1 sudo sh -c 'ls \"$X\"; rm -rf b'" }),
     );

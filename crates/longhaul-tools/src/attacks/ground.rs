@@ -180,10 +180,21 @@ impl Ground {
             Proof::Holds(path, word) => {
                 fs::read_to_string(self.spelled(path)).is_ok_and(|text| text.contains(&self.spelled(word)))
             }
-            Proof::VictimDied => !victim_lives(&self.victim),
+            Proof::VictimDied => self.victim_dies(),
             Proof::Received => self.datagrams.recv(&mut [0; 16]).is_ok(),
             Proof::LeftRunning => self.still_running(),
         }
+    }
+
+    /// A process that was killed is gone when it next would have run, which on a busy machine is not at once.
+    fn victim_dies(&self) -> bool {
+        (0..limits::ATTACK_LOOKS_MAX).any(|_| {
+            let dead = !victim_lives(&self.victim);
+            if !dead {
+                thread::sleep(limits::ATTACK_LOOK_PAUSE);
+            }
+            dead
+        })
     }
 
     /// What is left after the time within which everything must be over.

@@ -77,6 +77,6 @@ fn explained(outcome: Outcome) -> Outcome {
             );
             Outcome::Failed { failure, message, output }
         }
-        outcome => outcome,
+        outcome @ (Outcome::Done { .. } | Outcome::Failed { .. } | Outcome::Unknown { .. }) => outcome,
     }
 }

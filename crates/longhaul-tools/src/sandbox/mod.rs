@@ -123,6 +123,17 @@ impl Sandbox {
         self.0.proof.get_or_init(|| probe::prove(&self.0.options)).as_ref().map_err(Clone::clone)
     }
 
+    /// Can commands be held that work here?
+    pub fn fits(&self, workspace: &Path) -> Result<(), PolicyError> {
+        match self.proof() {
+            Ok(proof) if proof.tools.wrapping != Wrapping::None => {
+                Policy::new(&self.0.options.host, workspace, Network::None).map(drop)
+            }
+            // Nothing is held, or nothing is run.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// A program as it is to be started.
     pub(crate) fn wrap(&self, job: &Job<'_>) -> Result<Wrapped, String> {
         let proof = self.proof().map_err(|refused| refused.to_string())?;

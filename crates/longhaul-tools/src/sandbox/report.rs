@@ -46,6 +46,8 @@ pub fn answer(questions: &str) -> Option<String> {
     let questions: Questions = serde_json::from_str(questions).ok()?;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, questions.port));
+    // Before anything is tried: a connection that succeeds would be counted as a file of ours.
+    let descriptors = descriptors();
     let report = Report {
         reads_secret: fs::read(&questions.secret).is_ok(),
         writes_outside: fs::write(questions.outside.join("written"), "x").is_ok(),
@@ -55,7 +57,7 @@ pub fn answer(questions: &str) -> Option<String> {
         no_new_privileges: field(&status, "NoNewPrivs:") == "1",
         seccomp: field(&status, "Seccomp:") == "2",
         process_namespace: process_namespace(),
-        descriptors: descriptors(),
+        descriptors,
     };
     serde_json::to_string(&report).ok()
 }

@@ -1,5 +1,7 @@
 //! What holds the commands of a run, as it is typed, settled, proved and said.
 
+use std::path::Path;
+
 use longhaul_tools::sandbox::{Mode, Network, Refused, Sandbox};
 
 use crate::app::App;
@@ -40,6 +42,14 @@ pub fn hold(app: &App, settings: &Settings, args: &HoldingArgs) -> Result<Sandbo
     let sandbox = app.sandbox(args.over(settings))?;
     sandbox.prove().map_err(refused)?;
     Ok(sandbox)
+}
+
+/// Refuses a place to work in that cannot be held, before anything is paid for there.
+pub fn check_place(sandbox: &Sandbox, place: &Path) -> Result<(), Failure> {
+    let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
+    sandbox.fits(&place).map_err(|error| {
+        Failure::usage(error.to_string()).hint("work in a directory of its own, or without `--in-place`")
+    })
 }
 
 /// Says what holds the commands of a run, and what is missing.

@@ -1,6 +1,6 @@
 //! `permissions`: the rules in force, and what they say about one call.
 
-use longhaul_core::permission::{ALWAYS, Action, Explanation, explain};
+use longhaul_core::permission::{ALWAYS, Action, Explanation, Here, explain};
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
@@ -13,10 +13,12 @@ use crate::rules::WrittenRules;
 /// Show what an agent may do, or what would become of one call
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A rule is a pattern with allow, ask or deny, under `permissions:` in longhaul.yaml; `*` in a pattern stands for anything.
-For bash every command of a line is judged, also those in $(…), `sh -c`, `xargs` and the like, and the strictest verdict counts.
-Deny is never loosened by another rule; between ask and allow the longer pattern is meant. What cannot be read for sure is asked
-about, never allowed. A project's longhaul.yaml can only tighten what your own settings and the defaults say.
+A rule is a pattern with allow, ask or deny, under `permissions:` in longhaul.yaml. `*` stands for anything.
+
+For bash every command of a line is judged, also those in $(…), `sh -c`, `xargs` and the like; the strictest counts.
+Deny is never loosened by another rule; between ask and allow the longer pattern is meant.
+What cannot be read for sure is asked about, never allowed.
+A project's longhaul.yaml can only tighten what your own settings and the defaults say.
 
 Examples:
   longhaul permissions show
@@ -81,7 +83,8 @@ const BUILT_IN: &str = "built in";
 
 fn check(app: &App, rules: &WrittenRules, tool: &str, subject: &str) -> Exit {
     let workspace = app.project.to_string_lossy();
-    let explained = explain(&rules.layers(), &workspace, tool, &arguments(tool, subject));
+    let here = Here { workspace: &workspace, cwd: "" };
+    let explained = explain(&rules.layers(), here, tool, &arguments(tool, subject));
     let verdict = &explained.verdict;
     let written = rules.origin(verdict).map_or(BUILT_IN, |source| source.as_str());
     let from = verdict.rule.as_ref().map(|_| written);

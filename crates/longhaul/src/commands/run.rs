@@ -4,7 +4,7 @@ use longhaul_engine::Opening;
 
 use super::create::{self, LimitArgs, Options};
 use super::drive::{self, Again};
-use super::holding::{HoldingArgs, hold, tell};
+use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -43,6 +43,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let record = args.record.settled(app)?;
     // Before anything is made: a run whose commands cannot be held is none.
     let sandbox = hold(app, &settings, &args.holding)?;
+    if args.options.in_place {
+        check_place(&sandbox, &app.cwd)?;
+    }
     servers::meet(app, &settings, &sandbox, &args.options)?;
     let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
@@ -71,6 +74,7 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
         .hint("use `--autonomy 4`, or enable the harness"));
     }
     let sandbox = hold(app, settings, &args.holding)?;
+    check_place(&sandbox, &app.cwd)?;
     servers::meet(app, settings, &sandbox, &args.options)?;
     let harness = app.forgetful(settings, sandbox.clone())?;
     // Without a state directory there is no place of its own to work in.

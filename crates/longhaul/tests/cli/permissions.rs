@@ -138,7 +138,7 @@ conversations:
           - { tool: read, args: { path: server.key } }
           - { tool: write, args: { path: .git/config, content: "x" } }
           - { tool: apply_patch, args: { patch: "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+x\n*** End Patch" } }
-          - { tool: grep, args: { pattern: "SECRET|plain" } }
+          - { tool: grep, args: { pattern: "SECR.T|plain" } }
           - { tool: bash, args: { command: "echo here" } }
       - text: "All done."
 "#,

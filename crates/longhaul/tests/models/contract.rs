@@ -148,7 +148,6 @@ conversations:
             requests.iter().map(|request| offered(request)).collect::<Vec<_>>(),
             [[
                 "ask_human",
-                "bash_output",
                 "fetch",
                 "git_blame",
                 "git_diff",

@@ -124,3 +124,19 @@ fn a_project_cannot_loosen_the_sandbox() {
     let shown = longhaul(Command::new(LONGHAUL), desk.path(), &["config", "show"]);
     assert_eq!(shown.status.code(), Some(0), "the user has loosened it already: {}", told(&shown));
 }
+
+/// A106: nobody works in the home directory itself; that is said before a run is made.
+#[test]
+fn a_home_directory_is_no_workspace() {
+    if !can_hold("a_home_directory_is_no_workspace") {
+        return;
+    }
+    let desk = desk();
+    let mut command = Command::new(LONGHAUL);
+    command.args(RUN).current_dir(desk.path().join("work")).env("HOME", desk.path().join("work"));
+    command.env_remove("LONGHAUL_SANDBOX").env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("holds the home directory"), "{}", told(&output));
+    assert!(!desk.path().join("work/.longhaul").exists());
+}

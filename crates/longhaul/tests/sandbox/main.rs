@@ -6,6 +6,7 @@
 
 mod attacks;
 mod egress;
+mod every_tool;
 mod held;
 mod hooks;
 mod levels;
