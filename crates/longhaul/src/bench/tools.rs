@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::tool::{Outcome, Trace};
-use longhaul_tools::{Blobs, Cancel, CancelSwitch, Context, Edit, Glob, Grep, Read, Tool, Unheard};
+use longhaul_tools::{Blobs, Cancel, CancelSwitch, Context, Edit, Glob, Grep, Read, Tool};
 use longhaul_workspace::{Workspace, digest_of};
 use serde_json::{Value, json};
 
@@ -99,9 +99,6 @@ impl Bench {
             printed: Arc::new(longhaul_tools::Unheard),
             cancel,
             blobs: Arc::clone(&blobs) as Arc<dyn Blobs>,
-            cwd: None,
-            printed: Arc::new(Unheard),
-            rules: Arc::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(Bench { runtime, context, blobs, _switch: switch })

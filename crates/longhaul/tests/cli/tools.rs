@@ -18,10 +18,10 @@ fn a_forbidden_tool_does_not_run() {
     assert!(!std::path::Path::new(shown["workspace"].as_str().unwrap()).join("a.txt").exists());
 }
 
-/// D6.9: an alias grants, and a model may call by it; what is on record is the tool's own name.
+/// D6.9: an alias grants; what is on record is the tool's own name.
 #[test]
 fn an_alias_is_the_same_tool() {
-    let script = "conversations: [ { turns: [ { calls: [ { tool: write_file, args: { path: a, content: x } }, { tool: read_file, args: { path: a } } ] }, { text: ok } ] } ]";
+    let script = "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: a, content: x } }, { tool: read, args: { path: a } } ] }, { text: ok } ] } ]";
     let desk = Desk::with_script(script);
     let shown = desk.json(&["run", "x", "--tools", "read_file,write_file", "--model", "scripted/s.yaml"]);
     let tools = desk.json(&["tools", shown["id"].as_str().unwrap()]);
