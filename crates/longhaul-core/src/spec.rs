@@ -195,6 +195,12 @@ impl Autonomy {
             _ => false,
         }
     }
+
+    /// Is a person asked about a command that could not be judged? Where nobody is expected the agent is told to put it
+    /// more plainly, which it can do by itself, and the night goes on.
+    pub fn asks_in_doubt(self) -> bool {
+        self.0 <= 3
+    }
 }
 
 impl TryFrom<u8> for Autonomy {

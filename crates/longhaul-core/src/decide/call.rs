@@ -354,6 +354,9 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
     if call.granted {
         return Ok(Leave::Given(class));
     }
+    if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
+        return Err((Failure::NotPermitted, unclear(&verdict)));
+    }
     if verdict.action == Action::Ask {
         return Ok(Leave::Ask(leave(call.id, call.tool, call.args, Some(&verdict))));
     }
@@ -380,6 +383,13 @@ fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result<Option<Ask
 
 fn denied(verdict: &Verdict) -> String {
     format!("not permitted: {verdict}; do it in another way or without it")
+}
+
+fn unclear(verdict: &Verdict) -> String {
+    format!(
+        "not run, because it cannot be told what it would do: {verdict}. Put it more plainly: one command after the other, with \
+         paths and programs written out; put code into a file of the workspace and run that"
+    )
 }
 
 /// A request for a person's leave, for exactly this action.

@@ -7,7 +7,7 @@ use longhaul_core::ids::Attempt;
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::run::CallState;
-use longhaul_core::spec::{OnAsk, RunSpec};
+use longhaul_core::spec::{Autonomy, OnAsk, RunSpec};
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::tool::{ASK_HUMAN, EffectClass, ToolGrant};
 
@@ -158,6 +158,32 @@ fn rules_decide_before_the_intent() {
     sim.wish(Wish::Approve { gate: 1, digest: Some(ask.digest) }).unwrap();
     sim.settle(&mut world);
     assert_eq!((sim.run.status, world.ran.len(), sim.run.gates.len()), (Status::Completed, 2, 1));
+}
+
+/// What cannot be judged is never allowed: a person is asked where one is expected, and the agent told to put it more plainly
+/// where none is, so that no night is lost over `python3 -c`. What a rule asks about is asked all the same.
+#[test]
+fn doubts_are_for_those_who_are_there() {
+    for (autonomy, gates) in [(1, 1), (3, 1), (4, 0), (5, 0)] {
+        let autonomy = Autonomy::new(autonomy).unwrap();
+        let rules = serde_json::from_str(r#"{"bash":{"*":"allow","git push *":"ask"}}"#).unwrap();
+        let with = RunSpec { on_ask: Some(OnAsk::Wait), permissions: Some(vec![rules]), autonomy, ..spec() };
+        let mut sim = Sim::create(with);
+        sim.start().unwrap();
+        if autonomy.gates(false) {
+            sim.wish(Wish::Approve { gate: 1, digest: None }).unwrap();
+        }
+        let before = sim.run.gates.len();
+        let call =
+            |command: &str| ProposedCall::new("bash", Json::of(&serde_json::json!({ "command": command })));
+        reply(&mut sim, vec![call("python3 -c 'print(1)'"), call("git push")]);
+        assert_eq!(sim.run.wait(), Wait::Human);
+        let asked = sim.run.gates[before].ask.as_ref().unwrap();
+        assert_eq!(asked.text.contains("python3 -c"), gates == 1, "{}", asked.text);
+        if gates == 0 {
+            assert!(results(&sim)[0].contains("Put it more plainly"), "{:?}", results(&sim));
+        }
+    }
 }
 
 /// D7.5: the files a call changes are judged when they are known, whatever its arguments look like.
