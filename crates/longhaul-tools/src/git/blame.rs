@@ -45,7 +45,7 @@ impl GitBlame {
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
         let args: Args = parse(args, &self.spec.schema)?;
-        let path = path::checked(&args.path)?;
+        let path = path::readable(context, &args.path)?;
         let (offset, limit) = (args.offset.unwrap_or(1), args.limit.unwrap_or(limits::READ_LINES_DEFAULT));
         if offset == 0 || limit == 0 {
             return Err(invalid("`offset` and `limit` must be at least 1"));

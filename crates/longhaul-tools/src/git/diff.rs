@@ -57,11 +57,9 @@ impl GitDiff {
         let mut compared = Vec::new();
         compared.extend(args.staged.then_some("--cached"));
         compared.extend(base.as_deref());
-        compared.extend(["--", path]);
-        let stat = stat::of(&repository, &["diff"], &compared).await?;
-        let patch = match args.stat {
-            true => Capture::default(),
-            false => repository.show(&[&["diff"], &stat::SAFE_DIFF[..], &compared].concat()).await?,
+        let (stat, patch) = match args.stat {
+            true => (stat::of(&repository, &["diff"], &compared, path).await?, Capture::default()),
+            false => stat::with_patch(&repository, &["diff"], &compared, path).await?,
         };
         Ok(Outcome::Done { output: output::bounded(context, patch.after(&line(&stat)), "").await })
     }

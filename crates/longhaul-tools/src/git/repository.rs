@@ -105,6 +105,10 @@ impl<'a> Repository<'a> {
         &self.settings
     }
 
+    pub(super) fn context(&self) -> &Context {
+        self.context
+    }
+
     /// The repository's own directory for this checkout.
     pub(super) fn directory(&self) -> &Path {
         &self.found.directory

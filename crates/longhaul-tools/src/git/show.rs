@@ -43,7 +43,7 @@ impl GitShow {
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
         let args: Args = parse(args, &self.spec.schema)?;
-        let path = args.path.as_deref().map(path::checked).transpose()?;
+        let path = args.path.as_deref().map(|path| path::readable(context, path)).transpose()?;
         let repository = Repository::open(context, &self.sandbox).await?;
         let commit = repository.commit(args.reference.as_deref().unwrap_or("HEAD")).await?;
         let capture = match path {
@@ -58,10 +58,7 @@ impl GitShow {
             None => {
                 let head = log::commits(&repository, &commit, 1, None).await?.concat();
                 let tree = ["diff-tree", "--no-commit-id", "--root", "-r", "--first-parent", "-m"];
-                let compared = [commit.as_str(), "--"];
-                let stat = stat::of(&repository, &tree, &compared).await?;
-                let patch =
-                    repository.show(&[&tree[..], &stat::SAFE_DIFF, &["-p"], &compared].concat()).await?;
+                let (stat, patch) = stat::with_patch(&repository, &tree, &[commit.as_str()], ".").await?;
                 patch.after(&(head + &line(&stat)))
             }
         };

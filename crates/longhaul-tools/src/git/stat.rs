@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
-use longhaul_core::tool::Outcome;
+use longhaul_core::tool::{Failure, Outcome};
 
+use super::path;
 use super::repository::Repository;
+use crate::capture::Capture;
 use crate::limits;
 
 /// What `git diff` and `git diff-tree` must never do, and how they write.
@@ -25,6 +27,11 @@ pub(super) struct Stat {
     /// Files that changed beside those named.
     #[serde(skip_serializing_if = "is_zero")]
     more: usize,
+    /// Files that changed and are not for this agent to read.
+    #[serde(skip_serializing_if = "is_zero")]
+    hidden: usize,
+    #[serde(skip)]
+    readable: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -44,18 +51,42 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Asks for the counts of a diff: `command` and what is compared.
+/// Counts and changes of a diff: `command` and what is compared, at or below `path`.
+pub(super) async fn with_patch(
+    repository: &Repository<'_>,
+    command: &[&str],
+    compared: &[&str],
+    path: &str,
+) -> Result<(Stat, Capture), Outcome> {
+    let stat = of(repository, command, compared, path).await?;
+    let shown: Vec<&str> = match stat.hidden {
+        0 => vec![path],
+        _ if stat.readable.len() > limits::GIT_PATHS_MAX => {
+            let message = "some of the many files that changed are not permitted to be read; name a path";
+            return Err(Outcome::failed(Failure::NotPermitted, message));
+        }
+        _ => stat.readable.iter().map(String::as_str).collect(),
+    };
+    if shown.is_empty() {
+        return Ok((stat, Capture::default()));
+    }
+    let patch = repository.show(&[command, &SAFE_DIFF, &["-p"], compared, &["--"], &shown].concat()).await?;
+    Ok((stat, patch))
+}
+
+/// The counts alone.
 pub(super) async fn of(
     repository: &Repository<'_>,
     command: &[&str],
     compared: &[&str],
+    path: &str,
 ) -> Result<Stat, Outcome> {
-    let arguments = [command, &SAFE_DIFF, &["--numstat", "-z"], compared].concat();
-    Ok(parsed(&repository.ask(&arguments).await?))
+    let arguments = [command, &SAFE_DIFF, &["--numstat", "-z"], compared, &["--", path]].concat();
+    Ok(parsed(&repository.ask(&arguments).await?, |path| path::is_readable(repository.context(), path)))
 }
 
 /// What `--numstat -z` prints: `added TAB removed TAB path NUL`, or for a rename no path and then both.
-fn parsed(printed: &str) -> Stat {
+fn parsed(printed: &str, is_readable: impl Fn(&str) -> bool) -> Stat {
     let mut stat = Stat::default();
     let mut words = printed.split_terminator('\0');
     while let Some(word) = words.next() {
@@ -70,6 +101,11 @@ fn parsed(printed: &str) -> Stat {
             Some(path) => (path, None),
             None => continue,
         };
+        if !is_readable(path) || from.as_deref().is_some_and(|from| !is_readable(from)) {
+            stat.hidden += 1;
+            continue;
+        }
+        stat.readable.push(path.to_owned());
         stat.added += added.unwrap_or(0);
         stat.removed += removed.unwrap_or(0);
         if stat.files.len() < limits::GIT_ENTRIES_MAX {
@@ -88,7 +124,9 @@ mod tests {
     /// D6.7: counts are read for text, for what is no text, and for renames.
     #[test]
     fn counts_of_every_kind_of_change() {
-        let stat = parsed("3\t1\tsrc/a b.rs\0-\t-\tpicture.png\x000\t2\t\0old\tname\0new\0");
+        let printed = "3\t1\tsrc/a b.rs\0-\t-\tpicture.png\x000\t2\t\0old\tname\0new\x001\t1\tx.env\0";
+        let stat = parsed(printed, |path| path != "x.env");
+        assert_eq!(stat.hidden, 1);
         assert_eq!((stat.added, stat.removed, stat.more), (3, 3, 0));
         let file = |path: &str, from: Option<&str>, counts: Option<(u64, u64)>| FileStat {
             path: path.to_owned(),

@@ -132,6 +132,35 @@ async fn a_workspace_below_the_top_sees_only_itself() {
     assert!(!done(&commit).contains("secret"), "{commit:?}");
 }
 
+/// A18: what the rules keep from `read` is not shown by way of git either.
+#[tokio::test]
+async fn hidden_files_stay_hidden() {
+    let Some(mut repo) = Repo::new() else { return };
+    repo.fixture.context.rules = std::sync::Arc::from([longhaul_core::permission::Permissions::default()]);
+    repo.write("x.env", "CANARY\n");
+    repo.write("a.txt", "seen\n");
+    repo.git(&["add", "."]);
+    let calls = || {
+        [
+            ("git_diff", json!({ "staged": true })),
+            ("git_diff", json!({ "base": "HEAD~1", "path": "x.env" })),
+            ("git_show", json!({})),
+            ("git_show", json!({ "path": "x.env" })),
+            ("git_blame", json!({ "path": "x.env" })),
+        ]
+    };
+    let staged = repo.run("git_diff", json!({ "staged": true })).await;
+    assert!(done(&staged).contains(r#""hidden":1"#) && done(&staged).contains("+seen"), "{staged:?}");
+    repo.git(&["commit", "--quiet", "-m", "second"]);
+    for (tool, args) in calls() {
+        let outcome = repo.run(tool, args).await;
+        assert!(!outcome.for_model().contains("CANARY"), "{tool}: {outcome:?}");
+    }
+    for (tool, args) in &calls()[3..] {
+        assert_eq!(failure(&repo.run(tool, args.clone()).await).0, Failure::NotPermitted, "{tool}");
+    }
+}
+
 /// D6.7, F24: what recovery may do with each.
 #[test]
 fn classes() {
