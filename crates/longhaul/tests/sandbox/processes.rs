@@ -8,10 +8,8 @@ use longhaul_core::tool::{Failure, Outcome};
 
 use super::rig::{Held, can_hold, output, processes_with};
 
-/// How often each way is tried; F40 speaks of a thousand, which `LONGHAUL_TEST_DAEMONS=1000` does.
-fn tries() -> usize {
-    std::env::var("LONGHAUL_TEST_DAEMONS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
-}
+/// How often something tries to stay.
+const TRIES: usize = 1000;
 
 /// Ways to stay. The last ones leave their session, lose their parents and wipe their environment.
 fn daemons(time: &str) -> [String; 6] {
@@ -35,7 +33,7 @@ async fn no_daemon_survives() {
     }
     let held = Held::new();
     let time = format!("87654.{}", std::process::id());
-    for (number, script) in daemons(&time).iter().cycle().take(tries()).enumerate() {
+    for (number, script) in daemons(&time).iter().cycle().take(TRIES).enumerate() {
         match number % 3 {
             0 => assert!(held.run(&format!("{script}\ntrue")).await.is_done(), "{script}"),
             1 => {
