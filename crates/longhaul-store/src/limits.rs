@@ -25,6 +25,10 @@ pub const INTERRUPTS_MAX: u32 = 1000;
 /// How long opening waits for a lock: a probe by `holder` has it for an instant, a writer for ever.
 pub const LOCK_WAIT: Duration = Duration::from_millis(100);
 
+/// The same if its holder is dead: a process that was being forked off holds it until it has become another program, which
+/// takes long on a busy machine.
+pub const LOCK_WAIT_DEAD: Duration = Duration::from_secs(2);
+
 /// The pause between two tries at a lock.
 pub const LOCK_PAUSE: Duration = Duration::from_millis(5);
 

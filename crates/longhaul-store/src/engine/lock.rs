@@ -7,10 +7,13 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Instant;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::time::Timestamp;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{Access, open_file};
@@ -39,16 +42,19 @@ impl Lock {
     /// Takes the lock or says who has it. The generation in the file grows by one.
     pub(crate) fn take(run: &RunId, path: &Path, writer: &Writer) -> Result<Lock, Error> {
         let failed = |error| Error::io("lock", path, error);
-        let mut tries = limits::LOCK_WAIT.as_millis() / limits::LOCK_PAUSE.as_millis();
+        let started = Instant::now();
         let (file, metadata) = loop {
             if let Some(found) = try_take(path).map_err(failed)? {
                 break found;
             }
-            if tries == 0 {
-                let holder = read_line(path).map_err(failed)?.map_or_else(unknown_holder, Holder::from);
-                return Err(Error::Held { run: run.clone(), holder });
+            if started.elapsed() >= limits::LOCK_WAIT {
+                let line = read_line(path).map_err(failed)?;
+                let dead = line.as_ref().is_some_and(|line| line.host == writer.host && is_dead(line.pid));
+                if !dead || started.elapsed() >= limits::LOCK_WAIT_DEAD {
+                    let holder = line.map_or_else(unknown_holder, Holder::from);
+                    return Err(Error::Held { run: run.clone(), holder });
+                }
             }
-            tries -= 1;
             thread::sleep(limits::LOCK_PAUSE);
         };
         let earlier = parse(&file).map_err(failed)?.map_or(0, |line| line.generation);
@@ -112,6 +118,11 @@ impl From<Line> for Holder {
     fn from(line: Line) -> Holder {
         Holder { pid: line.pid, host: line.host, since: line.since, generation: line.generation }
     }
+}
+
+fn is_dead(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 /// One try: nothing if somebody has the lock, or if the file was replaced while we took it.
