@@ -19,7 +19,7 @@ fn page() -> u16 {
     std::thread::spawn(move || {
         for stream in service.incoming() {
             let mut stream = stream.unwrap();
-            stream.read(&mut [0; 4096]).unwrap();
+            let _count = stream.read(&mut [0; 4096]).unwrap();
             let text = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 12\r\nconnection: close\r\n\r\n<p>a page</p";
             stream.write_all(text.as_bytes()).unwrap();
         }
