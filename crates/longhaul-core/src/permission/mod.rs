@@ -158,10 +158,23 @@ fn by_one(permissions: &Permissions, here: Here<'_>, tool: &str, args: &Value, l
             let doubts = if layer == 0 { Doubts::Asked } else { Doubts::LeftOut };
             bash::explain(permissions, here, command, doubts)
         }
-        _ => Explanation {
-            verdict: rules::other_tool(permissions, here.workspace, tool, args),
-            commands: Vec::new(),
-        },
+        _ => {
+            let own = rules::other_tool(permissions, here.workspace, tool, args);
+            let as_command = command_of(tool)
+                .map(|command| bash::explain(permissions, here, command, Doubts::LeftOut).verdict)
+                .filter(|verdict| verdict.action > own.action);
+            Explanation { verdict: as_command.unwrap_or(own), commands: Vec::new() }
+        }
+    }
+}
+
+/// What a tool does, as a command: whoever has a rule about `git commit` does not mean bash alone.
+fn command_of(tool: &str) -> Option<&'static str> {
+    match tool {
+        "git_add" => Some("git add ."),
+        "git_commit" => Some("git commit -m message"),
+        "git_branch" => Some("git branch name"),
+        _ => None,
     }
 }
 

@@ -341,3 +341,21 @@ proptest! {
         prop_assert_eq!(verdict(&permissions, &after).action, Deny);
     }
 }
+
+/// A rule about a command of git's holds for the tool that does the same; a rule of the tool's own may tighten it.
+#[test]
+fn tools_for_git_are_held_to_the_rules_of_its_commands() {
+    let judged = |permissions: &Permissions, tool: &str| {
+        judge(std::slice::from_ref(permissions), HERE, tool, &json!({})).action
+    };
+    let defaults = Permissions::default();
+    assert_eq!(judged(&defaults, "git_commit"), Ask);
+    assert_eq!(
+        (judged(&defaults, "git_add"), judged(&defaults, "git_branch"), judged(&defaults, "git_log")),
+        (Allow, Allow, Allow)
+    );
+    let opened = rules(&[("bash", &[("*", Allow), ("git commit *", Allow), ("git branch *", Deny)])]);
+    assert_eq!((judged(&opened, "git_commit"), judged(&opened, "git_branch")), (Allow, Deny));
+    let tightened = rules(&[("bash", &[("*", Allow)]), ("git_commit", &[("*", Deny)])]);
+    assert_eq!(judged(&tightened, "git_commit"), Deny);
+}

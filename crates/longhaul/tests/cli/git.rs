@@ -21,6 +21,8 @@ fn plain(desk: &Desk, args: &[&str]) -> String {
 fn repository() -> Desk {
     let desk = Desk::with_script(COMMITS);
     desk.write("a.txt", "first\n");
+    std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    desk.write(".config/longhaul/longhaul.yaml", "permissions: { bash: { 'git commit *': allow } }");
     plain(&desk, &["init", "-q"]);
     plain(&desk, &["add", "a.txt"]);
     plain(&desk, &["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first"]);
