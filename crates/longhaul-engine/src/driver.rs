@@ -136,7 +136,8 @@ impl Driver {
             tool: known.tool.clone(),
             args: known.args.clone(),
             traces: known.traces().to_vec(),
-            granted: known.granted,
+            // Leave that a rule asked for says nothing about what a hook has against the call.
+            granted: known.granted && known.next != Attempt::FIRST,
             cwd: self.run().cwd.clone(),
             timeout: Duration::from_millis(self.run().spec.retry.timeout_ms),
         })

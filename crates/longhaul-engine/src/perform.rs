@@ -38,7 +38,7 @@ pub struct ToolWork {
     pub tool: String,
     pub args: Json,
     pub traces: Vec<Trace>,
-    /// A person has given leave for exactly this call.
+    /// A person has given leave for exactly this call, knowing what a hook has against it.
     pub granted: bool,
     /// Where in the workspace commands begin, if not at its root.
     pub cwd: Option<String>,

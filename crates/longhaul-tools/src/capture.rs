@@ -11,17 +11,27 @@ pub(crate) struct Capture {
     /// May hold twice what is kept, so that dropping the old half is rare.
     tail: Vec<u8>,
     total: u64,
+    /// Only counts.
+    keeps_nothing: bool,
 }
 
 impl Capture {
+    pub(crate) fn of_nothing() -> Capture {
+        Capture { keeps_nothing: true, ..Capture::default() }
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
+        if self.keeps_nothing {
+            return;
+        }
         let room = (limits::OUTPUT_HEAD_BYTES_MAX - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
         self.tail.extend_from_slice(rest);
         if self.tail.len() > 2 * limits::OUTPUT_TAIL_BYTES_MAX {
-            let surplus = self.tail.len() - limits::OUTPUT_TAIL_BYTES_MAX;
+            // A mark may still be taken off the end.
+            let surplus = self.tail.len() - limits::OUTPUT_TAIL_BYTES_MAX - limits::MARK_BYTES_MAX;
             self.tail.drain(..surplus);
         }
     }

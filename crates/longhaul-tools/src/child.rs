@@ -78,10 +78,16 @@ impl Child {
         Child::spawn(command, (key, reach), input, output, [writer, errors])
     }
 
-    /// The same with nothing to read and with standard error kept apart, for a program whose output is parsed.
-    pub(crate) fn start_apart(command: std::process::Command, key: &str, reach: Reach) -> io::Result<Child> {
+    /// The same with standard error kept apart, for a program whose output is parsed.
+    pub(crate) fn start_apart(
+        command: std::process::Command,
+        key: &str,
+        reach: Reach,
+        input: Option<Vec<u8>>,
+    ) -> io::Result<Child> {
         let ((output, writer), (errors, error_writer)) = (pipe()?, pipe()?);
-        let mut child = Child::spawn(command, (key, reach), Stdio::null(), output, [writer, error_writer])?;
+        let input = input.map_or(Ok(Stdio::null()), fed)?;
+        let mut child = Child::spawn(command, (key, reach), input, output, [writer, error_writer])?;
         child.errors = Some(tokio::spawn(read_all(errors)));
         Ok(child)
     }
@@ -114,6 +120,11 @@ impl Child {
     /// Has everything it prints from now on given to `listener`.
     pub(crate) fn heard_by(self, listener: Listener) -> Child {
         Child { listener: Some(listener), ..self }
+    }
+
+    /// The same, for a listener that keeps what is to be kept.
+    pub(crate) fn kept_by(self, listener: Listener) -> Child {
+        Child { capture: Capture::of_nothing(), ..self.heard_by(listener) }
     }
 
     /// Waits for the child, at most `time`, and ends everything it started.

@@ -1,6 +1,6 @@
 //! Hooks: the user's own commands that look at calls before and after they are made.
 //!
-//! A hook gets the call as JSON on standard input and says in the last line it prints what is to happen. Owns that every hook
+//! A hook gets the call as JSON on standard input and prints what is to happen, alone or as its last line. Owns that every hook
 //! is heard and the strictest word counts, and that a hook which breaks, is late or talks nonsense lets nothing through.
 
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::json::Json;
+use longhaul_core::prompt::head;
 use longhaul_core::tool::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -55,8 +56,28 @@ impl HooksConfig {
             if hook.command.trim().is_empty() {
                 return Err(format!("{place}: `command` is empty"));
             }
+            if hook.tools.as_ref().is_some_and(Vec::is_empty) {
+                return Err(format!(
+                    "{place}: `tools` is empty, so it would see nothing; leave it out for all tools"
+                ));
+            }
             if hook.timeout_ms.is_some_and(|time| time == 0 || time > max) {
                 return Err(format!("{place}: `timeout_ms` must be from 1 to {max}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the tools it names, if `known` are all there are. Those of servers are known only once they are met.
+    pub fn check_tools(&self, known: &[&str]) -> Result<(), String> {
+        for (place, hook) in self.places() {
+            let is_known =
+                |tool: &&String| tool.contains("__") || tool.ends_with('*') || known.contains(&tool.as_str());
+            if let Some(unknown) = hook.tools.iter().flatten().find(|tool| !is_known(tool)) {
+                return Err(format!(
+                    "{place}: there is no tool `{unknown}`; there are: {}",
+                    known.join(", ")
+                ));
             }
         }
         Ok(())
@@ -154,17 +175,18 @@ impl Hooks {
         };
         let reach = wrapped.reach();
         let input = Some(told.to_string().into_bytes());
-        let child = match Child::start(wrapped.command, &context.key, reach, input) {
+        let child = match Child::start_apart(wrapped.command, &context.key, reach, input) {
             Ok(child) => child,
             Err(error) => return broken(format!("could not be started: {error}")),
         };
         let time = hook.timeout_ms.map_or(limits::HOOK_TIME, Duration::from_millis);
         let finished = child.finish(time, &context.cancel).await;
-        let room = limits::HOOK_REASON_BYTES_MAX;
-        let said = finished.capture.whole(room);
-        let said = said.unwrap_or_else(|| finished.capture.clipped(room, "\n[…]\n"));
+        let Some(said) = finished.capture.whole(limits::HOOK_OUTPUT_BYTES_MAX) else {
+            return broken(format!("printed more than {} bytes", limits::HOOK_OUTPUT_BYTES_MAX));
+        };
+        let aside = finished.errors.clipped(limits::HOOK_REASON_BYTES_MAX, "\n[…]\n");
         match finished.end {
-            End::Exited(status) => hook.heard(status.code(), said.trim()),
+            End::Exited(status) => hook.heard(status.code(), said.trim(), aside.trim()),
             End::TimedOut => broken(format!("said nothing within {} ms", time.as_millis())),
             End::Cancelled => broken("was stopped because the run was paused".to_owned()),
             End::Lost(error) => broken(format!("ended nobody knows how: {error}")),
@@ -185,24 +207,27 @@ impl HookConfig {
         format!("`{}`", self.name.as_ref().unwrap_or(&self.command))
     }
 
-    /// What a hook means by its exit code and what it printed.
-    fn heard(&self, code: Option<i32>, said: &str) -> Verdict {
-        let broken = |why: &str| Verdict::Broken(format!("the hook {} {why}: {said}", self.called()));
+    /// What a hook means by its exit code, what it printed, and what it said on standard error.
+    fn heard(&self, code: Option<i32>, said: &str, aside: &str) -> Verdict {
         let words = |verb: &str, reason: &str| {
+            let reason = head(reason.trim(), limits::HOOK_REASON_BYTES_MAX);
             let reason = if reason.is_empty() { "without a reason" } else { reason };
             format!("the hook {} {verb}: {reason}", self.called())
         };
+        let told = if said.is_empty() { aside } else { said };
+        let broken = |why: &str| Verdict::Broken(words(why, told));
         match code {
             Some(0) => {}
-            Some(BLOCKS) => return Verdict::Block(words("blocks this", said)),
+            Some(BLOCKS) => return Verdict::Block(words("blocks this", told)),
             Some(code) => return broken(&format!("failed with exit code {code}")),
             None => return broken("was killed"),
         }
-        let last = said.lines().last().unwrap_or_default().trim();
-        if !last.starts_with('{') {
+        let last = said.lines().last().unwrap_or_default();
+        // Chatter is none of our business; what may have been meant as a decision is.
+        if !said.contains(['{', '}']) {
             return Verdict::Continue;
         }
-        match serde_json::from_str(last) {
+        match serde_json::from_str(said).or_else(|_| serde_json::from_str(last)) {
             Ok(Word { decision: Decision::Continue, .. }) => Verdict::Continue,
             Ok(Word { decision: Decision::Block, reason }) => Verdict::Block(words("blocks this", &reason)),
             Ok(Word { decision: Decision::Interrupt, reason }) => {
@@ -287,7 +312,7 @@ mod tests {
     /// D7.1: what counts as which decision; whatever is not clearly a yes is none.
     #[test]
     fn words_are_understood_or_nothing_goes() {
-        let heard = |code, said| hook(None).heard(code, said);
+        let heard = |code, said| hook(None).heard(code, said, "");
         for said in
             ["", "looked at it", r#"{"decision":"continue"}"#, "chatter\n {\"decision\":\"continue\"}"]
         {
@@ -296,6 +321,12 @@ mod tests {
         let block = Verdict::Block("the hook `./guard` blocks this: no".to_owned());
         assert_eq!(heard(Some(0), r#"{"decision":"block","reason":"no"}"#), block);
         assert_eq!(heard(Some(2), "no"), block);
+        assert_eq!(hook(None).heard(Some(2), "", "no"), block);
+        assert_eq!(
+            heard(Some(0), "{\n  \"decision\": \"block\",\n  \"reason\": \"no\"\n}"),
+            block,
+            "as jq prints it"
+        );
         assert!(
             matches!(heard(Some(0), r#"{"decision":"interrupt"}"#), Verdict::Interrupt(why) if why.contains("without a reason"))
         );
@@ -303,6 +334,7 @@ mod tests {
             (Some(0), r#"{"decision":"blok"}"#),
             (Some(0), r#"{"reason":"no decision"}"#),
             (Some(0), "{"),
+            (Some(0), "{\"decision\":\"block\"}\nand more"),
             (Some(1), r#"{"decision":"continue"}"#),
             (Some(127), "not found"),
             (None, ""),

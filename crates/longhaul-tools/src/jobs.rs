@@ -75,7 +75,7 @@ impl Jobs {
         let (news, state) = watch::channel(State::default());
         let (switch, cancel) = Cancel::new();
         let (hearing, telling) = (Arc::clone(&heard), news.clone());
-        let child = child.heard_by(Box::new(move |bytes| {
+        let child = child.kept_by(Box::new(move |bytes| {
             locked(&hearing).push(bytes);
             telling.send_modify(|state| state.pieces += 1);
         }));
@@ -91,6 +91,7 @@ impl Jobs {
             let words = words + &swept_note(&kept);
             news.send_modify(|state| state.ended = Some(words));
         });
+        forget_oldest(jobs);
         let id = id_of(context);
         let said = format!(
             "running in the background as {id}; bash_output shows what it prints, bash_kill ends it, and it ends with the run"
@@ -108,10 +109,11 @@ impl Jobs {
         wait: Option<Duration>,
     ) -> Result<Outcome, Outcome> {
         let look = self.find(&context.run, id)?;
+        // Read first: what comes after this is news.
+        let seen = look.state.borrow().pieces;
         if let Some(wait) = wait
             && locked(&look.heard).total() == 0
         {
-            let seen = look.state.borrow().pieces;
             let mut state = look.state.clone();
             let news = state.wait_for(|state| state.ended.is_some() || state.pieces != seen);
             tokio::select! {
@@ -183,6 +185,16 @@ impl Look {
         let note = format!("\n[{}]", state.as_deref().unwrap_or("still running"));
         let nothing = if printed.total() == 0 { "(nothing new)" } else { "" };
         Outcome::Done { output: output::bounded(context, printed, &format!("{nothing}{note}")).await }
+    }
+}
+
+/// Of commands that have ended, the last few can still be looked at.
+fn forget_oldest(jobs: &mut BTreeMap<String, Job>) {
+    while jobs.len() >= 2 * limits::JOBS_MAX {
+        let number = |id: &String| id.rsplit('_').next().and_then(|number| number.parse::<u64>().ok());
+        let ended = jobs.iter().filter(|(_, job)| job.state.borrow().ended.is_some());
+        let Some(oldest) = ended.map(|(id, _)| id.clone()).min_by_key(number) else { return };
+        jobs.remove(&oldest);
     }
 }
 

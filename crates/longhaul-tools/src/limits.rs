@@ -139,7 +139,10 @@ pub const JOB_WAIT_MAX: Duration = Duration::from_secs(60);
 pub const HOOK_TIME: Duration = Duration::from_secs(10);
 pub const HOOK_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// What a hook says, in bytes; more is cut.
+/// What a hook may print, in bytes: more is no decision.
+pub const HOOK_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// What is kept of a hook's reason, in bytes.
 pub const HOOK_REASON_BYTES_MAX: usize = 4 * 1024;
 
 /// Time a command gets between being asked to end and being killed: enough for git to remove its lock file.

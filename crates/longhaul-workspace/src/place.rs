@@ -66,7 +66,14 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
 
 /// Are there changes in a checkout that a worktree of its last commit does not have?
 pub fn is_dirty(repo: &Path) -> bool {
-    let status = ["--no-optional-locks", "status", "--porcelain", "--untracked-files=normal"];
+    // A repository inside it may be an agent's, and git would run the filters that one names.
+    let status = [
+        "--no-optional-locks",
+        "status",
+        "--porcelain",
+        "--untracked-files=normal",
+        "--ignore-submodules=all",
+    ];
     Git::at(repo).run(&status).is_ok_and(|changes| !changes.is_empty())
 }
 

@@ -127,6 +127,7 @@ impl App {
             let tools = servers::tools(self.servers(settings, &sandbox)?);
             toolbox = tools.into_iter().fold(toolbox, Toolbox::with);
         }
+        settings.hooks.check_tools(&toolbox.names()).map_err(Failure::usage)?;
         Ok(toolbox.hooked(Hooks::new(settings.hooks.clone(), self.project.clone(), sandbox)))
     }
 

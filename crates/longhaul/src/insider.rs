@@ -8,12 +8,16 @@ use std::fs;
 /// How many parents are looked at; a shell in a shell in a script is far less.
 const PARENTS_MAX: usize = 64;
 
+/// What marks an agent's commands, and the servers that are started for a run.
+const MARKERS: [&str; 2] = ["LONGHAUL_CALL=", "LONGHAUL_RUN="];
+
 /// Whether an agent's command is this process or one of its parents.
 pub fn is_agents() -> bool {
     let marked = |environment: &[u8]| {
-        environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"LONGHAUL_CALL="))
+        let mut entries = environment.split(|byte| *byte == 0);
+        entries.any(|entry| MARKERS.iter().any(|marker| entry.starts_with(marker.as_bytes())))
     };
-    if std::env::var_os("LONGHAUL_CALL").is_some() {
+    if MARKERS.iter().any(|marker| std::env::var_os(marker.trim_end_matches('=')).is_some()) {
         return true;
     }
     let parents = std::iter::successors(parent("self"), |process| parent(process)).take(PARENTS_MAX);

@@ -392,8 +392,21 @@ fn refuse_loosening(
             .hint("set it in ~/.config/longhaul/longhaul.yaml, with LONGHAUL_SANDBOX or LONGHAUL_NETWORK, or on the command line"));
         }
     }
+    for (key, asked) in leaves.iter().filter(|(key, _)| UNRAISED.contains(&key.as_str())) {
+        // What the user did not set is the project's to choose.
+        let Some((given, Source::User)) = origins.get(key) else { continue };
+        if asked.as_f64().zip(given.as_f64()).is_some_and(|(asked, given)| asked > given) {
+            return Err(Failure::usage(format!(
+                "{key} in {place}: a project's settings may not raise your own {given} to {asked}"
+            ))
+            .hint("raise it in ~/.config/longhaul/longhaul.yaml, or on the command line for one run"));
+        }
+    }
     Ok(())
 }
+
+/// What a project may lower and not raise, once the user has set it.
+const UNRAISED: [&str; 2] = ["harness.autonomy", "harness.limits.max_cost"];
 
 /// Lays a source's providers over those of the sources before it, field by field.
 fn add_providers(

@@ -53,10 +53,11 @@ pub fn items(project: &Value, users: &Value) -> Vec<Item> {
     let mut items = Vec::new();
     for (name, value) in fields(&project["providers"]) {
         let config: ProviderConfig = serde_json::from_value(value.clone()).unwrap_or_default();
-        if is_harmless(&config) {
+        let own = users["providers"].get(name).cloned();
+        let is_new = own.is_none() && Builtin::find(name).is_none();
+        if is_harmless(&config) && is_new {
             continue;
         }
-        let own = users["providers"].get(name).cloned();
         let own: ProviderConfig = own.and_then(|own| serde_json::from_value(own).ok()).unwrap_or_default();
         let does = provider_does(name, &config, &own);
         items.push(Item { key: format!("providers.{name}"), does, value: value.clone() });
@@ -109,7 +110,8 @@ fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// A provider that plays a file and could not do anything else.
+/// A provider that plays a file and could not do anything else. In the place of one the user knows it would still decide every
+/// call.
 fn is_harmless(config: &ProviderConfig) -> bool {
     let reaches_out = config.base_url.is_some()
         || config.api_key_env.is_some()
@@ -122,6 +124,10 @@ fn provider_does(name: &str, config: &ProviderConfig, own: &ProviderConfig) -> V
     let mut does = Vec::new();
     if let Some(command) = &config.api_key_command {
         does.push(format!("runs `{}` for its key", shown(command)));
+    }
+    if config.api == Some(Speaks::Scripted) {
+        does.push(format!("plays a file of this repository in the place of `{}`", shown(name)));
+        return does;
     }
     let both = own.clone().under(config.clone());
     let builtin = Builtin::find(name);

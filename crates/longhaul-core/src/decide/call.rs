@@ -104,6 +104,7 @@ pub(super) fn ended(
     let Some(call) = under_way(run, id, attempt) else { return Decision::nothing() };
     if let Outcome::Failed { failure, message, .. } = &outcome
         && failure.is_transient()
+        && hold.is_none()
         && run.status == Status::Running
         && call.failures < run.spec.retry.max_retries
     {

@@ -409,7 +409,16 @@ impl<'a> Bench<'a> {
             None => {
                 let why = format!("where `{}` leads is not known before it runs", term.shown());
                 let rule = self.permissions.closes(sections(access));
-                rule.map(|rule| Finding { action: Action::Ask, rule: Some(rule), why }).into_iter().collect()
+                if self.doubts == Doubts::LeftOut {
+                    return rule
+                        .map(|rule| Finding { action: Action::Ask, rule: Some(rule), why })
+                        .into_iter()
+                        .collect();
+                }
+                // No rule speaks of it: it is only that some rule might.
+                rule.map(|rule| Finding::ask(format!("{why}, and {rule} might speak of it")))
+                    .into_iter()
+                    .collect()
             }
         }
     }

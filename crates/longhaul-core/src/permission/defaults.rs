@@ -18,7 +18,17 @@ const BASH: &[(&str, Action)] = &[
     ("find * -exec rm *", Deny),
     ("git push --force*", Deny),
     ("git push -f *", Deny),
+    ("git push * +*", Deny),
     ("git reset --hard *", Deny),
+    // A worktree shares these with the user's own checkout.
+    ("git stash drop *", Deny),
+    ("git stash clear *", Deny),
+    ("git stash pop *", Deny),
+    ("git branch -D *", Deny),
+    ("git branch -M *", Deny),
+    ("git tag -d *", Deny),
+    ("git update-ref *", Deny),
+    ("git reflog expire *", Deny),
     ("git push *", Ask),
     ("git commit *", Ask),
 ];

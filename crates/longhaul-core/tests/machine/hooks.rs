@@ -95,6 +95,14 @@ fn broken_hooks_stop_the_run() {
     assert!(matches!(sim.run.calls[BROKEN_HOOKS_MAX].state, CallState::Started { .. }));
 }
 
+/// A call that a hook wants looked at is not tried again first.
+#[test]
+fn a_held_failure_is_not_retried() {
+    let mut sim = calling(spec(), 1);
+    ended(&mut sim, 1, Outcome::failed(Failure::Network, "lost"), Some("look at this"));
+    assert_eq!((sim.run.status, sim.run.reason.as_deref()), (Status::Paused, Some("look at this")));
+}
+
 /// D7.2: a hook that wants a person to look after a call stops the run there, with the call's result on record.
 #[test]
 fn a_finished_call_may_stop_the_run() {

@@ -185,7 +185,7 @@ impl<'a> Repository<'a> {
     /// The tree without files, which git knows without having it.
     pub(super) fn empty_tree(&self) -> &'static str {
         if self.found.sha256 {
-            "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74de5321f"
+            "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
         } else {
             "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
         }
@@ -260,7 +260,7 @@ async fn run(
     command.args(arguments).env(RUN_MARKER, context.run.as_str()).env(CALL_MARKER, &context.key);
     let wrapped = held(context, sandbox, &command)?;
     let reach = wrapped.reach();
-    let child = Child::start_apart(wrapped.command, &context.key, reach)
+    let child = Child::start_apart(wrapped.command, &context.key, reach, None)
         .map_err(|error| Outcome::failed(Failure::Tool, format!("git could not be started: {error}")))?;
     let Finished { end, capture, errors, rest: _ } = child.finish(time, &context.cancel).await;
     drop(wrapped.kept);

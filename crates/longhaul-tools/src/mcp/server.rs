@@ -226,8 +226,13 @@ impl Server {
             seat.is_suspect = false;
             if !hangs && !link.is_closed() {
                 let checked = if link.tools_changed() { self.check_tools(&link).await } else { Ok(()) };
+                if let Err(error) = checked {
+                    // Whoever calls next meets a new start, and the same check.
+                    link.close().await;
+                    return Err(error);
+                }
                 seat.link = Some(Arc::clone(&link));
-                return checked.map(|()| link);
+                return Ok(link);
             }
             self.log.note("does not answer any more, and is started again");
             link.close().await;

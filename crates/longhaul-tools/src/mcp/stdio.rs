@@ -120,7 +120,11 @@ fn belongs_to(file: &Path) -> Vec<PathBuf> {
     let installed = |file: &Path| {
         let modules = file.ancestors().filter(|dir| dir.ends_with("node_modules")).last();
         let directory = file.parent()?;
-        let whole = if directory.ends_with("bin") { directory.parent() } else { None };
+        // What lies directly in a home directory has more beside its programs than what belongs to one of them.
+        let is_homely = |place: &Path| {
+            place.parent().is_some_and(|home| std::env::var_os("HOME").is_some_and(|own| home == own))
+        };
+        let whole = directory.parent().filter(|place| directory.ends_with("bin") && !is_homely(place));
         Some(modules.or(whole).unwrap_or(directory).to_owned())
     };
     [Some(file.to_owned()), file.canonicalize().ok()]

@@ -9,7 +9,9 @@ use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::orders::{Limits, Orders};
@@ -25,6 +27,8 @@ use rustix::thread::{clear_ambient_capability_set, set_capabilities, set_no_new_
 pub enum EnterError {
     #[error("the sandbox's last stage was not told what to do")]
     Orders,
+    #[error("{} was exchanged for something else while the sandbox was made", .0.display())]
+    Exchanged(PathBuf),
     #[error("capabilities are left inside the sandbox")]
     Capabilities,
     #[error("cannot {0} inside the sandbox")]
@@ -49,6 +53,12 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> Result<Infallible
     }
     // Whoever started us may have left anything open; it stays open for no one else.
     close_fds::set_fds_cloexec(3, &[]);
+    for seen in &orders.seen {
+        let found = fs::symlink_metadata(&seen.path);
+        if !found.is_ok_and(|found| (found.dev(), found.ino()) == (seen.device, seen.inode)) {
+            return Err(EnterError::Exchanged(seen.path.clone()));
+        }
+    }
     for (path, text) in &orders.files {
         fs::write(path, text).map_err(|error| EnterError::Kernel("write its files", error))?;
     }

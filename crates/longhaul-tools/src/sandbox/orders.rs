@@ -23,6 +23,17 @@ pub(super) struct Orders {
     /// Small files to be made first, in places that are private to the command.
     pub(super) files: BTreeMap<PathBuf, String>,
     pub(super) limits: Limits,
+    /// What must be where it was when it was looked at.
+    #[serde(default)]
+    pub(super) seen: Vec<Seen>,
+}
+
+/// A file or directory, by what the kernel knows it as.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    pub(super) path: PathBuf,
+    pub(super) device: u64,
+    pub(super) inode: u64,
 }
 
 /// Bounds of the kernel: for each process, but the number of processes, which is that of the whole sandbox.

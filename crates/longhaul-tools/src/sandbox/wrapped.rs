@@ -13,11 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::network::Network;
+#[cfg(target_os = "linux")]
+use super::orders::Seen;
 use super::orders::{ENTER, Orders};
-use super::policy::Policy;
+use super::policy::{Mount, Policy};
 use super::proxy::Proxy;
 use super::{Job, Tools, Wrapping, bwrap, relay};
 use crate::process::Reach;
+#[cfg(target_os = "linux")]
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 
 /// Variables that name places which are private inside, and there have their usual names.
 const PRIVATE: &[&str] = &["HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "GOCACHE"];
@@ -121,6 +125,10 @@ pub(super) fn wrap(
         orders.limits.cpu_seconds = u64::MAX;
     }
     orders.relay = egress.is_some();
+    #[cfg(target_os = "linux")]
+    if tools.wrapping == Wrapping::Namespaces {
+        orders.seen = seen(policy)?;
+    }
     let socket = egress.as_ref().map(|proxy| proxy.socket());
     let mut kept = Kept { scratch: None, swept: policy.swept.clone(), _egress: egress };
     // What a command of a harness that was killed has left is in the way of this one.
@@ -152,6 +160,40 @@ pub(super) fn wrap(
     Ok(Wrapped { command, kept, namespaces: tools.wrapping == Wrapping::Namespaces, held: true })
 }
 
+/// What is mounted of where commands may write. One in the background can exchange a directory for a link between our look and
+/// bubblewrap's, which follows links: so it is compared again inside, before the command begins.
+#[cfg(target_os = "linux")]
+fn seen(policy: &Policy) -> Result<Vec<Seen>, String> {
+    let writable: Vec<&Path> = policy
+        .mounts
+        .iter()
+        .filter_map(|mount| if let Mount::Writable(at) = mount { Some(at.as_path()) } else { None })
+        .collect();
+    let open = policy.mounts.iter().filter_map(|mount| match mount {
+        Mount::ReadOnly(at) | Mount::Writable(at) if writable.iter().any(|place| at.starts_with(place)) => {
+            Some(at)
+        }
+        Mount::ReadOnly(_)
+        | Mount::Writable(_)
+        | Mount::Scratch(_)
+        | Mount::Nothing(_)
+        | Mount::Link { .. } => None,
+    });
+    open.map(|path| Seen::at(path).map_err(|error| format!("{} is not what it was: {error}", path.display())))
+        .collect()
+}
+
+#[cfg(target_os = "linux")]
+impl Seen {
+    /// No link on the way to it is followed.
+    fn at(path: &Path) -> std::io::Result<Seen> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+        let found = fstat(&file)?;
+        Ok(Seen { path: path.to_owned(), device: found.st_dev, inode: found.st_ino })
+    }
+}
+
 /// What the helper is to put on itself.
 fn orders(tools: &Tools, policy: &Policy) -> Orders {
     let namespaces = tools.wrapping == Wrapping::Namespaces;
@@ -169,7 +211,7 @@ fn orders(tools: &Tools, policy: &Policy) -> Orders {
     let files = if namespaces { tools.home_files.clone() } else { Default::default() };
     let files = files.into_iter().map(|(name, text)| (policy.home.join(name), text)).collect();
     let internet = namespaces || policy.network == Network::Full;
-    Orders { namespaces, read, write, internet, relay: false, files, limits: tools.limits }
+    Orders { namespaces, read, write, internet, relay: false, files, limits: tools.limits, seen: Vec::new() }
 }
 
 /// Our environment with private places in place of ours.

@@ -2,7 +2,7 @@
 
 use longhaul_engine::Opening;
 
-use super::create::{self, LimitArgs, Options};
+use super::create::{self, LimitArgs, OnAskArg, Options};
 use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::record::RecordArgs;
@@ -78,7 +78,8 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
     servers::meet(app, settings, &sandbox, &args.options)?;
     let harness = app.forgetful(settings, sandbox.clone())?;
     // Without a state directory there is no place of its own to work in.
-    let options = Options { in_place: true, ..args.options.clone() };
+    let on_ask = Some(args.options.on_ask.unwrap_or(OnAskArg::Deny));
+    let options = Options { in_place: true, on_ask, ..args.options.clone() };
     let run = create::create(app, &harness, settings, &args.task, &options)?;
     if !args.options.in_place {
         render::warn("harness.enabled is false: the agent works right here, and nothing is kept of the run");

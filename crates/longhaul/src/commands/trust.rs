@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::insider;
 use crate::render;
 use crate::trust::{Item, digest};
 
@@ -60,12 +61,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 /// What only a person may do is not done from inside a run. Who wants to get around this can; the sandbox is what keeps an
 /// agent from it.
 pub fn refuse_agents(what: &str) -> Result<(), Failure> {
-    match std::env::var_os("LONGHAUL_RUN") {
-        Some(run) => {
-            Err(Failure::usage(format!("an agent cannot {what}: this is part of {}", run.display())))
-        }
-        None => Ok(()),
+    if insider::is_agents() {
+        return Err(Failure::usage(format!(
+            "an agent cannot {what}: this was started by one of its commands"
+        )));
     }
+    Ok(())
 }
 
 fn show(app: &App, items: &[Item], trusted: bool) {

@@ -94,3 +94,25 @@ fn fetch_goes_by_the_users_network() {
     let result = fetched();
     assert!(result.contains("hello from there"), "{result}");
 }
+
+/// A48: a repository that an agent left inside the user's is not looked into when the next run asks for changes.
+#[test]
+fn a_repository_inside_runs_nothing() {
+    let desk = repository();
+    let mark = desk.path("mark");
+    plain(&desk, &["init", "-q", "sub"]);
+    let inside = |args: &[&str]| plain(&desk, &[&["-C", "sub"], args].concat());
+    desk.write("sub/f", "one");
+    inside(&["add", "f"]);
+    inside(&["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first"]);
+    plain(&desk, &["add", "sub"]);
+    inside(&["config", "filter.evil.clean", &format!("touch '{}'; cat", mark.display())]);
+    desk.write("sub/.gitattributes", "f filter=evil\n");
+    desk.write("sub/f", "two");
+    plain(&desk, &["status", "--porcelain"]);
+    assert!(mark.exists(), "void: plain git does not run it");
+    std::fs::remove_file(&mark).unwrap();
+    desk.write("sub/f", "three");
+    desk.get(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(!mark.exists());
+}

@@ -84,6 +84,34 @@ fn an_interrupted_call_is_made_with_leave() {
     assert_eq!((calls.len(), &calls[1]["result"]["output"]["text"]), (2, &"hello\n".into()));
 }
 
+/// A decision may be written over several lines, and what is said on standard error is no part of it.
+#[test]
+fn a_decision_is_found_in_what_was_printed() {
+    let hook = "  before_tool: [ { command: 'printf \"{\\n  \\\"decision\\\": \\\"block\\\"\\n}\\n\"; echo a warning >&2', tools: [write] } ]\n";
+    let desk = desk(hook);
+    ran(&desk, 0);
+    assert!(calls(&desk)[0]["result"]["message"].as_str().unwrap().contains("blocks this: without a reason"));
+}
+
+/// Leave for what a rule asks about is not leave for what a hook has against the call: both are asked.
+#[test]
+fn leave_for_a_rule_does_not_silence_a_hook() {
+    let hook = r#"  before_tool: [ { command: 'echo "{\"decision\":\"interrupt\",\"reason\":\"a password\"}"', tools: [bash] } ]
+"#;
+    let desk = desk(hook);
+    let said = desk.say(&[RUN, &["--ask", "bash"]].concat());
+    assert_eq!(said.code, 3, "{}", said.err);
+    let id = last(&desk);
+    for (gate, why) in [(1, "may bash be called?"), (2, "a password")] {
+        let gates = desk.json(&["approvals", "list"]);
+        assert!(gates[0].to_string().contains(why), "{gates}");
+        desk.get(&["approve", &format!("{id}.g{gate}")]);
+        let resumed = desk.say(&["resume", &id]);
+        assert_eq!(resumed.code, if gate == 1 { 3 } else { 0 }, "{}", resumed.err);
+    }
+    assert_eq!(calls(&desk)[1]["result"]["output"]["text"], "hello\n");
+}
+
 /// D7.3: of several hooks the strictest wins, whatever their order.
 #[test]
 fn the_strictest_hook_wins() {
@@ -111,6 +139,7 @@ fn a_broken_hook_lets_nothing_through() {
         ("{ command: 'sleep 60', timeout_ms: 50 }", "said nothing within 50 ms"),
         ("{ command: 'kill -9 $$' }", "killed"),
         ("{ command: 'echo {nonsense' }", "no decision"),
+        ("{ command: 'yes | head -c 100000' }", "printed more than 65536 bytes"),
     ] {
         let desk = desk(&format!("  before_tool: [ {hook} ]\n"));
         let script = "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: a.txt, content: x } } ] } ] } ]";
@@ -197,6 +226,11 @@ fn bad_hooks_are_refused() {
         ("  before_tool: [ { command: x, timeout_ms: 0 } ]\n", "`timeout_ms` must be from 1 to 300000"),
         ("  before_tool: [ { commande: x } ]\n", "commande"),
         ("  around_tool: []\n", "around_tool"),
+        (
+            "  before_tool: [ { command: x, tools: [bsah] } ]\n",
+            "hooks.before_tool[0]: there is no tool `bsah`",
+        ),
+        ("  before_tool: [ { command: x, tools: [] } ]\n", "it would see nothing"),
     ] {
         let said = desk(hooks).say(RUN);
         assert_eq!(said.code, 2, "{}", said.err);

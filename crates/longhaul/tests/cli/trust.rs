@@ -149,3 +149,41 @@ fn the_user_needs_no_trust_and_an_agent_has_none_to_give() {
         refused.err
     );
 }
+
+/// A71: a script in the place of a provider the user knows would decide every call, so it waits for trust as well; one under a
+/// name of its own does not.
+#[test]
+fn a_script_does_not_take_a_providers_place() {
+    let stranger = Stranger::new("providers: { anthropic: { api: scripted }, play: { api: scripted } }");
+    let refused = stranger.say(&["run", "x", "--model", "anthropic/s.yaml"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("which you have not trusted"), "{}", refused.err);
+    assert!(!refused.err.contains("providers.play"), "{}", refused.err);
+    let shown = stranger.say(&["trust"]);
+    assert!(
+        shown.out.contains("plays a file of this repository in the place of `anthropic`"),
+        "{}",
+        shown.out
+    );
+    assert_eq!(stranger.say(&["run", "x", "--model", "play/s.yaml"]).code, 0);
+}
+
+/// What a run may do without asking and spend is the user's to raise, once they have set it.
+#[test]
+fn a_project_does_not_raise_what_the_user_set() {
+    for (key, users, project, code) in [
+        ("autonomy: ", "1", "5", 2),
+        ("autonomy: ", "5", "4", 0),
+        ("limits: { max_cost: ", "1.5", "2", 2),
+        ("limits: { max_tool_calls: ", "50", "60", 0),
+    ] {
+        let end = if key.contains('{') { " }" } else { "" };
+        let stranger = Stranger::new(&format!("harness: {{ {key}{project}{end} }}"));
+        std::fs::create_dir_all(stranger.home.path().join("longhaul")).unwrap();
+        let own = stranger.home.path().join("longhaul/longhaul.yaml");
+        std::fs::write(own, format!("harness: {{ {key}{users}{end} }}")).unwrap();
+        let said = stranger.say(RUN);
+        assert_eq!(said.code, code, "{key}{project}: {}", said.err);
+        assert_eq!(said.err.contains("may not raise your own"), code == 2, "{}", said.err);
+    }
+}

@@ -124,3 +124,41 @@ async fn the_end_of_a_held_command_is_said() {
     let text = &output(&outcome).text;
     assert!(text.starts_with("so far\n") && text.ends_with("cleared up\n"), "{text}");
 }
+
+/// A12: a command in the background that exchanges a directory for a link, again and again, never gets what the link leads to
+/// into the world of another command: that one is not run.
+#[tokio::test]
+async fn a_swapped_directory_is_not_mounted() {
+    if !can_hold("a_swapped_directory_is_not_mounted") || !has("python3") {
+        return eprintln!("SKIP a_swapped_directory_is_not_mounted: needs a sandbox and python3");
+    }
+    let held = Held::new();
+    let secret = held.outer.path().join("secret");
+    fs::create_dir_all(&secret).unwrap();
+    fs::write(secret.join("key"), "CANARY").unwrap();
+    git(held.root(), &["init", "-q"]);
+    fs::create_dir(held.root().join(".git/modules")).unwrap();
+    // The exchange is done outside, as a command that began while there was no such directory could do it.
+    let (at, aside) = (held.root().join(".git/modules"), held.root().join(".git/aside"));
+    std::os::unix::fs::symlink(&secret, &aside).unwrap();
+    let stop = held.outer.path().join("stop");
+    let swapping = {
+        let (at, aside, stop) = (at.clone(), aside, stop.clone());
+        std::thread::spawn(move || {
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            while !stop.exists() {
+                rustix::fs::renameat_with(rustix::fs::CWD, &at, rustix::fs::CWD, &aside, flags).unwrap();
+            }
+        })
+    };
+    let mut refused = 0;
+    for _ in 0..150 {
+        let outcome = held.run("cat .git/modules/key; true").await;
+        let text = format!("{outcome:?}");
+        assert!(!text.contains("CANARY"), "{text}");
+        refused += usize::from(!outcome.is_done());
+    }
+    fs::write(&stop, "").unwrap();
+    swapping.join().unwrap();
+    assert!(refused > 0, "void: the exchange was never in the way");
+}
