@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands;
@@ -29,7 +29,7 @@ pub struct Shared {
     #[arg(long, global = true, env = "LONGHAUL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Trust this repository's settings for this one command, for machines without a user
-    #[arg(long, global = true, env = "LONGHAUL_TRUST", value_parser = FalseyValueParser::new(), action = ArgAction::SetTrue)]
+    #[arg(long, global = true, env = "LONGHAUL_TRUST", value_parser = BoolishValueParser::new(), action = ArgAction::SetTrue)]
     pub trust: bool,
     /// Print data as JSON
     #[arg(long, global = true)]

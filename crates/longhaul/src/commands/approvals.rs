@@ -174,10 +174,11 @@ fn list(app: &App) -> Result<Exit, Failure> {
                 text(gate, "kind"),
                 text(gate, "stepId"),
                 text(gate, "createdAt"),
+                action(gate),
                 table::short(&text(gate, "description"), 60),
             ]
         });
-        render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "DESCRIPTION"], lines));
+        render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "ACTION", "DESCRIPTION"], lines));
     }
     Ok(Exit::Ok)
 }
@@ -188,6 +189,17 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let gate = run.gate(number).ok_or_else(|| Failure::from(anyhow::anyhow!("there is no approval {id}")))?;
     render::json(&as_json(&run, gate));
     Ok(Exit::Ok)
+}
+
+/// What would be done, whole: whoever approves should have read it.
+fn action(gate: &Value) -> String {
+    let Some(tool) = gate["toolName"].as_str().filter(|_| gate["kind"] == "permission") else {
+        return String::new();
+    };
+    let arguments = &gate["arguments"];
+    let main = ["command", "path", "url", "message"].iter().find_map(|name| arguments[*name].as_str());
+    let what = main.map_or_else(|| arguments.to_string(), str::to_owned);
+    format!("{tool} {}", table::clean(&what).replace('\n', " ⏎ "))
 }
 
 fn as_json(run: &Run, gate: &Gate) -> Value {

@@ -1,6 +1,5 @@
 //! Driving a run in this process: the live view, and Ctrl-C, which pauses first and ends at once the second time.
 
-use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -150,8 +149,7 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
     if app.json() {
         render::json(&RunView::of(run));
     } else if let (Ending::Completed, Some(output)) = (ending, run.output()) {
-        let terminal = std::io::stdout().is_terminal();
-        render::data(&if terminal { table::clean(output) } else { output.to_owned() });
+        render::words(output);
     }
     let spent = table::duration(run.updated_at.millis_since(run.created_at));
     let summary = format!(
@@ -171,15 +169,9 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                 ));
             }
         }
-        Ending::WaitingForHuman => {
-            let gate = gate_id(id, run.gates.len() as u32);
-            let asked = run.gates.last().and_then(|gate| gate.ask.as_ref());
-            let verb = match asked.map(|ask| ask.kind) {
-                Some(AskKind::Question) => "answer",
-                Some(AskKind::Permission) | None => "approve",
-            };
-            let text = if verb == "answer" { " TEXT" } else { "" };
-            render::hint(&format!("`longhaul {verb} {gate}{text}`, then `longhaul resume {id}`"));
+        Ending::WaitingForHuman => hint_at_gate(run),
+        Ending::Paused(Cause::Asked) if run.gates.last().is_some_and(|gate| gate.answer.is_none()) => {
+            hint_at_gate(run);
         }
         Ending::Paused(Cause::Limit) => {
             let flag = raised_limit(run);
@@ -190,6 +182,11 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         Ending::Paused(_) if interrupted => {
             render::hint(&format!("nothing is lost; go on with `longhaul resume {id}`"))
         }
+        Ending::Paused(Cause::Parked)
+            if run.reason.as_ref().is_some_and(|reason| reason.contains("hook")) =>
+        {
+            render::hint(&format!("the work is kept; see to that, then `longhaul resume {id}`"));
+        }
         Ending::Paused(Cause::Parked | Cause::Provider) => render::hint(&format!(
             "the work is kept; try the model with `longhaul models check {model}`, then `longhaul resume {id}`, \
              or go on with another: `longhaul resume {id} --model P/M`",
@@ -199,13 +196,28 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
     }
 }
 
+/// What to type at the question the run stands at, and how to see all of it.
+fn hint_at_gate(run: &Run) {
+    let id = &run.spec.id;
+    let gate = gate_id(id, run.gates.len() as u32);
+    let asked = run.gates.last().and_then(|gate| gate.ask.as_ref());
+    let typed = match asked.map(|ask| ask.kind) {
+        Some(AskKind::Question) => format!("longhaul answer {gate} TEXT"),
+        Some(AskKind::Permission) | None => format!("longhaul approve {gate}"),
+    };
+    render::hint(&format!(
+        "`longhaul approvals show {gate}` shows all of it; `{typed}` or `longhaul reject {gate} --reason TEXT`, then \
+         `longhaul resume {id}`"
+    ));
+}
+
 /// The limit that was reached, as it would be typed with twice what it was.
 fn raised_limit(run: &Run) -> String {
     let limits = &run.spec.limits;
     let reached = run.reason.as_deref().and_then(|reason| reason.split(' ').next()).unwrap_or("");
     match reached {
         "max_tool_calls" => format!("--max-tool-calls {}", limits.max_tool_calls.saturating_mul(2).max(1)),
-        "max_tokens" => format!("--max-tokens {}", run.usage.tokens().saturating_mul(2)),
+        "max_tokens" => format!("--max-tokens {}", run.usage.tokens().saturating_mul(2).max(1000)),
         "max_cost" => format!("--max-cost {:.2}", run.usage.cost.as_dollars() * 2.0 + 0.01),
         _ => format!("--max-steps {}", limits.max_steps.saturating_mul(2).max(1)),
     }

@@ -7,7 +7,7 @@ use longhaul_core::conversation::Stop;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_engine::{Harness, Secrets};
-use longhaul_model::{Recording, Replied};
+use longhaul_model::{Recording, Replied, Scripted};
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -27,11 +27,27 @@ impl RecordArgs {
         let Some(file) = &self.record else { return Ok(None) };
         let path = app.cwd.join(file);
         let dir = path.parent().unwrap_or(Path::new("/"));
-        if path.is_dir() || !dir.is_dir() {
-            let shown = path.display();
-            return Err(Failure::usage(format!("--record {shown}: there is no directory for such a file")));
+        let shown = path.display();
+        if path.is_dir() {
+            return Err(Failure::usage(format!("--record {shown}: that is a directory")));
+        }
+        if !dir.is_dir() {
+            return Err(Failure::usage(format!("--record {shown}: there is no such directory")));
+        }
+        if !may_be_replaced(&path) {
+            return Err(Failure::usage(format!("--record {shown}: there is another file already"))
+                .hint("only a recording is replaced by a new one; name another file, or remove this one"));
         }
         Ok(Some(path))
+    }
+}
+
+/// Nothing, or a script: what is lost with it can be recorded again.
+fn may_be_replaced(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(found) if found.len() == 0 => true,
+        Ok(_) => Scripted::load_for_any_tools(path).is_ok(),
+        Err(_) => true,
     }
 }
 

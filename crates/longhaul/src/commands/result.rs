@@ -32,10 +32,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             "error": run.error,
         }));
     } else if run.status.is_terminal() {
-        render::data(output);
+        render::words(output);
     } else {
         render::talk(&format!("{} is {}; so far:", run.spec.id, run.status));
-        render::data(output);
+        render::words(output);
     }
     if let Some(error) = &run.error {
         render::talk(&format!("failed: {error}"));

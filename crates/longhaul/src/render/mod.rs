@@ -4,7 +4,7 @@ pub mod live;
 pub mod table;
 pub mod theme;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
@@ -25,6 +25,11 @@ pub fn all_data_printed() -> bool {
 pub fn data(text: &str) {
     print(text.as_bytes());
     print(b"\n");
+}
+
+/// Prints what a model said. A file or a pipe gets what is there; a terminal would obey it.
+pub fn words(text: &str) {
+    if io::stdout().is_terminal() { data(&table::clean(text)) } else { data(text) }
 }
 
 /// Prints bytes of data as they are.

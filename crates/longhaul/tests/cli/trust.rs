@@ -168,6 +168,18 @@ fn a_script_does_not_take_a_providers_place() {
     assert_eq!(stranger.say(&["run", "x", "--model", "play/s.yaml"]).code, 0);
 }
 
+/// Trust in the environment is said in words that mean yes.
+#[test]
+fn trust_is_not_given_by_any_word() {
+    let stranger = Stranger::new(EVIL);
+    let mut command = stranger.command(RUN);
+    let refused = said({
+        command.env("LONGHAUL_TRUST", "banana");
+        command
+    });
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}
+
 /// What a run may do without asking and spend is the user's to raise, once they have set it.
 #[test]
 fn a_project_does_not_raise_what_the_user_set() {

@@ -87,7 +87,15 @@ fn a_killed_run_is_recorded_whole() {
 fn a_recording_without_a_place_is_refused() {
     let fake = serve(&WORK.replace("FAIL", ""));
     let rig = Rig::with_all(&fake);
-    let said = rig.run("chat/m", &["--record", "no/such/night.yaml"]);
-    assert!(said.code == 2 && said.err.contains("--record"), "{said:?}");
+    rig.write("source.rs", "fn main() {}\n");
+    for (file, why) in [
+        ("no/such/night.yaml", "no such directory"),
+        ("source.rs", "another file already"),
+        (".", "a directory"),
+    ] {
+        let said = rig.run("chat/m", &["--record", file]);
+        assert!(said.code == 2 && said.err.contains(why), "{said:?}");
+    }
+    assert_eq!(rig.read("source.rs"), "fn main() {}\n");
     assert_eq!((asked(&fake).len(), rig.runs().len()), (0, 0));
 }
