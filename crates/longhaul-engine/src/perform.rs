@@ -115,8 +115,10 @@ impl Performer for Hands {
             Work::PrepareTool(work) => {
                 let tool = self.tool(&work);
                 let context = self.context(&work, cancel);
-                let secrets = self.secrets.clone();
-                Box::pin(prepare(tool, context, work).map(move |input| Some(struck_out(input, &secrets))))
+                let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
+                Box::pin(async move {
+                    Some(struck_out(prepared(&toolbox.hooks, tool, context, work).await, &secrets))
+                })
             }
             Work::RunTool(work) => {
                 let tool = self.tool(&work);
@@ -312,16 +314,36 @@ async fn off_the_loop<T: Send + 'static>(
     })
 }
 
-async fn prepare(tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
+/// A preparation that fails is the answer to its call, and may say what is in a file: so the hooks see that call here. Of one
+/// that succeeds they see the call when it is made.
+async fn prepared(hooks: &Hooks, tool: Option<Arc<dyn Tool>>, context: Context, work: ToolWork) -> Input {
     let (call, attempt) = (work.call, work.attempt);
-    let traces = match tool {
+    let mut traces = prepare(tool, &context, &work).await;
+    if traces.is_err() {
+        let looked = Looked { call, attempt, tool: &work.tool, args: &work.args };
+        match hooks.before(&context, looked).await {
+            Verdict::Continue => {}
+            Verdict::Block(reason) | Verdict::Interrupt(reason) => {
+                traces = Err(Outcome::failed(Failure::NotPermitted, reason));
+            }
+            Verdict::Broken(reason) => traces = Err(Outcome::failed(Failure::Hook, reason)),
+        }
+    }
+    Input::ToolPrepared { call, attempt, traces }
+}
+
+async fn prepare(
+    tool: Option<Arc<dyn Tool>>,
+    context: &Context,
+    work: &ToolWork,
+) -> Result<Vec<Trace>, Outcome> {
+    match tool {
         None => Err(missing(&work.tool)),
-        Some(tool) => AssertUnwindSafe(tool.prepare(&context, &work.args))
+        Some(tool) => AssertUnwindSafe(tool.prepare(context, &work.args))
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(panicked(panic.as_ref()))),
-    };
-    Input::ToolPrepared { call, attempt, traces }
+    }
 }
 
 /// Runs a tool between its hooks. What they take is not the tool's time.

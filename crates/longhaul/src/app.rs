@@ -136,7 +136,12 @@ impl App {
         let whole = |path: PathBuf| path.canonicalize().unwrap_or(path);
         let host = Host {
             environment: std::env::vars_os().collect(),
-            hidden: vec![whole(self.state_dir.clone())],
+            // An agent that works in place may have the user's own settings in its workspace.
+            hidden: [Some(self.state_dir.clone()), settings::user_dir(&environment())]
+                .into_iter()
+                .flatten()
+                .map(whole)
+                .collect(),
             guarded: vec![whole(self.project.clone()).join("longhaul.yaml")],
         };
         let Permissions { sandbox: mode, network } = permissions;

@@ -5,13 +5,15 @@
 //! the command starts and cannot be taken back. Refuses to go on when a capability is left, or when a layer that the
 //! kernel has could not be put on: what is then not run cannot do harm.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::orders::{Limits, Orders};
@@ -53,12 +55,7 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> Result<Infallible
     }
     // Whoever started us may have left anything open; it stays open for no one else.
     close_fds::set_fds_cloexec(3, &[]);
-    for seen in &orders.seen {
-        let found = fs::symlink_metadata(&seen.path);
-        if !found.is_ok_and(|found| (found.dev(), found.ino()) == (seen.device, seen.inode)) {
-            return Err(EnterError::Exchanged(seen.path.clone()));
-        }
-    }
+    check_mounts(&orders)?;
     for (path, text) in &orders.files {
         fs::write(path, text).map_err(|error| EnterError::Kernel("write its files", error))?;
     }
@@ -68,6 +65,55 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> Result<Infallible
     }
     let source = Command::new(&program).args(arguments).exec();
     Err(EnterError::Exec { program, source })
+}
+
+/// Bubblewrap follows links, both to what it mounts and to where. A link that was put there meanwhile shows as another inode
+/// where something was to be mounted, as nothing mounted there, or as a mount where none was to be.
+fn check_mounts(orders: &Orders) -> Result<(), EnterError> {
+    if orders.seen.is_empty() {
+        return Ok(());
+    }
+    let table = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|error| EnterError::Kernel("look at its mounts", error))?;
+    let mounted: BTreeSet<PathBuf> =
+        table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped).collect();
+    let is_expected = |place: &PathBuf| {
+        let nearest = place.ancestors().find_map(|path| orders.mounts.get(path).map(|binds| (path, *binds)));
+        let own = ["/", "/proc", "/dev", "/run"].iter().any(|own| place == Path::new(own))
+            || ["/proc", "/dev", "/run"].iter().any(|own| place.starts_with(own));
+        own || nearest.is_some_and(|(path, binds)| binds || path == place)
+    };
+    if let Some(place) = mounted.iter().find(|place| !is_expected(place)) {
+        return Err(EnterError::Exchanged(place.clone()));
+    }
+    for seen in &orders.seen {
+        let found = fs::symlink_metadata(&seen.path);
+        let same = found.is_ok_and(|found| (found.dev(), found.ino()) == (seen.device, seen.inode));
+        if !same || !mounted.contains(&seen.path) {
+            return Err(EnterError::Exchanged(seen.path.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A path of the kernel's table, which writes blanks and the like as `\040`.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.get(..3).and_then(|digits| str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 fn restrict(orders: &Orders) -> Result<(), EnterError> {

@@ -26,6 +26,9 @@ pub(super) struct Orders {
     /// What must be where it was when it was looked at.
     #[serde(default)]
     pub(super) seen: Vec<Seen>,
+    /// Where there may be mounts, and whether something of the machine, with mounts of its own below, is mounted there.
+    #[serde(default)]
+    pub(super) mounts: BTreeMap<PathBuf, bool>,
 }
 
 /// A file or directory, by what the kernel knows it as.

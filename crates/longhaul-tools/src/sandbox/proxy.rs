@@ -165,8 +165,11 @@ fn tunnel(mut client: &UnixStream, mut upstream: TcpStream, rest: &[u8]) -> io::
     client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
     upstream.write_all(rest)?;
     // A side that is silent for so long is gone; without an end to it, threads would pile up.
-    client.set_read_timeout(Some(limits::TUNNEL_SILENCE_MAX))?;
-    upstream.set_read_timeout(Some(limits::TUNNEL_SILENCE_MAX))?;
+    let patience = Some(limits::TUNNEL_SILENCE_MAX);
+    client.set_read_timeout(patience)?;
+    client.set_write_timeout(patience)?;
+    upstream.set_read_timeout(patience)?;
+    upstream.set_write_timeout(patience)?;
     thread::scope(|scope| {
         let (mut from_client, mut to_server) = (client.try_clone()?, upstream.try_clone()?);
         scope.spawn(move || {
@@ -175,6 +178,8 @@ fn tunnel(mut client: &UnixStream, mut upstream: TcpStream, rest: &[u8]) -> io::
         });
         io::copy(&mut upstream, &mut client).ok();
         client.shutdown(Shutdown::Both).ok();
+        // The other direction may hang in a host that does not read.
+        upstream.shutdown(Shutdown::Both).ok();
         Ok(())
     })
 }

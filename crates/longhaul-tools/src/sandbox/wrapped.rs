@@ -3,6 +3,7 @@
 //! Owns what a command is started as, what of our environment it gets, and what must be done once it has ended. Refuses
 //! paths that cannot be handed on as text.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -128,6 +129,8 @@ pub(super) fn wrap(
     #[cfg(target_os = "linux")]
     if tools.wrapping == Wrapping::Namespaces {
         orders.seen = seen(policy)?;
+        let binds = |mount: &Mount| matches!(mount, Mount::ReadOnly(_) | Mount::Writable(_));
+        orders.mounts = policy.mounts.iter().map(|mount| (mount.at().to_owned(), binds(mount))).collect();
     }
     let socket = egress.as_ref().map(|proxy| proxy.socket());
     let mut kept = Kept { scratch: None, swept: policy.swept.clone(), _egress: egress };
@@ -187,7 +190,8 @@ fn seen(policy: &Policy) -> Result<Vec<Seen>, String> {
 impl Seen {
     /// No link on the way to it is followed.
     fn at(path: &Path) -> std::io::Result<Seen> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // Without NOFOLLOW: with it, a link as the last part would be opened as itself instead of being refused.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
         let found = fstat(&file)?;
         Ok(Seen { path: path.to_owned(), device: found.st_dev, inode: found.st_ino })
@@ -211,7 +215,17 @@ fn orders(tools: &Tools, policy: &Policy) -> Orders {
     let files = if namespaces { tools.home_files.clone() } else { Default::default() };
     let files = files.into_iter().map(|(name, text)| (policy.home.join(name), text)).collect();
     let internet = namespaces || policy.network == Network::Full;
-    Orders { namespaces, read, write, internet, relay: false, files, limits: tools.limits, seen: Vec::new() }
+    Orders {
+        namespaces,
+        read,
+        write,
+        internet,
+        relay: false,
+        files,
+        limits: tools.limits,
+        seen: Vec::new(),
+        mounts: BTreeMap::new(),
+    }
 }
 
 /// Our environment with private places in place of ours.

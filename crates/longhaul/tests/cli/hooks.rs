@@ -68,6 +68,20 @@ fn a_blocked_call_is_not_made() {
     );
 }
 
+/// A call that fails before it is made is seen too: what it would answer may be what the hook guards.
+#[test]
+fn a_call_that_cannot_be_made_is_seen() {
+    let desk = desk("  before_tool: [ { command: 'exit 2', name: guard, tools: [edit] } ]\n");
+    desk.write(
+        "s.yaml",
+        "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: a, content: \"a secret\\n\" } }, \
+         { tool: edit, args: { path: a, old: a secre7, new: b } } ] }, { text: ok } ] } ]",
+    );
+    ran(&desk, 0);
+    let told = calls(&desk)[1]["result"].to_string();
+    assert!(told.contains("the hook `guard` blocks this") && !told.contains("a secret"), "{told}");
+}
+
 /// D7.1: an interrupted call waits for a person and is made once with leave, although the hook says the same again.
 #[test]
 fn an_interrupted_call_is_made_with_leave() {
