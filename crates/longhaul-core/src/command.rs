@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::conduct::Looping;
 use crate::ids::CommandId;
 use crate::spec::Limits;
 
@@ -26,6 +27,10 @@ pub enum Wish {
         #[n(1)]
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+        /// Other iterations or another promise, for a loop.
+        #[n(2)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        looping: Option<Looping>,
     },
     #[n(1)]
     Pause {

@@ -111,6 +111,8 @@ pub struct ModelReply {
     pub usage: Usage,
     pub raw: Option<Raw>,
     pub stop: Stop,
+    /// Tokens that fit into the model's window, if it says so.
+    pub window: Option<u64>,
 }
 
 /// Why a reply ended where it did.

@@ -229,6 +229,7 @@ impl ToolCallRecord {
         Call {
             id: CallId(index as u32 + 1),
             step: 0,
+            iteration: 1,
             turn: 0,
             tool: self.call_name.clone(),
             args: Json::of(&self.arguments),

@@ -1,6 +1,6 @@
 //! What must be done, in the imperative. Effects are small: whoever performs one looks up the details in the run.
 
-use crate::event::Rest;
+use crate::event::{Aside, Purpose, Rest};
 use crate::ids::{Attempt, CallId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,17 @@ pub enum Effect {
         call: CallId,
         attempt: Attempt,
     },
+    /// Look at the work, running the verify commands if the agent says it is done.
+    Examine {
+        round: u32,
+        attempt: Attempt,
+        purpose: Purpose,
+    },
+    /// Ask a model something beside the conversation.
+    AskAside {
+        aside: Aside,
+        attempt: Attempt,
+    },
     Sleep {
         wake: Wake,
         rest: Rest,
@@ -34,6 +45,14 @@ pub enum Effect {
 /// What a timer was set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    Turn { turn: u32, attempt: Attempt },
-    Call { call: CallId, attempt: Attempt },
+    Turn {
+        turn: u32,
+        attempt: Attempt,
+    },
+    Call {
+        call: CallId,
+        attempt: Attempt,
+    },
+    /// The run's time is up.
+    Deadline,
 }

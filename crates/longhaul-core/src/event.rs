@@ -5,9 +5,13 @@
 use minicbor::{Decode, Encode};
 
 use crate::command::Wish;
+use crate::conduct::Looping;
+use crate::context::Shortening;
 use crate::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
+use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
+use crate::repetition::{Remedy, Repetition};
 use crate::spec::{Limits, RunSpec};
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -96,6 +100,9 @@ pub enum Event {
         raw: Option<Raw>,
         #[n(7)]
         stop: Option<Stop>,
+        /// Tokens that fit into the model's window.
+        #[n(8)]
+        window: Option<u64>,
     },
     #[n(9)]
     TurnFailed {
@@ -251,6 +258,192 @@ pub enum Event {
         #[n(0)]
         by: String,
     },
+    /// The agent said something final: what that leads to.
+    #[n(28)]
+    AgentStopped {
+        #[n(0)]
+        turn: u32,
+        #[n(1)]
+        action: StopAction,
+        #[n(2)]
+        why: Option<String>,
+    },
+    /// The harness looks at the work itself.
+    #[n(29)]
+    ExamineStarted {
+        #[n(0)]
+        turn: u32,
+        #[n(1)]
+        round: u32,
+        #[n(2)]
+        attempt: Attempt,
+        #[n(3)]
+        purpose: Purpose,
+    },
+    #[n(30)]
+    Examined {
+        #[n(0)]
+        round: u32,
+        #[n(1)]
+        attempt: Attempt,
+        #[n(2)]
+        found: Box<Examination>,
+    },
+    /// The conversation began anew: same mission, no memory but what this says and what is on disk.
+    #[n(31)]
+    IterationStarted {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        why: FreshStart,
+        /// What the agent is told beside its mission.
+        #[n(2)]
+        note: Option<String>,
+    },
+    /// A question beside the conversation.
+    #[n(32)]
+    AsideStarted {
+        #[n(0)]
+        aside: Aside,
+        #[n(1)]
+        turn: u32,
+        #[n(2)]
+        attempt: Attempt,
+    },
+    #[n(33)]
+    AsideEnded {
+        #[n(0)]
+        aside: Aside,
+        #[n(1)]
+        attempt: Attempt,
+        #[n(2)]
+        model: String,
+        #[n(3)]
+        text: Option<String>,
+        #[n(4)]
+        error: Option<String>,
+        #[n(5)]
+        usage: Option<Usage>,
+    },
+    /// The conversation was made shorter.
+    #[n(34)]
+    Compacted {
+        #[n(0)]
+        shortening: Shortening,
+        #[n(1)]
+        tokens_before: u64,
+        #[n(2)]
+        tokens_after: u64,
+        /// It freed too little.
+        #[n(3)]
+        futile: bool,
+    },
+    /// The agent goes round in circles.
+    #[n(35)]
+    DoomLoop {
+        #[n(0)]
+        repetition: Repetition,
+        #[n(1)]
+        remedy: Remedy,
+        #[n(2)]
+        tool: String,
+        #[n(3)]
+        count: u32,
+    },
+    #[n(36)]
+    LoopChanged {
+        #[n(0)]
+        looping: Looping,
+    },
+    /// The harness says something to the agent, in the conversation.
+    #[n(37)]
+    Told {
+        #[n(0)]
+        text: String,
+    },
+}
+
+/// What follows when an agent stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum StopAction {
+    /// The work is shown to be done.
+    #[n(0)]
+    Complete,
+    /// Fresh context, same mission.
+    #[n(1)]
+    Restart,
+    /// The same conversation goes on.
+    #[n(2)]
+    Continue,
+    /// No iterations are left.
+    #[n(3)]
+    Limit,
+    /// A person has to look.
+    #[n(4)]
+    Pause,
+}
+
+/// What the work is looked at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
+pub enum Purpose {
+    /// The agent says it is done: the verify commands run.
+    #[n(0)]
+    Claim,
+    /// It stopped without saying so.
+    #[n(1)]
+    Stop,
+    /// The conversation is to be begun anew, wherever it stands.
+    #[n(2)]
+    FreshStart {
+        #[n(0)]
+        why: FreshStart,
+    },
+    /// Nothing has begun: what there is now is what changes are told from.
+    #[n(3)]
+    Baseline,
+}
+
+/// Why a conversation is begun anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum FreshStart {
+    /// The agent stopped without keeping its promise.
+    #[n(0)]
+    NoPromise,
+    /// It said it was done, and was not.
+    #[n(1)]
+    Refuted,
+    /// The window is full, and compaction no longer helps.
+    #[n(2)]
+    Context,
+    /// It went round in circles.
+    #[n(3)]
+    DoomLoop,
+}
+
+/// What is asked beside the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
+pub enum Aside {
+    /// A summary of the messages before this place, to make room.
+    #[n(0)]
+    Compaction {
+        #[n(0)]
+        before: u32,
+    },
+    /// A summary of the iteration that ends, for the next.
+    #[n(1)]
+    Iteration {
+        #[n(0)]
+        why: FreshStart,
+    },
+    /// Whether the work is what was asked for.
+    #[n(2)]
+    Judgement,
 }
 
 /// What a call asks a person.
@@ -358,6 +551,16 @@ impl Event {
             Event::CommandDropped { .. } => 25,
             Event::SchemaUpgraded { .. } => 26,
             Event::Contained { .. } => 27,
+            Event::AgentStopped { .. } => 28,
+            Event::ExamineStarted { .. } => 29,
+            Event::Examined { .. } => 30,
+            Event::IterationStarted { .. } => 31,
+            Event::AsideStarted { .. } => 32,
+            Event::AsideEnded { .. } => 33,
+            Event::Compacted { .. } => 34,
+            Event::DoomLoop { .. } => 35,
+            Event::LoopChanged { .. } => 36,
+            Event::Told { .. } => 37,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What arrives at a run: commands, results, timers, and the news that its process died.
 
 use crate::command::Command;
+use crate::conduct::Looping;
 use crate::conversation::{ModelFailure, ModelReply};
 use crate::effect::Wake;
+use crate::event::Aside;
+use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::spec::Limits;
 use crate::tool::{Found, Outcome, Trace};
@@ -21,6 +24,7 @@ pub enum Input {
         generation: u64,
         limits: Option<Limits>,
         model: Option<String>,
+        looping: Option<Looping>,
     },
     ModelReplied {
         turn: u32,
@@ -56,6 +60,18 @@ pub enum Input {
         call: CallId,
         attempt: Attempt,
         found: Found,
+    },
+    /// What the harness saw of the work.
+    Examined {
+        round: u32,
+        attempt: Attempt,
+        found: Box<Examination>,
+    },
+    /// What came of a question beside the conversation.
+    AsideEnded {
+        aside: Aside,
+        attempt: Attempt,
+        answer: Result<ModelReply, ModelFailure>,
     },
     Woke(Wake),
     /// It is time for a checkpoint, whatever is going on.

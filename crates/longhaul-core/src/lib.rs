@@ -6,11 +6,15 @@
 
 pub mod codec;
 pub mod command;
+pub mod conduct;
+pub mod context;
 pub mod conversation;
 pub mod decide;
 pub mod document;
 pub mod effect;
 pub mod event;
+pub mod evidence;
+pub mod handoff;
 pub mod ids;
 pub mod input;
 pub mod json;
@@ -18,7 +22,9 @@ pub mod limits;
 pub mod money;
 pub mod permission;
 pub mod plan;
+pub mod promise;
 pub mod prompt;
+pub mod repetition;
 pub mod run;
 pub mod spec;
 pub mod status;

@@ -115,3 +115,90 @@ pub const PERMISSION_RULES_MAX: usize = 500;
 
 /// Bytes of one rule's pattern.
 pub const PERMISSION_PATTERN_BYTES_MAX: usize = 512;
+
+/// Bytes of a handoff. It stands in the system prompt of every turn of an iteration: four thousand tokens are a lot there.
+pub const HANDOFF_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of a handoff's phase, next step, or entry of a list: a paragraph.
+pub const HANDOFF_LINE_BYTES_MAX: usize = 2000;
+
+/// Bytes of a handoff's notes. What is longer belongs in a file that the handoff names.
+pub const HANDOFF_NOTES_BYTES_MAX: usize = 8 * 1024;
+
+/// Entries of a handoff's lists: more than anybody reads before beginning.
+pub const HANDOFF_ENTRIES_MAX: usize = 200;
+
+/// Bytes of a completion promise: a word or a few, not a speech.
+pub const PROMISE_BYTES_MAX: usize = 200;
+
+/// Iterations of one loop.
+pub const ITERATIONS_MAX: u32 = 10_000;
+
+/// Verify commands of one run.
+pub const VERIFY_COMMANDS_MAX: usize = 50;
+
+/// Globs of protected files.
+pub const PROTECT_GLOBS_MAX: usize = 100;
+
+/// How often the same call is tried in a row before it is interrupted, unless the agent's file says otherwise.
+pub const REPEATS_MAX_DEFAULT: u32 = 3;
+
+/// The largest such number: what is remembered of calls is bounded by it.
+pub const REPEATS_MAX_MAX: u32 = 50;
+
+/// The same call with ever different results is waiting for something, up to so many times the limit above.
+pub const CHANGING_REPEATS_FACTOR: u32 = 10;
+
+/// A repetition counts together with an earlier one only if fewer calls than this lie between them.
+pub const REPETITION_MEMORY_CALLS: usize = 20;
+
+/// Replies without a word and without a call, in a row, before a person is asked.
+pub const EMPTY_REPLIES_MAX: u32 = 3;
+
+/// Claims in a row that the same tree is done which the verify commands refuted, before a person is asked.
+pub const REFUTED_CLAIMS_MAX: u32 = 3;
+
+/// Iterations in a row that changed nothing in the workspace and learned nothing, before a person is asked.
+pub const IDLE_ITERATIONS_MAX: u32 = 10;
+
+/// Fresh starts of a run that is no loop, which only happen when compaction no longer helps.
+pub const FRESH_STARTS_MAX: u32 = 10;
+
+/// Bytes of a verify command's output that the journal keeps inline: its end, where failures are told.
+pub const CHECK_OUTPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of the output of failed verify commands that the agent is shown, over all of them.
+pub const CHECK_TEXT_BYTES_MAX: usize = 12 * 1024;
+
+/// Results and arguments shorter than this are not worth leaving out.
+pub const LEFT_OUT_BYTES_MIN: usize = 400;
+
+/// Bytes of a line that stands for something longer in a summary.
+pub const SUMMARY_LINE_BYTES_MAX: usize = 200;
+
+/// Lines of each kind in a summary.
+pub const SUMMARY_LINES_MAX: usize = 40;
+
+/// Bytes of a summary that a model wrote.
+pub const SUMMARY_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of a conversation that a summariser is shown.
+pub const TRANSCRIPT_BYTES_MAX: usize = 400 * 1024;
+
+/// Bytes of one message in such a transcript.
+pub const TRANSCRIPT_MESSAGE_BYTES_MAX: usize = 4096;
+
+/// After a compaction the conversation must be shorter than this percent of the threshold, or it freed too little.
+pub const COMPACTED_PERCENT_MAX: u64 = 75;
+
+/// Compactions in a row that free too little before the conversation is begun anew.
+pub const FUTILE_COMPACTIONS_MAX: u32 = 2;
+
+/// Tries at a question asked beside the conversation: for a summary, for a judge's opinion.
+pub const ASIDE_TRIES_MAX: u32 = 3;
+
+/// Changed files that are remembered by name.
+pub const CHANGED_FILES_MAX: usize = 1000;
+
+/// Bytes of a warning or note that goes into an event.
+pub const NOTE_BYTES_MAX: usize = 32 * 1024;

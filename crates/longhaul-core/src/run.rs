@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::context::{self, Fill};
 use crate::conversation::{CallRequest, Message, ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::document;
-use crate::event::{Ask, Cause, Event, Rest};
+use crate::event::{Aside, Ask, Cause, Event, FreshStart, Purpose, Rest, StopAction};
+use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
-use crate::limits;
+use crate::limits::{self, CHANGED_FILES_MAX};
 use crate::plan::{Plan, Step};
 use crate::prompt;
 use crate::spec::RunSpec;
@@ -38,6 +40,38 @@ pub struct Run {
     pub phase: Phase,
     /// What was said in the current step. Shared with requests under way, never copied while they last.
     pub messages: Arc<Vec<Message>>,
+    /// Which conversation of the step this is, counted from 1 over the whole run.
+    #[serde(default = "first_iteration")]
+    pub iteration: u32,
+    #[serde(default)]
+    pub fill: Fill,
+    #[serde(default)]
+    pub pace: Pace,
+    /// What the conversation in hand was given of the one before it.
+    #[serde(default)]
+    pub resumed: Resumed,
+    /// What the harness last saw of the work, and when.
+    #[serde(default)]
+    pub examined: Option<Seen>,
+    #[serde(default)]
+    pub examinations: u32,
+    /// What the work began with.
+    #[serde(default)]
+    pub baseline: Option<Baseline>,
+    /// The blob of the list of features as it was first seen.
+    #[serde(default)]
+    pub feature_list: Option<String>,
+    /// Files that calls have changed, oldest first.
+    #[serde(default)]
+    pub changed_files: Vec<String>,
+    /// How many calls there were each time the agent was found going in circles, since a person last started it.
+    #[serde(default)]
+    pub repetitions: Vec<u32>,
+    /// How long the run worked before `working_since`.
+    #[serde(default)]
+    pub worked_ms: u64,
+    #[serde(default)]
+    pub working_since: Option<Timestamp>,
     pub calls: Vec<Call>,
     /// Calls that reached execution; what the budget counts.
     pub calls_started: u32,
@@ -97,6 +131,51 @@ pub struct Patience {
     pub unusable: Vec<String>,
     /// Models that asked to be left alone, and until when.
     pub held: Vec<(String, Timestamp)>,
+}
+
+/// What an agent does without getting anywhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Pace {
+    /// Replies in a row with neither a word nor a call.
+    pub empty_replies: u32,
+    /// Claims in a row that this tree is done, all refuted.
+    pub refuted: u32,
+    /// Iterations in a row that left the tree as it was.
+    pub idle_iterations: u32,
+    /// The tree when the last iteration ended, or the last claim was refuted.
+    pub tree: Option<String>,
+}
+
+/// What goes from one conversation to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Resumed {
+    pub handoff: Option<String>,
+    pub summary: Option<String>,
+    /// A summary that waits for the next conversation, and what that one is told.
+    pub next_summary: Option<String>,
+    pub next_note: Option<String>,
+}
+
+/// What a run's work began with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Baseline {
+    /// The blob that says how protected files were.
+    pub protected: Option<String>,
+    pub commit: Option<String>,
+    pub tree: Option<String>,
+}
+
+/// One look at the work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    pub at: Timestamp,
+    pub purpose: Purpose,
+    #[serde(flatten)]
+    pub found: Examination,
 }
 
 /// A time without an answer. Its beginning, every change of its kind, and its end are news; the failures in between are not.
@@ -174,6 +253,23 @@ pub enum Phase {
     CutOff {
         turn: u32,
     },
+    /// The harness looks at the work.
+    Examining {
+        turn: u32,
+        round: u32,
+        attempt: Attempt,
+        purpose: Purpose,
+    },
+    /// Something is asked beside the conversation, before `turn`.
+    Aside {
+        aside: Aside,
+        turn: u32,
+        attempt: Attempt,
+    },
+}
+
+fn first_iteration() -> u32 {
+    1
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +277,8 @@ pub enum Phase {
 pub struct Call {
     pub id: CallId,
     pub step: u32,
+    #[serde(default = "first_iteration")]
+    pub iteration: u32,
     pub turn: u32,
     pub tool: String,
     pub args: Json,
@@ -289,6 +387,18 @@ impl Run {
             current_step: 0,
             phase: Phase::Idle,
             messages: Arc::new(Vec::new()),
+            iteration: 1,
+            fill: Fill::default(),
+            pace: Pace::default(),
+            resumed: Resumed::default(),
+            examined: None,
+            examinations: 0,
+            baseline: None,
+            feature_list: None,
+            changed_files: Vec::new(),
+            repetitions: Vec::new(),
+            worked_ms: 0,
+            working_since: None,
             calls: Vec::new(),
             calls_started: 0,
             turns: 0,
@@ -316,6 +426,11 @@ impl Run {
     pub fn apply(&mut self, seq: u64, at: Timestamp, event: &Event) -> Result<(), Misfit> {
         self.check_fit(event).map_err(|why| Misfit { seq, why })?;
         self.seq = seq;
+        if matches!(event, Event::Recovered { .. }) {
+            // Nobody worked between the last sign of the old process and this one.
+            self.stop_the_clock(self.updated_at);
+            self.working_since = Some(at);
+        }
         self.updated_at = at;
         self.remember(at, event);
         Ok(())
@@ -367,13 +482,16 @@ impl Run {
             | Phase::Thinking { .. }
             | Phase::Resting { .. }
             | Phase::Answered { .. }
-            | Phase::CutOff { .. } => None,
+            | Phase::CutOff { .. }
+            | Phase::Examining { .. }
+            | Phase::Aside { .. } => None,
         }
     }
 
     /// All calls of the turn that asked for `call`, in order. Looks only at the end of the list.
     pub(crate) fn calls_of_turn(&self, call: &Call) -> &[Call] {
-        let same_turn = |other: &&Call| other.step == call.step && other.turn == call.turn;
+        let place = |call: &Call| (call.step, call.iteration, call.turn);
+        let same_turn = |other: &&Call| place(other) == place(call);
         let count = self.calls.iter().rev().take_while(same_turn).count();
         &self.calls[self.calls.len() - count..]
     }
@@ -390,7 +508,10 @@ impl Run {
             | Phase::Resting { turn, .. }
             | Phase::Calling { turn }
             | Phase::Answered { turn }
-            | Phase::CutOff { turn } => turn,
+            | Phase::CutOff { turn }
+            | Phase::Examining { turn, .. } => turn,
+            // The turn after the question has not begun.
+            Phase::Aside { turn, .. } => turn.saturating_sub(1),
         }
     }
 
@@ -469,6 +590,16 @@ impl Run {
             | Event::ModelChanged { .. }
             | Event::SchemaUpgraded { .. }
             | Event::Contained { .. }
+            | Event::AgentStopped { .. }
+            | Event::ExamineStarted { .. }
+            | Event::Examined { .. }
+            | Event::IterationStarted { .. }
+            | Event::AsideStarted { .. }
+            | Event::AsideEnded { .. }
+            | Event::Compacted { .. }
+            | Event::DoomLoop { .. }
+            | Event::LoopChanged { .. }
+            | Event::Told { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }
@@ -497,15 +628,20 @@ impl Run {
                 self.turns = self.turns.saturating_add(u32::from(*attempt == Attempt::FIRST));
                 self.phase = Phase::Thinking { turn: *turn, attempt: *attempt };
             }
-            Event::ModelReplied { turn, text, calls, usage, raw, stop, .. } => {
+            Event::ModelReplied { turn, text, calls, usage, raw, stop, window, .. } => {
                 self.spend(usage);
                 self.silence.iter_mut().for_each(|silence| silence.ended = Some(at));
+                let sent = self.fill.bytes;
                 self.hear(at, *turn, Heard { text, calls, raw, stop: stop.unwrap_or_default() });
+                self.fill.window = window.or(self.fill.window);
+                self.fill.count(sent, usage);
             }
             Event::TurnFailed { turn, attempt, retry, kind, until, usage, .. } => {
                 let kind = kind.unwrap_or_default();
                 usage.iter().for_each(|usage| self.spend(usage));
                 self.lose_patience(kind, *until);
+                self.fill.overflows =
+                    self.fill.overflows.saturating_add(u32::from(kind == ModelFailureKind::Overflow));
                 self.fall_silent(at, kind);
                 if let Some(rest) = retry {
                     self.patience.switches = 0;
@@ -549,12 +685,55 @@ impl Run {
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::Contained { by } => self.contained = Some(by.clone()),
+            Event::AgentStopped { action, why, .. } => {
+                if *action == StopAction::Restart {
+                    self.resumed.next_note.clone_from(why);
+                }
+            }
+            Event::ExamineStarted { turn, round, attempt, purpose } => {
+                self.examinations = *round;
+                let (turn, round, attempt, purpose) = (*turn, *round, *attempt, *purpose);
+                self.phase = Phase::Examining { turn, round, attempt, purpose };
+            }
+            Event::Examined { found, .. } => self.see(at, found),
+            Event::IterationStarted { number, why, note } => {
+                self.begin_anew(*number, *why, note.as_deref());
+            }
+            Event::AsideStarted { aside, turn, attempt } => {
+                self.phase = Phase::Aside { aside: *aside, turn: *turn, attempt: *attempt };
+            }
+            Event::AsideEnded { aside, model, text, usage, .. } => {
+                usage.iter().for_each(|usage| self.spend_on(model, usage));
+                if matches!(aside, Aside::Iteration { .. }) {
+                    self.resumed.next_summary.clone_from(text);
+                }
+            }
+            Event::Compacted { shortening, futile, .. } => {
+                self.messages = Arc::new(context::shortened(&self.messages, shortening, &self.calls));
+                self.fill.recount(&self.messages);
+                self.fill.compactions = self.fill.compactions.saturating_add(1);
+                self.fill.futile = if *futile { self.fill.futile.saturating_add(1) } else { 0 };
+            }
+            Event::DoomLoop { .. } => self.repetitions.push(self.calls.len() as u32),
+            Event::LoopChanged { looping } => {
+                self.spec.conduct.get_or_insert_default().looping = Some(looping.clone());
+            }
+            Event::Told { text } => self.say(Message::User { text: text.clone() }),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
     }
 
     fn change_status(&mut self, at: Timestamp, to: Status, cause: Cause, reason: Option<String>) {
         self.status = to;
+        self.stop_the_clock(at);
+        if to == Status::Running {
+            self.working_since = Some(at);
+            // A person has looked: what went wrong before counts no longer.
+            self.pace = Pace { tree: self.pace.tree.take(), ..Pace::default() };
+            self.repetitions.clear();
+            self.fill.futile = 0;
+            self.fill.overflows = 0;
+        }
         self.model_failures = 0;
         self.patience = Patience { reached: self.patience.reached, ..Patience::default() };
         self.cause = Some(cause);
@@ -578,7 +757,64 @@ impl Run {
         self.commands.push_back(command.clone());
     }
 
+    /// What was worked until `at` is counted; what comes after only once the clock is started again.
+    fn stop_the_clock(&mut self, at: Timestamp) {
+        if let Some(since) = self.working_since.take() {
+            self.worked_ms = self.worked_ms.saturating_add(at.millis_since(since));
+        }
+    }
+
+    /// How long the run has worked, not counting what it was paused or waited for a person.
+    pub fn worked_ms(&self, at: Timestamp) -> u64 {
+        let now = self.working_since.map_or(0, |since| at.millis_since(since));
+        self.worked_ms.saturating_add(now)
+    }
+
+    fn see(&mut self, at: Timestamp, found: &Examination) {
+        let Phase::Examining { turn, purpose, .. } = self.phase else { return };
+        if purpose == Purpose::Baseline {
+            self.phase = Phase::Idle;
+            self.pace.tree.clone_from(&found.tree);
+            let (protected, commit, tree) =
+                (found.baseline.clone(), found.commit.clone(), found.tree.clone());
+            self.baseline = Some(Baseline { protected, commit, tree });
+            return;
+        }
+        self.phase = Phase::Answered { turn };
+        if let Some(features) = &found.features {
+            self.feature_list = self.feature_list.take().or_else(|| features.list.clone());
+        }
+        let same = found.tree.is_some() && found.tree == self.pace.tree;
+        match purpose {
+            Purpose::Claim if !found.holds() => {
+                self.pace.refuted = if same { self.pace.refuted.saturating_add(1) } else { 1 };
+            }
+            Purpose::Claim | Purpose::Stop | Purpose::FreshStart { .. } | Purpose::Baseline => {
+                self.pace.refuted = 0;
+            }
+        }
+        self.pace.idle_iterations = if same { self.pace.idle_iterations.saturating_add(1) } else { 0 };
+        self.pace.tree.clone_from(&found.tree);
+        self.examined = Some(Seen { at, purpose, found: found.clone() });
+    }
+
+    fn begin_anew(&mut self, number: u32, why: FreshStart, note: Option<&str>) {
+        self.iteration = number;
+        self.phase = Phase::Opened;
+        self.cwd = None;
+        self.resumed = Resumed {
+            handoff: self.examined.as_ref().and_then(|seen| seen.found.handoff.clone()),
+            summary: self.resumed.next_summary.take(),
+            next_summary: None,
+            next_note: None,
+        };
+        self.messages = Arc::new(vec![Message::User { text: prompt::iteration_text(self, why, note) }]);
+        self.fill.recount(&self.messages);
+        self.fill.futile = 0;
+    }
+
     fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
+        self.stop_the_clock(at);
         self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
         match ask {
             Some(ask) => {
@@ -595,6 +831,9 @@ impl Run {
 
     fn answer_gate(&mut self, number: u32, answer: Answer) {
         let approved = answer.approved;
+        if self.status == Status::Running {
+            self.working_since = Some(answer.at);
+        }
         let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) else { return };
         gate.answer = Some(answer);
         match gate.ask.as_ref().map(|ask| ask.call) {
@@ -613,21 +852,28 @@ impl Run {
         self.plan.start(step as usize);
         self.phase = Phase::Opened;
         self.cwd = None;
-        self.messages = Arc::new(vec![Message::User { text: prompt::step_text(&self.plan, step as usize) }]);
+        self.messages = Arc::new(vec![Message::User { text: prompt::opening_text(self, step as usize) }]);
+        self.fill.recount(&self.messages);
     }
 
     fn spend(&mut self, usage: &Usage) {
+        let model = self.spec.model.clone();
+        self.spend_on(&model, usage);
+    }
+
+    fn spend_on(&mut self, model: &str, usage: &Usage) {
         self.usage.add(usage);
-        let (step, iteration, model) = (self.current_step, 1, &self.spec.model);
-        let same =
-            |spent: &&mut Spending| (spent.step, spent.iteration, &spent.model) == (step, iteration, model);
+        let (step, iteration) = (self.current_step, self.iteration);
+        let same = |spent: &&mut Spending| {
+            (spent.step, spent.iteration, spent.model.as_str()) == (step, iteration, model)
+        };
         match self.spending.iter_mut().rev().find(same) {
             Some(spent) => {
                 spent.replies = spent.replies.saturating_add(1);
                 spent.usage.add(usage);
             }
             None => {
-                let model = model.clone();
+                let model = model.to_owned();
                 self.spending.push(Spending { step, iteration, model, replies: 1, usage: *usage });
             }
         }
@@ -635,6 +881,8 @@ impl Run {
 
     fn change_model(&mut self, model: &str, by_itself: bool) {
         model.clone_into(&mut self.spec.model);
+        self.fill.window = None;
+        self.fill.counted = None;
         self.patience.failures = 0;
         self.patience.reached &= by_itself;
         self.patience.switches = self.patience.switches.saturating_add(u32::from(by_itself));
@@ -673,6 +921,8 @@ impl Run {
             return;
         }
         let cut_off = heard.stop == Stop::Length && heard.calls.is_empty();
+        let is_empty = heard.calls.is_empty() && heard.text.trim().is_empty();
+        self.pace.empty_replies = if is_empty { self.pace.empty_replies.saturating_add(1) } else { 0 };
         self.model_failures = 0;
         let cut_off_before = self.patience.cut_off;
         let unusable = std::mem::take(&mut self.patience.unusable);
@@ -699,6 +949,7 @@ impl Run {
         self.calls.push(Call {
             id,
             step: self.current_step,
+            iteration: self.iteration,
             turn,
             tool: call.tool.clone(),
             args: call.args.clone(),
@@ -721,8 +972,21 @@ impl Run {
         if let Some(cwd) = outcome.output().and_then(|output| output.cwd.clone()) {
             self.cwd = Some(cwd).filter(|cwd| !cwd.is_empty());
         }
+        if outcome.is_done() {
+            self.remember_changes(id);
+        }
         self.say(Message::Tool { call: id, failed: !outcome.is_done(), text: outcome.for_model() });
         self.set_call(id, CallState::Ended { attempt, outcome, duration_us });
+    }
+
+    fn remember_changes(&mut self, id: CallId) {
+        let targets: Vec<String> =
+            self.call(id).map_or(&[][..], Call::traces).iter().map(|trace| trace.target.clone()).collect();
+        for target in targets {
+            if self.changed_files.len() < CHANGED_FILES_MAX && !self.changed_files.contains(&target) {
+                self.changed_files.push(target);
+            }
+        }
     }
 
     fn set_call(&mut self, id: CallId, state: CallState) {
@@ -743,6 +1007,7 @@ impl Run {
 
     /// Adds to the conversation in place: requests that shared it have been answered by now.
     fn say(&mut self, message: Message) {
+        self.fill.bytes = self.fill.bytes.saturating_add(context::bytes(&message));
         Arc::make_mut(&mut self.messages).push(message);
     }
 }

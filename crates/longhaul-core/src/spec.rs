@@ -1,8 +1,11 @@
 //! What a run was asked to be: fixed when it is created, except for limits, which may be raised.
 
+use std::sync::LazyLock;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::conduct::{BadConduct, Conduct};
 use crate::ids::RunId;
 use crate::json::Json;
 use crate::limits;
@@ -80,6 +83,10 @@ pub struct RunSpec {
     #[n(23)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Vec<Permissions>>,
+    /// How the agent is kept on course; without a word, by the defaults.
+    #[n(24)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conduct: Option<Box<Conduct>>,
 }
 
 /// What a call that needs a person's answer leads to.
@@ -157,6 +164,10 @@ pub struct Limits {
     pub max_cost: Option<Usd>,
     #[n(4)]
     pub max_sub_agent_depth: u32,
+    /// How long it may work, not counting the time it was paused.
+    #[n(5)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 impl Default for Limits {
@@ -167,6 +178,7 @@ impl Default for Limits {
             max_tokens: None,
             max_cost: None,
             max_sub_agent_depth: 3,
+            timeout_ms: None,
         }
     }
 }
@@ -228,6 +240,8 @@ pub enum BadSpec {
     Plan(#[from] BadPlan),
     #[error(transparent)]
     Rule(#[from] BadRule),
+    #[error(transparent)]
+    Conduct(#[from] BadConduct),
     #[error(
         "steps[{index}].assignedAgent: a step of another agent (`{agent}`) needs sub-agents, which this run of `{own}` cannot start"
     )]
@@ -246,6 +260,11 @@ impl RunSpec {
     /// The rules its calls are held to.
     pub fn rules(&self) -> &[Permissions] {
         self.permissions.as_deref().unwrap_or(&[])
+    }
+
+    pub fn conduct(&self) -> &Conduct {
+        static WITHOUT_A_WORD: LazyLock<Conduct> = LazyLock::new(Conduct::default);
+        self.conduct.as_deref().unwrap_or(&WITHOUT_A_WORD)
     }
 
     pub fn mode(&self) -> Mode {
@@ -287,6 +306,7 @@ impl RunSpec {
             });
         }
         self.rules().iter().try_for_each(Permissions::check)?;
+        self.conduct().check()?;
         self.plan.check()?;
         match self.plan.steps.iter().enumerate().find(|(_, step)| step.agent != self.agent) {
             Some((index, step)) => {

@@ -11,6 +11,12 @@ use crate::text::Text;
 /// The tool by which an agent asks a person. It does nothing itself: the run waits, and the answer is its result.
 pub const ASK_HUMAN: &str = "ask_human";
 
+/// The tool by which an agent keeps its list of what is to be done.
+pub const TODO: &str = "todo";
+
+/// The tool that shows what a command in the background has printed.
+pub const BASH_OUTPUT: &str = "bash_output";
+
 /// What recovery may do with an effect whose outcome never reached the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
@@ -126,6 +132,9 @@ pub enum Failure {
     /// A hook that was to look at the call broke or said nothing in time. What it guards stays shut.
     #[n(9)]
     Hook,
+    /// The same was tried again and again; it was not tried once more.
+    #[n(10)]
+    DoomLoop,
 }
 
 impl Failure {
@@ -139,7 +148,8 @@ impl Failure {
             | Failure::Timeout
             | Failure::Tool
             | Failure::Cancelled
-            | Failure::Hook => false,
+            | Failure::Hook
+            | Failure::DoomLoop => false,
         }
     }
 
@@ -155,6 +165,7 @@ impl Failure {
             Failure::Tool => "tool",
             Failure::Cancelled => "cancelled",
             Failure::Hook => "hook",
+            Failure::DoomLoop => "doom_loop",
         }
     }
 }

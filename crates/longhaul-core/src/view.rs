@@ -3,8 +3,9 @@
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
+use crate::context::Shortening;
 use crate::conversation::Usage;
-use crate::event::Event;
+use crate::event::{Aside, Event};
 use crate::ids::{CallId, RunId};
 use crate::limits::EVENT_TEXT_BYTES_MAX;
 use crate::money::Usd;
@@ -70,9 +71,10 @@ pub struct RunView {
 
 impl RunView {
     pub fn of(run: &Run) -> RunView {
+        let looping = run.spec.conduct().looping.as_ref();
         RunView {
             id: run.spec.id.clone(),
-            kind: "task".to_owned(),
+            kind: if looping.is_some() { "loop" } else { "task" }.to_owned(),
             agent_name: run.spec.agent.clone(),
             task: run.spec.task.clone(),
             task_id: run.spec.task_id.clone(),
@@ -97,9 +99,9 @@ impl RunView {
             sub_agent_ids: run.sub_agents.clone(),
             parent_id: run.spec.parent.clone(),
             depth: run.spec.depth,
-            iteration_count: u32::from(run.turns > 0),
-            max_iterations: None,
-            completion_promise: None,
+            iteration_count: run.iteration.saturating_sub(1),
+            max_iterations: looping.map(|looping| looping.max_iterations),
+            completion_promise: looping.map(|looping| looping.promise.clone()),
             last_checkpoint_at: run.last_checkpoint_at,
             checkpoint_count: run.checkpoints,
             checkpoint_interval_ms: run.spec.checkpoint_interval_ms,
@@ -241,6 +243,55 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         }
         Event::SchemaUpgraded { from, to } => {
             entries!(line, "type": "schema_upgraded", "from": from, "to": to);
+        }
+        Event::AgentStopped { turn, action, why } => {
+            let why = why.as_deref().map(|why| head(why, EVENT_TEXT_BYTES_MAX));
+            entries!(line, "type": "agent_stop", "turn": turn, "action": action, "reason": why);
+            entries!(line, "iteration": run.iteration);
+        }
+        Event::ExamineStarted { turn, round, attempt, purpose } => {
+            entries!(line, "type": "examination_started", "turn": turn, "round": round, "attempt": attempt);
+            entries!(line, "purpose": purpose);
+        }
+        Event::Examined { round, found, .. } => {
+            let passed = found.checks.iter().filter(|check| check.passed).count();
+            entries!(line, "type": "examined", "round": round, "tree": found.tree, "checksPassed": passed);
+            entries!(line, "checksTotal": found.checks.len(), "protected": found.protected);
+            entries!(line, "features": found.features, "warnings": found.warnings);
+            if !found.warnings.is_empty() {
+                entries!(line, "level": "warn");
+            }
+        }
+        Event::IterationStarted { number, why, .. } => {
+            entries!(line, "type": "iteration_started", "iteration": number, "reason": why);
+        }
+        Event::AsideStarted { aside, attempt, .. } => {
+            entries!(line, "type": "aside_started", "aside": aside, "attempt": attempt);
+        }
+        Event::AsideEnded { aside, model, text, error, usage, .. } => {
+            let kind = match aside {
+                Aside::Compaction { .. } => "compaction_summary",
+                Aside::Iteration { .. } => "iteration_summary",
+                Aside::Judgement => "judgement",
+            };
+            let text = text.as_deref().map(|text| head(text, EVENT_TEXT_BYTES_MAX));
+            entries!(line, "type": kind, "model": model, "text": text, "error": error, "usage": usage);
+        }
+        Event::Compacted { shortening, tokens_before, tokens_after, futile } => {
+            let by = match shortening {
+                Shortening::Outputs { .. } => "outputs",
+                Shortening::Summary { .. } => "summary",
+            };
+            entries!(line, "type": "compaction_applied", "by": by, "tokensBefore": tokens_before);
+            entries!(line, "tokensAfter": tokens_after, "futile": futile);
+        }
+        Event::DoomLoop { repetition, remedy, tool, count } => {
+            entries!(line, "type": "doom_loop", "level": "warn", "repetition": repetition, "action": remedy);
+            entries!(line, "toolName": tool, "count": count);
+        }
+        Event::LoopChanged { looping } => entries!(line, "type": "loop_changed", "loop": looping),
+        Event::Told { text } => {
+            entries!(line, "type": "told", "text": head(text, EVENT_TEXT_BYTES_MAX));
         }
         Event::Contained { by } => entries!(line, "type": "sandbox", "heldBy": by),
         Event::PersistenceFellBack { reason } => {

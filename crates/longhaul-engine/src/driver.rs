@@ -7,14 +7,15 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use longhaul_core::command::Command;
+use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
-use longhaul_core::event::{Cause, Rest};
+use longhaul_core::event::{Cause, Purpose, Rest};
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
 use longhaul_core::prompt;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
-use longhaul_tools::{Cancel, CancelSwitch};
+use longhaul_tools::{Cancel, CancelSwitch, Examine};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -22,7 +23,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::limits::{CHECKPOINT_INTERVAL_MS_MIN, INBOX_POLL_MS, SLEEP_SLICE_MS, WIND_DOWN_MS_MAX};
-use crate::perform::{Performer, ToolWork, Work};
+use crate::perform::{Look, Performer, ToolWork, Work};
 
 /// Drives one run as its one writer, until it ends, pauses, or waits for a person.
 pub struct Driver {
@@ -119,12 +120,34 @@ impl Driver {
             Effect::PrepareTool { call, attempt } => self.tool_work(call, attempt).map(Work::PrepareTool),
             Effect::RunTool { call, attempt } => self.tool_work(call, attempt).map(Work::RunTool),
             Effect::CheckTool { call, attempt } => self.tool_work(call, attempt).map(Work::CheckTool),
+            Effect::Examine { round, attempt, purpose } => {
+                Some(Work::Examine(self.look(round, attempt, purpose)))
+            }
+            Effect::AskAside { aside, attempt } => {
+                Some(Work::AskAside { aside, attempt, request: prompt::aside(self.run(), aside, attempt) })
+            }
             Effect::Sleep { wake, rest } => return self.sleep(wake, rest),
             Effect::CancelWork => return self.cancel_work(),
         };
         if let Some(work) = work {
             self.under_way.push(self.performer.perform(work, self.cancel.clone()));
         }
+    }
+
+    fn look(&self, round: u32, attempt: Attempt, purpose: Purpose) -> Look {
+        let run = self.run();
+        let conduct = run.spec.conduct();
+        let baseline = run.baseline.as_ref();
+        let examine = Examine {
+            purpose,
+            verify: conduct.verify.clone(),
+            protect: conduct.protect.clone(),
+            features: conduct.looping.as_ref().is_some_and(Looping::is_by_features),
+            baseline: baseline.and_then(|baseline| baseline.protected.clone()),
+            feature_list: run.feature_list.clone(),
+            base: baseline.and_then(|baseline| baseline.commit.clone()),
+        };
+        Look { run: run.spec.id.clone(), round, attempt, examine }
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {

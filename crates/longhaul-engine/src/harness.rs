@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_core::command::{Command, Wish};
+use longhaul_core::conduct::Looping;
 use longhaul_core::decide::decide;
 use longhaul_core::document;
 use longhaul_core::event::Event;
@@ -63,6 +64,8 @@ enum Keeping {
 pub struct Opening {
     pub limits: Option<Limits>,
     pub model: Option<String>,
+    /// Other iterations or another promise, for a loop.
+    pub looping: Option<Looping>,
 }
 
 /// A run being driven in this process.
@@ -430,11 +433,11 @@ impl Harness {
 
     /// What a process that takes the run up says first: that it starts, or that its predecessor died.
     fn first_input(&self, run: &Run, generation: u64, opening: Opening) -> Result<Input, Error> {
-        let Opening { limits, model } = opening;
+        let Opening { limits, model, looping } = opening;
         Ok(match run.status {
-            Status::Running => Input::Restarted { generation, limits, model },
+            Status::Running => Input::Restarted { generation, limits, model, looping },
             Status::Created | Status::Paused | Status::Completed | Status::Failed => {
-                Input::Command(self.command(Wish::Start { limits, model })?)
+                Input::Command(self.command(Wish::Start { limits, model, looping })?)
             }
         })
     }

@@ -1,5 +1,7 @@
 //! Every bound the engine enforces, each with its reason.
 
+use std::time::Duration;
+
 /// How often a driver looks into its run's inbox. A command takes effect within a second with room to spare, and five
 /// looks a second at a directory cost nothing.
 pub const INBOX_POLL_MS: u64 = 200;
@@ -34,3 +36,6 @@ pub const SECRET_PIECE_BYTES_MIN: usize = 16;
 
 /// The longest stretch of a wait between two looks at the clock: a machine that was asleep is at most this late.
 pub const SLEEP_SLICE_MS: u64 = 60_000;
+
+/// Hashing a workspace may take this long; verify commands have limits of their own.
+pub const LOOK_TIME_MAX: Duration = Duration::from_secs(600);

@@ -8,17 +8,20 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
+use longhaul_core::event::{Aside, Purpose};
+use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::permission::Permissions;
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
-use longhaul_model::{Deltas, Model, Models, ResolveError};
+use longhaul_model::{Deltas, Model, Models, Quiet, ResolveError};
 use longhaul_store::Store;
 use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
-use longhaul_tools::{Blobs, Cancel, Context, Printed, Tool, Toolbox};
+use longhaul_tools::{Blobs, Cancel, Context, Examine, Printed, Tool, Toolbox, examine};
 use longhaul_workspace::Workspace;
 
+use crate::limits::LOOK_TIME_MAX;
 use crate::secrets::Secrets;
 
 /// One effect with everything needed to perform it, cut loose from the run.
@@ -28,6 +31,17 @@ pub enum Work {
     PrepareTool(ToolWork),
     RunTool(ToolWork),
     CheckTool(ToolWork),
+    Examine(Look),
+    AskAside { aside: Aside, attempt: Attempt, request: ModelRequest },
+}
+
+/// One look at the work.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub run: RunId,
+    pub round: u32,
+    pub attempt: Attempt,
+    pub examine: Examine,
 }
 
 #[derive(Clone, Debug)]
@@ -133,6 +147,15 @@ impl Performer for Hands {
                 let context = self.context(&work, cancel);
                 Box::pin(check(tool, context, work).map(Some))
             }
+            Work::Examine(look) => {
+                let (bash, secrets) = (self.toolbox.get("bash").cloned(), self.secrets.clone());
+                let context = self.looking(&look, cancel);
+                Box::pin(look_at_work(bash, context, look, secrets))
+            }
+            Work::AskAside { aside, attempt, request } => {
+                let models = Arc::clone(&self.models);
+                Box::pin(ask_aside(models, aside, attempt, request, cancel))
+            }
         }
     }
 }
@@ -155,6 +178,80 @@ impl Hands {
             printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
         }
     }
+}
+
+impl Hands {
+    fn looking(&self, look: &Look, cancel: Cancel) -> Context {
+        Context {
+            workspace: Arc::clone(&self.workspace),
+            run: look.run.clone(),
+            key: format!("{}.look_{}", look.run, look.round),
+            timeout: LOOK_TIME_MAX,
+            cwd: None,
+            cancel,
+            blobs: Arc::clone(&self.blobs),
+            rules: Arc::clone(&self.rules),
+            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
+        }
+    }
+}
+
+/// Looks at the work. A panic in looking is a warning, not the run's end.
+async fn look_at_work(
+    bash: Option<Arc<dyn Tool>>,
+    context: Context,
+    look: Look,
+    secrets: Secrets,
+) -> Option<Input> {
+    let (round, attempt) = (look.round, look.attempt);
+    let found = match bash {
+        Some(bash) => AssertUnwindSafe(examine(&look.examine, bash, &context)).catch_unwind().await,
+        None => Ok(Some(unseen("there is no bash to run commands with", &look.examine))),
+    };
+    let found = match found {
+        Ok(found) => found?,
+        Err(panic) => unseen(panic_text(panic.as_ref()), &look.examine),
+    };
+    Some(Input::Examined { round, attempt, found: Box::new(secrets.strike_examination(found)) })
+}
+
+/// What could not be looked at does not hold.
+fn unseen(why: &str, asked: &Examine) -> Examination {
+    let check = |command: &String| Check {
+        command: command.clone(),
+        passed: false,
+        ended: format!("not run: {why}"),
+        output: "".into(),
+        blob: None,
+        duration_us: 1,
+    };
+    let checks =
+        if asked.purpose == Purpose::Claim { asked.verify.iter().map(check).collect() } else { Vec::new() };
+    Examination {
+        checks,
+        warnings: vec![format!("the work could not be looked at: {why}")],
+        ..Examination::default()
+    }
+}
+
+/// Asks once, silently: nobody waits for these words.
+async fn ask_aside(
+    models: Arc<Shelf>,
+    aside: Aside,
+    attempt: Attempt,
+    request: ModelRequest,
+    cancel: Cancel,
+) -> Option<Input> {
+    let asking = AssertUnwindSafe(ask_model(models, request, &Quiet)).catch_unwind();
+    let answer = tokio::select! {
+        answer = asking => answer,
+        () = cancel.cancelled() => return None,
+    };
+    let answer = answer.unwrap_or_else(|panic| {
+        let message = format!("the model's client panicked: {}", panic_text(panic.as_ref()));
+        Err(ModelFailure::new(ModelFailureKind::Rejected, message))
+    });
+    Some(Input::AsideEnded { aside, attempt, answer })
 }
 
 /// What tools print, on its way to whoever watches.
@@ -220,6 +317,8 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::ModelReplied { .. }
         | Input::ModelFailed { .. }
         | Input::ToolChecked { .. }
+        | Input::Examined { .. }
+        | Input::AsideEnded { .. }
         | Input::Woke(_)
         | Input::CheckpointDue
         | Input::DiskLow
@@ -288,7 +387,7 @@ async fn ask_model(
     let model = off_the_loop(&models, &name, |models, name| models.get(name))
         .await?
         .map_err(|error| no_model(&error))?;
-    let refused = match model.call(request.clone(), deltas).await {
+    let refused = match heard(&*model, request.clone(), deltas).await {
         Err(failure) if failure.kind == ModelFailureKind::Credentials => failure,
         answer => return answer,
     };
@@ -296,9 +395,19 @@ async fn ask_model(
     let renewed =
         off_the_loop(&models, &name, move |models, name| models.renewed(name, old.as_ref())).await?;
     match renewed {
-        Some(model) => model.call(request, deltas).await,
+        Some(model) => heard(&*model, request, deltas).await,
         None => Err(refused),
     }
+}
+
+/// Asks, and says with the answer how much fits into the model's window.
+async fn heard(
+    model: &dyn Model,
+    request: ModelRequest,
+    deltas: &dyn Deltas,
+) -> Result<ModelReply, ModelFailure> {
+    let reply = model.call(request, deltas).await?;
+    Ok(ModelReply { window: Some(model.context_window()), ..reply })
 }
 
 /// Finding a key may mean waiting for a command; the run goes on hearing what is asked of it meanwhile.

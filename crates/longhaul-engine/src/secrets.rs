@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use longhaul_core::evidence::Examination;
 use longhaul_core::tool::{Outcome, Output};
 use memchr::memmem;
 use secrecy::{ExposeSecret, SecretString};
@@ -53,6 +54,22 @@ impl Secrets {
             },
             Outcome::Unknown { message } => Outcome::Unknown { message: self.strike(&message).into_owned() },
         }
+    }
+
+    /// What the harness saw of the work, without keys that verify commands printed.
+    pub fn strike_examination(&self, mut found: Examination) -> Examination {
+        if self.0.is_empty() {
+            return found;
+        }
+        let strike = |text: &mut String| *text = self.strike(text).into_owned();
+        for check in &mut found.checks {
+            check.output = self.strike(&check.output).into_owned().into();
+            strike(&mut check.ended);
+        }
+        found.warnings.iter_mut().for_each(strike);
+        found.handoff.iter_mut().for_each(strike);
+        found.changes.iter_mut().for_each(strike);
+        found
     }
 
     fn strike_output(&self, output: Output) -> Output {

@@ -98,7 +98,7 @@ async fn a_model_that_panics() {
     let (_sender, commands) = mpsc::channel(1);
     let run = place.harness.look(&id).unwrap();
     let ledger = Ledger::new(run, journal, store, Arc::new(SystemClock), Vec::new());
-    let wish = Wish::Start { limits: None, model: None };
+    let wish = Wish::Start { limits: None, model: None, looping: None };
     let start = Input::Command(Command { id: CommandId::from_bits(1), wish });
     let (run, ending) =
         Driver::new(ledger, Arc::new(hands), Arc::new(SystemClock), commands).drive(start).await.unwrap();

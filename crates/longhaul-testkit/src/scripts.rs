@@ -51,6 +51,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         answer_schema: None,
         on_ask: None,
         permissions: None,
+        conduct: None,
     }
 }
 

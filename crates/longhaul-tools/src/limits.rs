@@ -224,3 +224,15 @@ pub const TUNNEL_SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// Hosts named in a line about what holds commands; how many more there are is said.
 pub const HOSTS_SHOWN_MAX: usize = 5;
+
+/// A verify command may take longer than a command of the agent: it may build everything and run every test.
+pub const VERIFY_TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// Protected files of one run; their contents are kept.
+pub const PROTECTED_FILES_MAX: usize = 5000;
+
+/// Bytes of all protected files together.
+pub const PROTECTED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Features of one list.
+pub const FEATURES_MAX: usize = 5000;

@@ -41,6 +41,7 @@ pub enum Command {
     Init(commands::init::Args),
     Demo(commands::demo::Args),
     Run(commands::run::Args),
+    Loop(commands::looping::Args),
     Create(commands::create::Args),
     Start(commands::start::Args),
     Resume(commands::start::Args),

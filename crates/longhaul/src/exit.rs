@@ -48,6 +48,7 @@ impl Exit {
     pub fn of_run(run: &Run) -> Exit {
         match run.status {
             Status::Completed => Exit::Ok,
+            Status::Failed if run.cause == Some(Cause::Limit) => Exit::Limit,
             Status::Failed => Exit::Failed,
             Status::Created => Exit::Waiting,
             Status::Paused => Exit::of_pause(run.cause.unwrap_or(Cause::Asked)),

@@ -6,6 +6,7 @@ mod bench;
 mod choice;
 mod cli;
 mod commands;
+mod duration;
 mod exit;
 mod failure;
 mod insider;
@@ -85,6 +86,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Init(args) => commands::init::run(&app, args),
         Command::Demo(args) => commands::demo::run(&app, args),
         Command::Run(args) => commands::run::run(&app, args),
+        Command::Loop(args) => commands::looping::run(&app, args),
         Command::Create(args) => commands::create::run(&app, args),
         Command::Start(args) | Command::Resume(args) => commands::start::run(&app, args),
         Command::Pause(args) => commands::ask::pause(&app, args),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::conduct::Compaction;
 use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
 use longhaul_core::permission::{self, Rules};
@@ -15,6 +16,7 @@ use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::duration;
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
 use crate::rules::WrittenRules;
@@ -48,6 +50,7 @@ pub struct Settings {
     pub autonomy: Autonomy,
     pub limits: Limits,
     pub retry: RetryPolicy,
+    pub compaction: Compaction,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
     /// Whose default model is used when no model is named.
@@ -91,6 +94,23 @@ struct File {
     permissions: Option<PermissionsSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction: Option<CompactionSection>,
+}
+
+/// When a conversation is made shorter.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct CompactionSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enabled: Option<bool>,
+    /// Part of the window, 0.85.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threshold: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protect_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summarizer: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -155,6 +175,8 @@ struct LimitsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_sub_agent_depth: Option<u32>,
 }
 
@@ -201,6 +223,7 @@ pub fn template() -> &'static str {
 
 fn defaults() -> Value {
     let (limits, retry) = (Limits::default(), RetryPolicy::default());
+    let compaction = Compaction::default();
     json!({
         "models": { "default": null, "provider": null },
         "agents": { "dirs": ["agents"] },
@@ -214,6 +237,7 @@ fn defaults() -> Value {
                 "max_steps": limits.max_steps,
                 "max_tokens": null,
                 "max_cost": null,
+                "timeout": null,
                 "max_sub_agent_depth": limits.max_sub_agent_depth,
             },
             "retries": {
@@ -221,6 +245,12 @@ fn defaults() -> Value {
                 "base_backoff_ms": retry.base_backoff_ms,
                 "timeout_ms": retry.timeout_ms,
             },
+        },
+        "compaction": {
+            "enabled": compaction.enabled,
+            "threshold": f64::from(compaction.threshold) / 100.0,
+            "protect_tokens": compaction.protect_tokens,
+            "summarizer": null,
         },
     })
 }
@@ -343,6 +373,13 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             max_tokens: read.value("harness.limits.max_tokens")?,
             max_cost: read.money("harness.limits.max_cost")?,
             max_sub_agent_depth: read.value("harness.limits.max_sub_agent_depth")?,
+            timeout_ms: read.duration("harness.limits.timeout")?,
+        },
+        compaction: Compaction {
+            enabled: read.value("compaction.enabled")?,
+            threshold: read.percent("compaction.threshold")?,
+            protect_tokens: read.value("compaction.protect_tokens")?,
+            summarizer: read.value("compaction.summarizer")?,
         },
         retry: RetryPolicy {
             max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
@@ -521,6 +558,21 @@ impl Reading<'_> {
             .ok()
             .and_then(Autonomy::new)
             .ok_or_else(|| self.wrong("harness.autonomy", &format!("autonomy is 1 to 5, not {level}")))
+    }
+
+    /// A part of one, as percent.
+    fn percent(&self, key: &str) -> Result<u32, Failure> {
+        let part: f64 = self.value(key)?;
+        if !(0.1..=0.95).contains(&part) {
+            return Err(self.wrong(key, &format!("{part} is not a part of the window from 0.1 to 0.95")));
+        }
+        Ok((part * 100.0).round() as u32)
+    }
+
+    fn duration(&self, key: &str) -> Result<Option<u64>, Failure> {
+        let text: Option<String> = self.value(key)?;
+        let ms = |text: String| duration::parse(&text).map(|time| time.as_millis() as u64);
+        text.map(ms).transpose().map_err(|why| self.wrong(key, &why))
     }
 
     fn money(&self, key: &str) -> Result<Option<Usd>, Failure> {

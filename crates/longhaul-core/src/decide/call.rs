@@ -2,15 +2,19 @@
 
 use serde_json::json;
 
-use super::{Decision, ask, turn};
+use super::{Decision, ask, iteration, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
-use crate::event::{Ask, AskKind, Cause, Event, Rest};
+use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Rest};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
-use crate::limits::{ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
+use crate::limits::{
+    ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, CHANGING_REPEATS_FACTOR,
+    OUTPUT_INLINE_BYTES_MAX,
+};
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
 use crate::prompt::head;
+use crate::repetition::{self, Remedy};
 use crate::run::{Call, CallState, Run};
 use crate::spec::Limits;
 use crate::status::Status;
@@ -19,6 +23,8 @@ use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, Trace};
 
 /// What is kept in place of arguments that were too large to keep.
 const OVERSIZED: &str = "longhaul_arguments_too_large_bytes";
+
+const BEGUN_ANEW: &str = "not made: the conversation was begun anew";
 
 pub(super) fn oversized_marker(bytes: usize) -> Json {
     Json::of(&json!({ OVERSIZED: bytes }))
@@ -278,7 +284,23 @@ fn work_through<'a>(
     limits: Limits,
     decision: &mut Decision,
 ) {
-    for call in asked {
+    let mut asked = asked;
+    while let Some(call) = asked.next() {
+        if let Some(found) = repeats(run, &call) {
+            match circling(run, &call, found, decision) {
+                Remedy::Nudge => continue,
+                Remedy::FreshStart => {
+                    asked.for_each(|other| {
+                        refuse(other.id, Failure::DoomLoop, BEGUN_ANEW.to_owned(), decision);
+                    });
+                    return iteration::interrupt(run, turn, FreshStart::DoomLoop, decision);
+                }
+                Remedy::Pause => {
+                    let reason = format!("doom_loop: `{}` was tried again and again to no effect", call.tool);
+                    return decision.pause(run, Cause::Parked, reason);
+                }
+            }
+        }
         match permit(run, &call, limits, cwd(run, decision)) {
             Ok(Leave::Ask(ask)) => {
                 if ask::open(run, ask, decision) {
@@ -295,6 +317,26 @@ fn work_through<'a>(
         }
     }
     turn::begin(run, turn + 1, limits, decision);
+}
+
+/// Does this call only repeat what led nowhere before? A call that a hook or a person has looked at is not asked again.
+fn repeats(run: &Run, call: &Asked<'_>) -> Option<repetition::Found> {
+    let max = run.spec.conduct().repeats_max().filter(|_| call.attempt == Attempt::FIRST && !call.granted)?;
+    let here = |other: &&Call| (other.step, other.iteration) == (run.current_step, run.iteration);
+    let most = (max * CHANGING_REPEATS_FACTOR) as usize;
+    let before = run.calls[..(call.id.0 as usize - 1).min(run.calls.len())].iter();
+    let mut before: Vec<&Call> = before.rev().take_while(here).take(most).collect();
+    before.reverse();
+    repetition::found(&before, call.tool, call.args, max)
+}
+
+/// The agent goes round in circles: what is done about it is on record, and the call is not made.
+fn circling(run: &Run, call: &Asked<'_>, found: repetition::Found, decision: &mut Decision) -> Remedy {
+    let remedy = repetition::remedy(run);
+    let (repetition, count) = (found.repetition, found.count);
+    decision.and(Event::DoomLoop { repetition, remedy, tool: call.tool.to_owned(), count });
+    refuse(call.id, Failure::DoomLoop, found.explained(), decision);
+    remedy
 }
 
 /// Where commands begin, as the call that ended with this very decision left it.

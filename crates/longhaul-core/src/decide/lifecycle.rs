@@ -4,12 +4,11 @@ use super::recovery::Changed;
 use super::{Decision, Refusal, ask, call, recovery, step};
 use crate::codec;
 use crate::command::{Command, Wish};
-use crate::effect::Effect;
-use crate::event::{Ask, AskKind, Cause, Event};
+use crate::effect::{Effect, Wake};
+use crate::event::{Ask, AskKind, Cause, Event, Rest};
 use crate::ids::CommandId;
 use crate::plan::StepStatus;
 use crate::run::{CallState, Gate, Run};
-use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
 use crate::tool::Outcome;
@@ -19,7 +18,10 @@ pub(super) fn command(run: &Run, at: Timestamp, command: Command) -> Result<Deci
         return Ok(Decision::nothing());
     }
     let follow = match &command.wish {
-        Wish::Start { limits, model } => start(run, *limits, model.as_deref())?,
+        Wish::Start { limits, model, looping } => {
+            let (limits, model, looping) = (*limits, model.as_deref(), looping.clone());
+            start(run, at, Changed { limits, model, looping })?
+        }
         Wish::Pause { reason } => pause(run, reason)?,
         Wish::Stop { reason } => stop(run, reason)?,
         Wish::Approve { gate, digest } => approve(run, at, *gate, digest.as_deref())?,
@@ -84,21 +86,49 @@ pub(super) fn checkpoint_due(run: &Run) -> Decision {
 }
 
 /// What a person wants changed for the rest of the run; what is the same already is not remembered again.
-pub(super) fn change_settings(
-    run: &Run,
-    limits: Option<Limits>,
-    model: Option<&str>,
-    decision: &mut Decision,
-) {
-    if let Some(limits) = limits.filter(|limits| *limits != run.spec.limits) {
+pub(super) fn change_settings(run: &Run, changed: &Changed<'_>, decision: &mut Decision) {
+    if let Some(limits) = changed.limits.filter(|limits| *limits != run.spec.limits) {
         decision.and(Event::LimitsChanged { limits });
     }
-    if let Some(model) = model.filter(|model| *model != run.spec.model) {
+    if let Some(model) = changed.model.filter(|model| *model != run.spec.model) {
         decision.and(Event::ModelChanged { model: model.to_owned(), why: None });
+    }
+    if let Some(looping) = &changed.looping
+        && run.spec.conduct().looping.as_ref() != Some(looping)
+    {
+        decision.and(Event::LoopChanged { looping: looping.clone() });
     }
 }
 
-fn start(run: &Run, limits: Option<Limits>, model: Option<&str>) -> Result<Decision, Refusal> {
+/// Sets the timer that ends the run's time, if that is limited.
+pub(super) fn set_deadline(run: &Run, at: Timestamp, changed: &Changed<'_>, decision: &mut Decision) {
+    if let Some(timeout_ms) = changed.limits.unwrap_or(run.spec.limits).timeout_ms {
+        let rest = Rest::from(at, timeout_ms.saturating_sub(run.worked_ms).max(1));
+        decision.then(Effect::Sleep { wake: Wake::Deadline, rest });
+    }
+}
+
+/// The run's time is up, whatever it is doing.
+pub(super) fn deadline(run: &Run, at: Timestamp) -> Decision {
+    let mut decision = Decision::nothing();
+    let Some(timeout_ms) = run.spec.limits.timeout_ms else { return decision };
+    let worked_ms = run.worked_ms(at);
+    if run.status != Status::Running || worked_ms < timeout_ms {
+        return decision;
+    }
+    let (spent, max) = (seconds(worked_ms), seconds(timeout_ms));
+    let reason = format!("timeout reached: {spent} of {max} used");
+    decision.and(Event::LimitReached { limit: "timeout".to_owned(), spent, max });
+    decision.pause(run, Cause::Limit, reason);
+    decision.then(Effect::CancelWork);
+    decision
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:01} s", ms / 1000, ms % 1000 / 100)
+}
+
+fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Refusal> {
     let refused = |why| Err(Refusal::Transition { verb: "start", status: run.status, why });
     match run.status {
         Status::Created | Status::Paused => {}
@@ -107,14 +137,15 @@ fn start(run: &Run, limits: Option<Limits>, model: Option<&str>) -> Result<Decis
         Status::Failed => return refused("it has ended; create a new run"),
     }
     let mut decision = Decision::nothing();
-    change_settings(run, limits, model, &mut decision);
+    change_settings(run, &changed, &mut decision);
     decision.and(Event::StatusChanged {
         from: run.status,
         to: Status::Running,
         cause: Cause::Asked,
         reason: None,
     });
-    recovery::pick_up(run, Changed { limits, model }, &mut decision);
+    set_deadline(run, at, &changed, &mut decision);
+    recovery::pick_up(run, changed, &mut decision);
     Ok(decision)
 }
 

@@ -1,17 +1,23 @@
 //! The agent loop as a pure machine: what arrived in, what to remember and what to do out.
 //!
 //! One room for each kind of thing that can arrive: `lifecycle` (commands), `step`, `turn` (the model), `patience` (a model
-//! that does not answer), `call` (tools), `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
+//! that does not answer), `call` (tools), `stop` (an agent that says it is done), `iteration` (fresh context), `compact` (a
+//! window that fills up), `aside` (questions beside the conversation), `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
 //! follows from it are remembered together.
 
+mod aside;
 mod ask;
 mod call;
+mod compact;
+mod iteration;
 mod lifecycle;
 mod patience;
 mod recovery;
 mod step;
+mod stop;
 mod turn;
 
+use self::recovery::Changed;
 use crate::effect::{Effect, Wake};
 use crate::event::{Cause, Event};
 use crate::input::Input;
@@ -45,8 +51,8 @@ pub enum Refusal {
 pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusal> {
     match input {
         Input::Command(command) => lifecycle::command(run, at, command),
-        Input::Restarted { generation, limits, model } => {
-            Ok(recovery::restarted(run, generation, limits, model.as_deref()))
+        Input::Restarted { generation, limits, model, looping } => {
+            Ok(recovery::restarted(run, at, generation, Changed { limits, model: model.as_deref(), looping }))
         }
         Input::CommandUnfit { id, why } => Ok(lifecycle::unfit(run, id, why)),
         Input::CheckpointDue => Ok(lifecycle::checkpoint_due(run)),
@@ -67,6 +73,9 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::ToolChecked { call, attempt, found } => Ok(recovery::checked(run, call, attempt, found)),
         Input::Woke(Wake::Turn { turn, attempt }) => Ok(turn::woke(run, turn, attempt)),
         Input::Woke(Wake::Call { call, attempt }) => Ok(call::woke(run, call, attempt)),
+        Input::Woke(Wake::Deadline) => Ok(lifecycle::deadline(run, at)),
+        Input::Examined { round, attempt, found } => Ok(stop::examined(run, round, attempt, *found)),
+        Input::AsideEnded { aside, attempt, answer } => Ok(aside::ended(run, aside, attempt, answer)),
         Input::DiskLow => Ok(lifecycle::disk_low(run)),
         Input::OlderSchema { version } => Ok(lifecycle::older_schema(run, version)),
         Input::Contained { by } => Ok(lifecycle::contained(run, by)),
@@ -82,6 +91,15 @@ impl Decision {
 
     fn remember(event: Event) -> Decision {
         Decision { events: vec![event], effects: Vec::new() }
+    }
+
+    /// The run as it will be when what was decided so far is remembered. `None` if it does not fit, which `apply` will say.
+    fn ahead(&self, run: &Run) -> Option<Run> {
+        let mut ahead = run.clone();
+        for event in &self.events {
+            ahead.apply(run.seq, run.updated_at, event).ok()?;
+        }
+        Some(ahead)
     }
 
     fn and(&mut self, event: Event) {

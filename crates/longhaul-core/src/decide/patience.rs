@@ -1,7 +1,7 @@
 //! A model that does not answer: whether to wait, to ask another one, or to ask a person. An outage is waited out, however
 //! long; what time cannot mend is not.
 
-use super::{Decision, step, turn};
+use super::{Decision, compact, step, turn};
 use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, Stop};
 use crate::effect::{Effect, Wake};
 use crate::event::{Cause, Event, Rest};
@@ -25,6 +25,8 @@ enum Next {
     },
     /// Ask another model, now.
     Switch(String),
+    /// Make the conversation shorter, and ask again.
+    Shorten,
     /// Only a person can help.
     Park(Cause, String),
     Fail,
@@ -40,7 +42,9 @@ pub(super) fn unanswered(run: &Run, reply: &ModelReply) -> Option<ModelFailure> 
     };
     let message = head(&reply.text, EVENT_TEXT_BYTES_MAX).to_owned();
     let failure = ModelFailure { usage: Some(reply.usage), ..ModelFailure::new(kind, message) };
-    (run.status == Status::Running && others_are_left(run) && other(run, kind).is_some()).then_some(failure)
+    let another = others_are_left(run) && other(run, kind).is_some();
+    let shorter = kind == ModelFailureKind::Overflow && compact::can_help(run);
+    (run.status == Status::Running && (another || shorter)).then_some(failure)
 }
 
 pub(super) fn failed(
@@ -56,7 +60,7 @@ pub(super) fn failed(
     let next = next(run, at, turn, attempt, &failure);
     let retry = match &next {
         Next::Wait { until, .. } => Some(Rest::from(at, until.millis_since(at))),
-        Next::Switch(_) | Next::Park(..) | Next::Fail => None,
+        Next::Switch(_) | Next::Shorten | Next::Park(..) | Next::Fail => None,
     };
     let ModelFailure { kind, message, after_ms, usage } = failure;
     let until = after_ms.map(|after| at.plus_millis(after.min(WISHED_WAIT_MS_MAX)));
@@ -81,6 +85,7 @@ pub(super) fn failed(
             decision.and(Event::ModelChanged { model, why: why() });
             turn::attempt(turn, attempt.next(), &mut decision);
         }
+        Next::Shorten => compact::after_overflow(run, turn, attempt.next(), &mut decision),
         Next::Park(cause, reason) => decision.pause(run, cause, reason),
         Next::Fail => step::failed(run, &error, &mut decision),
     }
@@ -96,6 +101,7 @@ fn next(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, failure: &ModelFa
         ModelFailureKind::Credentials | ModelFailureKind::Quota | ModelFailureKind::ModelUnknown => {
             usable.map_or_else(|| park(failure), Next::Switch)
         }
+        ModelFailureKind::Overflow if now.is_none() && compact::can_help(run) => Next::Shorten,
         ModelFailureKind::Overflow | ModelFailureKind::Refused | ModelFailureKind::Rejected => {
             now.map_or_else(|| park(failure), Next::Switch)
         }

@@ -1,32 +1,34 @@
 //! A crash is an ordinary start: the fold says where the run stood, and its effect classes say what may be done again.
 
-use super::{Decision, call, lifecycle, step, turn};
-use crate::conversation::Message;
+use super::{Decision, aside, call, lifecycle, step, stop, turn};
+use crate::conduct::Looping;
 use crate::effect::{Effect, Wake};
-use crate::event::Event;
+use crate::event::{Event, Purpose};
 use crate::ids::{Attempt, CallId};
-use crate::prompt;
 use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
+use crate::time::Timestamp;
 use crate::tool::{EffectClass, Found, Outcome, Trace};
 
 /// A new process drives the run; nothing that was under way in the old one will ever report.
-pub(super) fn restarted(run: &Run, generation: u64, limits: Option<Limits>, model: Option<&str>) -> Decision {
+pub(super) fn restarted(run: &Run, at: Timestamp, generation: u64, changed: Changed<'_>) -> Decision {
     if run.status != Status::Running {
         return Decision::nothing();
     }
     let mut decision = Decision::remember(Event::Recovered { generation });
-    lifecycle::change_settings(run, limits, model, &mut decision);
-    pick_up(run, Changed { limits, model }, &mut decision);
+    lifecycle::change_settings(run, &changed, &mut decision);
+    lifecycle::set_deadline(run, at, &changed, &mut decision);
+    pick_up(run, changed, &mut decision);
     decision
 }
 
 /// What a person changes when a run is taken up.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Changed<'a> {
     pub(super) limits: Option<Limits>,
     pub(super) model: Option<&'a str>,
+    pub(super) looping: Option<Looping>,
 }
 
 /// Goes on from wherever the run stands, on the understanding that nothing is under way.
@@ -35,6 +37,10 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
     // A wait was for the old model; a new one is asked at once.
     let other_model = changed.model.is_some_and(|model| model != run.spec.model);
     match &run.phase {
+        // What the work begins with is looked at before anything changes.
+        Phase::Idle if run.baseline.is_none() && !run.has_worked() && run.spec.conduct().examines() => {
+            stop::examine(run, 0, Purpose::Baseline, Attempt::FIRST, decision);
+        }
         Phase::Idle => step::go_on(run, limits, decision),
         Phase::Gated { .. } => {}
         Phase::Cleared => step::open(run, run.current_step, limits, decision),
@@ -51,8 +57,12 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
             Some(open) => pick_up_call(run, open, limits, decision),
             None => turn::begin(run, turn + 1, limits, decision),
         },
-        Phase::Answered { .. } => step::completed(run, last_answer(run), decision),
+        Phase::Answered { turn } => stop::heard(run, *turn, stop::last_answer(run), limits, decision),
         Phase::CutOff { turn } => turn::begin(run, turn + 1, limits, decision),
+        Phase::Examining { turn, attempt, purpose, .. } => {
+            stop::examine(run, *turn, *purpose, attempt.next(), decision);
+        }
+        Phase::Aside { aside, turn, attempt } => aside::again(*aside, *turn, attempt.next(), decision),
     }
 }
 
@@ -113,13 +123,4 @@ fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision)
 fn targets(traces: &[Trace]) -> String {
     let names: Vec<&str> = traces.iter().map(|trace| trace.target.as_str()).collect();
     if names.is_empty() { "its target".to_owned() } else { names.join(", ") }
-}
-
-fn last_answer(run: &Run) -> String {
-    match run.messages.last() {
-        Some(Message::Assistant { text, .. }) => {
-            prompt::joined(&run.messages[..run.messages.len() - 1], text)
-        }
-        Some(Message::User { .. } | Message::Tool { .. }) | None => String::new(),
-    }
 }

@@ -53,6 +53,18 @@ pub(super) fn failed(run: &Run, error: &str, decision: &mut Decision) {
     give_up(decision, error);
 }
 
+/// The step in hand came to its limit, and with it the run.
+pub(super) fn failed_at_limit(run: &Run, limit: &str, error: &str, decision: &mut Decision) {
+    decision.and(Event::StepFailed { step: run.current_step, error: error.to_owned() });
+    decision.checkpoint(run);
+    decision.and(Event::StatusChanged {
+        from: Status::Running,
+        to: Status::Failed,
+        cause: Cause::Limit,
+        reason: Some(limit.to_owned()),
+    });
+}
+
 /// A run found between steps: on to the next one that is ready, or to the end.
 pub(super) fn go_on(run: &Run, limits: Limits, decision: &mut Decision) {
     match run.plan.next_ready() {

@@ -1,6 +1,6 @@
 //! Turns: asking the model and hearing it.
 
-use super::{Decision, call, step};
+use super::{Decision, call, compact, stop};
 use crate::conversation::{ModelReply, ProposedCall, Stop};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
@@ -19,13 +19,16 @@ use crate::tool::{Failure, Outcome};
 pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
     match reached(run, limits).or_else(|| refused_again(run, limits, decision)) {
         Some(reached) => stop_at(run, reached, decision),
-        None => attempt(turn, Attempt::FIRST, decision),
+        None => compact::then_turn(run, turn, Attempt::FIRST, decision),
     }
 }
 
 fn stop_at(run: &Run, reached: Event, decision: &mut Decision) {
     let Event::LimitReached { limit, spent, max } = &reached else { return };
-    let reason = format!("{limit} reached: {spent} of {max} used");
+    let reason = match limit.as_str() {
+        "max_cost" => format!("cost_budget: max_cost reached: {spent} of {max} used"),
+        _ => format!("{limit} reached: {spent} of {max} used"),
+    };
     decision.and(reached);
     decision.pause(run, Cause::Limit, reason);
 }
@@ -67,6 +70,7 @@ pub(super) fn replied(
         duration_us: duration_us.max(1),
         raw: reply.raw.filter(|raw| whole && raw.content.as_str().len() <= REPLY_RAW_BYTES_MAX),
         stop: (reply.stop != Stop::End).then_some(reply.stop),
+        window: reply.window,
     });
     // A reply that came while the run was being paused is kept, and taken up on resume.
     if run.status == Status::Running {
@@ -95,7 +99,9 @@ fn follow(
             decision.pause(run, Cause::Parked, reason.to_owned());
         }
         Stop::End | Stop::Length if !proposed.is_empty() => call::begin_first(run, turn, proposed, decision),
-        Stop::End => step::completed(run, prompt::joined(&run.messages, &text), decision),
+        Stop::End => {
+            stop::heard(run, turn, prompt::joined(&run.messages, &text), run.spec.limits, decision);
+        }
         Stop::Length if run.patience.cut_off + 1 >= CUT_OFF_REPLIES_MAX => {
             let reason = format!(
                 "{CUT_OFF_REPLIES_MAX} replies in a row ran into the limit of output tokens; raise `max_output_tokens`"

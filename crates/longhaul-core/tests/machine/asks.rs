@@ -55,7 +55,7 @@ fn leave_is_waited_for_and_counts_once() {
     assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 1));
     let ask = sim.run.gates[0].ask.clone().unwrap();
     assert_eq!((ask.kind, ask.digest.len()), (AskKind::Permission, 16));
-    sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap();
+    sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
     assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 1), "it is not asked twice");
     let other = sim.wish(Wish::Approve { gate: 1, digest: Some("0000000000000000".to_owned()) });
     assert!(other.unwrap_err().to_string().contains("not for what was approved"));

@@ -77,7 +77,7 @@ fn the_record_is_complete() {
     sim.start().unwrap();
     sim.settle(&mut world);
     let call = &sim.run.calls[0];
-    assert_eq!((call.tool.as_str(), call.args.as_str()), ("read", "{}"));
+    assert_eq!((call.tool.as_str(), call.args.as_str()), ("read", r#"{"index":0,"turn":1}"#));
     assert_eq!(call.outcome(), Some(&Outcome::done("read call_1")));
     assert!(call.duration_ms().unwrap() > 0.0);
 }
@@ -194,6 +194,6 @@ fn the_working_directory_is_on_record() {
     let outcome = Outcome::Done { output };
     sim.give(Input::ToolEnded { call: CallId(1), attempt, outcome, duration_us: 1, hold: None }).unwrap();
     assert_eq!(sim.run.cwd.as_deref(), Some("src"));
-    sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap();
+    sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
     assert_eq!(sim.run.cwd.as_deref(), Some("src"));
 }

@@ -38,7 +38,13 @@ fn unknown_fields_survive_work() {
     example["plan"]["steps"][1]["colour"] = json!("red");
     let mut sim = Sim { run: import(&example.to_string()).unwrap(), ..Sim::create(spec()) };
     let mut world = World::with_turns(&[&["read"]]);
-    sim.give(longhaul_core::input::Input::Restarted { generation: 1, limits: None, model: None }).unwrap();
+    sim.give(longhaul_core::input::Input::Restarted {
+        generation: 1,
+        limits: None,
+        model: None,
+        looping: None,
+    })
+    .unwrap();
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Completed);
     let exported = document::write(&sim.run);
@@ -115,7 +121,12 @@ fn the_conversation_is_carried_over() {
     assert_eq!(run.messages, sim.run.messages);
     let mut resumed = Sim { run, ..Sim::create(spec()) };
     resumed
-        .give(longhaul_core::input::Input::Restarted { generation: 1, limits: None, model: None })
+        .give(longhaul_core::input::Input::Restarted {
+            generation: 1,
+            limits: None,
+            model: None,
+            looping: None,
+        })
         .unwrap();
     resumed.settle(&mut world);
     assert_eq!(resumed.run.status, Status::Completed);

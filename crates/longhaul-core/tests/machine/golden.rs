@@ -3,12 +3,16 @@
 use expect_test::expect_file;
 use longhaul_core::codec::{self, Error, KIND_MAX, VERSION};
 use longhaul_core::command::Wish;
+use longhaul_core::conduct::{Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings};
+use longhaul_core::context::Shortening;
 use longhaul_core::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
-use longhaul_core::event::{Ask, AskKind, Cause, Event, Rest};
+use longhaul_core::event::{Aside, Ask, AskKind, Cause, Event, FreshStart, Purpose, Rest, StopAction};
+use longhaul_core::evidence::{Check, Examination, Features, ProtectedChange};
 use longhaul_core::ids::{Attempt, CallId, CommandId};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Permissions;
+use longhaul_core::repetition::{Remedy, Repetition};
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
@@ -35,6 +39,7 @@ fn samples() -> Vec<Event> {
     vec![
         Event::RunCreated(Box::new(spec())),
         Event::RunCreated(Box::new(RunSpec { permissions: Some(vec![rules()]), ..spec() })),
+        Event::RunCreated(Box::new(RunSpec { conduct: Some(Box::new(conduct())), ..spec() })),
         Event::StatusChanged {
             from: Status::Running,
             to: Status::Paused,
@@ -43,7 +48,7 @@ fn samples() -> Vec<Event> {
         },
         Event::CommandApplied {
             command: CommandId::from_bits(1),
-            wish: Wish::Start { limits: Some(Limits::default()), model: None },
+            wish: Wish::Start { limits: Some(Limits::default()), model: None, looping: None },
         },
         Event::CommandApplied { command: CommandId::from_bits(2), wish: Wish::Pause { reason: text() } },
         Event::CommandApplied { command: CommandId::from_bits(3), wish: Wish::Stop { reason: text() } },
@@ -83,6 +88,7 @@ fn samples() -> Vec<Event> {
             duration_us: 1500,
             raw: None,
             stop: None,
+            window: None,
         },
         Event::ModelReplied {
             turn: 4,
@@ -97,6 +103,18 @@ fn samples() -> Vec<Event> {
             duration_us: 1500,
             raw: Some(Raw { model: text(), api: text(), content: Json::empty_object() }),
             stop: Some(Stop::Length),
+            window: None,
+        },
+        Event::ModelReplied {
+            turn: 4,
+            attempt,
+            text: text(),
+            calls: Vec::new(),
+            usage,
+            duration_us: 1500,
+            raw: None,
+            stop: None,
+            window: Some(200_000),
         },
         Event::TurnFailed {
             turn: 4,
@@ -139,7 +157,86 @@ fn samples() -> Vec<Event> {
         Event::CommandDropped { command: CommandId::from_bits(6), why: text() },
         Event::SchemaUpgraded { from: 1, to: 2 },
         Event::Contained { by: text() },
+        Event::AgentStopped { turn: 4, action: StopAction::Restart, why: Some(text()) },
+        Event::ExamineStarted {
+            turn: 4,
+            round: 2,
+            attempt,
+            purpose: Purpose::FreshStart { why: FreshStart::Context },
+        },
+        Event::ExamineStarted { turn: 4, round: 2, attempt, purpose: Purpose::Claim },
+        Event::Examined { round: 2, attempt, found: Box::new(examination()) },
+        Event::IterationStarted { number: 2, why: FreshStart::NoPromise, note: Some(text()) },
+        Event::AsideStarted { aside: Aside::Compaction { before: 9 }, turn: 4, attempt },
+        Event::AsideStarted { aside: Aside::Iteration { why: FreshStart::Refuted }, turn: 4, attempt },
+        Event::AsideEnded {
+            aside: Aside::Judgement,
+            attempt,
+            model: text(),
+            text: Some(text()),
+            error: Some(text()),
+            usage: Some(usage),
+        },
+        Event::Compacted {
+            shortening: Shortening::Outputs { before: 3 },
+            tokens_before: 9,
+            tokens_after: 5,
+            futile: false,
+        },
+        Event::Compacted {
+            shortening: Shortening::Summary { before: 3, text: text() },
+            tokens_before: 9,
+            tokens_after: 5,
+            futile: true,
+        },
+        Event::DoomLoop { repetition: Repetition::SameCall, remedy: Remedy::Nudge, tool: text(), count: 3 },
+        Event::LoopChanged { looping: looping() },
+        Event::Told { text: text() },
     ]
+}
+
+fn looping() -> Looping {
+    Looping { summarizer: Some("p/m".to_owned()), features: Some(true), ..Looping::default() }
+}
+
+fn conduct() -> Conduct {
+    Conduct {
+        looping: Some(looping()),
+        verify: vec!["true".to_owned()],
+        protect: Some(Protect { globs: vec!["tests/**".to_owned()], policy: ProtectPolicy::Refuse }),
+        compaction: Some(Compaction { summarizer: Some("p/m".to_owned()), ..Compaction::default() }),
+        repeats_max: Some(5),
+        judge: Some(Judge { model: "p/m".to_owned(), acceptance: vec!["it works".to_owned()] }),
+        plain: Some(false),
+        surroundings: Some(Surroundings {
+            environment: "linux".to_owned(),
+            rules: Some("be kind".to_owned()),
+            rule_files: vec!["AGENTS.md".to_owned()],
+        }),
+    }
+}
+
+fn examination() -> Examination {
+    let text = || "text".to_owned();
+    let check = Check {
+        command: text(),
+        passed: true,
+        ended: text(),
+        output: "text".into(),
+        blob: Some("ab12".to_owned()),
+        duration_us: 9,
+    };
+    Examination {
+        tree: Some(text()),
+        checks: vec![check],
+        handoff: Some(text()),
+        warnings: vec![text()],
+        protected: vec![ProtectedChange { path: text(), what: text(), undone: true }],
+        features: Some(Features { passing: 1, total: 2, restored: vec![text()], list: Some(text()) }),
+        changes: Some(text()),
+        baseline: Some(text()),
+        commit: Some(text()),
+    }
 }
 
 fn rules() -> Permissions {
@@ -184,10 +281,12 @@ fn events_of_version_1_are_read() {
 #[allow(clippy::wildcard_enum_match_arm, reason = "what is not named was the same then")]
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
-        Event::RunCreated(spec) if spec.permissions.is_some() => return None,
+        Event::RunCreated(spec) if spec.permissions.is_some() || spec.conduct.is_some() => return None,
+        event if event.kind() > 27 => return None,
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
+        | Event::ModelReplied { window: Some(_), .. }
         | Event::WaitingForHuman { ask: Some(_), .. }
         | Event::GateAnswered { answer: Some(_), .. }
         | Event::CommandApplied {
@@ -220,7 +319,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
     /// Damaged payloads are errors, never panics.
     #[test]
-    fn no_bytes_panic(kind in 0u16..30, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+    fn no_bytes_panic(kind in 0u16..40, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
         let _ = codec::decode(1, kind, VERSION, &bytes);
     }
 }

@@ -44,7 +44,7 @@ fn an_interrupted_call_waits_for_a_person() {
     let limits = Limits { max_tool_calls: 1, ..spec().limits };
     let mut sim = calling(RunSpec { limits, ..spec() }, 1);
     held(&mut sim);
-    sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap();
+    sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
     assert_eq!((sim.run.wait(), sim.run.gates.len()), (Wait::Human, 1));
     sim.effects.clear();
     sim.wish(Wish::Approve { gate: 1, digest: None }).unwrap();

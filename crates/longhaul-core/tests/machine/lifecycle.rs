@@ -145,7 +145,8 @@ fn a_limit_pauses_and_can_be_raised() {
     assert_eq!(sim.run.reason.as_deref(), Some("max_steps reached: 2 of 2 used"));
     let mut limits = limited.limits;
     limits.max_steps = 10;
-    sim.wish(longhaul_core::command::Wish::Start { limits: Some(limits), model: None }).unwrap();
+    sim.wish(longhaul_core::command::Wish::Start { limits: Some(limits), model: None, looping: None })
+        .unwrap();
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Completed);
     assert_eq!(sim.run.turns, 4);
@@ -158,7 +159,10 @@ fn a_command_is_applied_once() {
     use longhaul_core::ids::CommandId;
     use longhaul_core::input::Input;
     let mut sim = Sim::create(spec());
-    let command = Command { id: CommandId::from_bits(9), wish: Wish::Start { limits: None, model: None } };
+    let command = Command {
+        id: CommandId::from_bits(9),
+        wish: Wish::Start { limits: None, model: None, looping: None },
+    };
     sim.give(Input::Command(command.clone())).unwrap();
     let events = sim.journal.len();
     sim.give(Input::Command(command)).unwrap();

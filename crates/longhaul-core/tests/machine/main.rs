@@ -9,6 +9,7 @@ mod gates;
 mod golden;
 mod hooks;
 mod lifecycle;
+mod loops;
 mod patience;
 mod properties;
 mod recovery;

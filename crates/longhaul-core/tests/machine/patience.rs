@@ -112,7 +112,7 @@ fn a_rate_limit_survives_a_restart() {
     fail(&mut sim, ModelFailure { after_ms: Some(3_600_000), ..limited });
     let before = sim.run.phase.clone();
     sim.effects.clear();
-    sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap();
+    sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
     assert_eq!((sim.run.phase.clone(), sim.run.wait()), (before, Wait::RateLimit));
     assert!(format!("{:?}", sim.effects).contains("Sleep"), "{:?}", sim.effects);
 }
@@ -211,8 +211,13 @@ fn another_model_does_not_wait() {
     let mut sim = started();
     fail(&mut sim, ModelFailure { after_ms: Some(3_600_000), ..failure(ModelFailureKind::RateLimited) });
     sim.effects.clear();
-    sim.give(Input::Restarted { generation: 9, limits: None, model: Some("other/model".to_owned()) })
-        .unwrap();
+    sim.give(Input::Restarted {
+        generation: 9,
+        limits: None,
+        model: Some("other/model".to_owned()),
+        looping: None,
+    })
+    .unwrap();
     assert!(matches!(sim.run.phase, Phase::Thinking { .. }), "{:?}", sim.run.phase);
     assert_eq!(sim.run.spec.model, "other/model");
 }

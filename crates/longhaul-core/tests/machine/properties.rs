@@ -65,6 +65,7 @@ fn without_traces_of_pausing(run: &Run) -> Run {
     run.commands.clear();
     run.reason = None;
     run.cause = None;
+    (run.worked_ms, run.working_since) = (0, None);
     if let longhaul_core::run::Phase::Thinking { attempt, .. } = &mut run.phase {
         *attempt = longhaul_core::ids::Attempt::FIRST;
     }

@@ -15,7 +15,9 @@ fn all_classes() -> World {
 fn finish(sim: &mut Sim, world: &mut World) {
     match sim.run.status {
         Status::Created | Status::Paused => sim.start().unwrap(),
-        Status::Running => sim.give(Input::Restarted { generation: 2, limits: None, model: None }).unwrap(),
+        Status::Running => {
+            sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap()
+        }
         Status::Completed | Status::Failed => {}
     }
     sim.settle(world);
@@ -68,7 +70,7 @@ fn recovery_is_remembered() {
     sim.start().unwrap();
     sim.step(&mut world);
     let mut sim = sim.reopened_at(sim.journal.len());
-    sim.give(Input::Restarted { generation: 5, limits: None, model: None }).unwrap();
+    sim.give(Input::Restarted { generation: 5, limits: None, model: None, looping: None }).unwrap();
     assert_eq!(sim.run.generation, 5);
     let position =
         sim.events().iter().position(|event| matches!(event, Event::Recovered { generation: 5 })).unwrap();
@@ -145,7 +147,7 @@ fn crashes_do_not_use_up_retries() {
     sim.step(&mut world);
     for generation in 2..8 {
         sim = sim.reopened_at(sim.journal.len());
-        sim.give(Input::Restarted { generation, limits: None, model: None }).unwrap();
+        sim.give(Input::Restarted { generation, limits: None, model: None, looping: None }).unwrap();
     }
     assert_eq!(sim.run.calls[0].attempt().retries(), 6);
     world.failures = vec![("read", 9, Failure::Network)];

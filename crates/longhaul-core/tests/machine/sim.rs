@@ -6,10 +6,12 @@ use longhaul_core::command::{Command, Wish};
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall, Usage};
 use longhaul_core::decide::{Refusal, decide};
 use longhaul_core::effect::Effect;
-use longhaul_core::event::Event;
+use longhaul_core::event::{Event, Purpose};
+use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, CommandId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
+use longhaul_core::money::Usd;
 use longhaul_core::plan::{Plan, Step, StepStatus};
 use longhaul_core::run::Run;
 use longhaul_core::spec::{Autonomy, Limits, RunSpec};
@@ -27,6 +29,16 @@ pub struct World {
     /// How many times the model fails before each answer.
     pub model_failures: u32,
     pub found: Found,
+    /// The final texts, in order; after the last, the number of the turn.
+    pub says: Vec<&'static str>,
+    /// What the harness sees each time it looks at a claim: whether the verify commands pass.
+    pub passes: Vec<bool>,
+    /// Does the workspace change between looks?
+    pub changes: bool,
+    pub handoff: Option<&'static str>,
+    /// What is answered beside the conversation; nothing if nobody answers.
+    pub asides: Option<String>,
+    pub window: Option<u64>,
     /// Names of tools, once for each time one really ran.
     pub ran: Vec<(CallId, String)>,
 }
@@ -38,10 +50,44 @@ impl World {
             failures: Vec::new(),
             model_failures: 0,
             found: Found::NotDone,
+            says: Vec::new(),
+            passes: Vec::new(),
+            changes: true,
+            handoff: None,
+            asides: None,
+            window: None,
             ran: Vec::new(),
         }
     }
 }
+
+impl World {
+    fn examination(&self, looked: usize, purpose: Purpose) -> Examination {
+        let mut found = Examination {
+            tree: Some(if self.changes { format!("tree {looked}") } else { "tree".to_owned() }),
+            handoff: self.handoff.map(str::to_owned),
+            ..Examination::default()
+        };
+        if purpose == Purpose::Claim
+            && let Some(passed) = self.passes.get(looked).or(self.passes.last())
+        {
+            let (command, ended) = ("make test".to_owned(), "exit code 1".to_owned());
+            let output = "assertion failed: left == right".into();
+            found.checks =
+                vec![Check { command, passed: *passed, ended, output, blob: None, duration_us: 7 }];
+        }
+        found
+    }
+}
+
+const USED: Usage = Usage {
+    input_tokens: 10,
+    output_tokens: 1,
+    cache_read_tokens: 0,
+    cache_write_tokens: 0,
+    cost: Usd::ZERO,
+    unpriced_tokens: 0,
+};
 
 #[derive(Clone, Debug)]
 pub struct Sim {
@@ -84,6 +130,7 @@ pub fn spec() -> RunSpec {
         answer_schema: None,
         on_ask: None,
         permissions: None,
+        conduct: None,
     }
 }
 
@@ -157,7 +204,7 @@ impl Sim {
     }
 
     pub fn start(&mut self) -> Result<(), Refusal> {
-        self.wish(Wish::Start { limits: None, model: None })
+        self.wish(Wish::Start { limits: None, model: None, looping: None })
     }
 
     pub fn pause(&mut self) -> Result<(), Refusal> {
@@ -200,10 +247,15 @@ impl Sim {
             }
             Effect::CallModel { turn, attempt } => {
                 let names = world.turns.get(turn as usize - 1).cloned().unwrap_or_default();
-                let calls = names.iter().map(|tool| ProposedCall::new(*tool, Json::empty_object()));
-                let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
+                // No two calls are the same: nobody here goes round in circles unless told to.
+                let args = |index: usize| Json::of(&serde_json::json!({ "turn": turn, "index": index }));
+                let calls =
+                    names.iter().enumerate().map(|(index, tool)| ProposedCall::new(*tool, args(index)));
+                let usage = USED;
+                let said = world.says.get(self.said()).map(|text| (*text).to_owned());
                 let reply = ModelReply {
-                    text: format!("turn {turn}"),
+                    text: said.filter(|_| names.is_empty()).unwrap_or_else(|| format!("turn {turn}")),
+                    window: world.window,
                     calls: calls.collect(),
                     usage,
                     ..ModelReply::default()
@@ -225,8 +277,32 @@ impl Sim {
                 self.now = self.now.plus_millis(rest.delay_ms);
                 Input::Woke(wake)
             }
+            Effect::Examine { round, attempt, purpose } => {
+                let found = Box::new(world.examination(self.looked(), purpose));
+                Input::Examined { round, attempt, found }
+            }
+            Effect::AskAside { aside, attempt } => {
+                let text = world
+                    .asides
+                    .clone()
+                    .ok_or_else(|| ModelFailure::new(ModelFailureKind::Unavailable, "nobody is there"));
+                let answer = text.map(|text| ModelReply { text, usage: USED, ..ModelReply::default() });
+                Input::AsideEnded { aside, attempt, answer }
+            }
             Effect::CancelWork => unreachable!("cancelled at once"),
         }
+    }
+
+    /// How many final texts were said.
+    pub fn said(&self) -> usize {
+        let is_final = |event: &Event| matches!(event, Event::ModelReplied { calls, .. } if calls.is_empty());
+        self.journal.iter().filter(|(_, _, event)| is_final(event)).count()
+    }
+
+    /// How often the harness looked, the first time at what the work began with.
+    fn looked(&self) -> usize {
+        let is_look = |event: &Event| matches!(event, Event::Examined { .. });
+        self.journal.iter().filter(|(_, _, event)| is_look(event)).count()
     }
 
     fn run_tool(&mut self, world: &mut World, call: CallId, attempt: Attempt) -> Outcome {

@@ -53,6 +53,9 @@ fn check_events(events: &[(u64, Event)]) {
             Event::CommandApplied { command, .. } => is_new(format!("{command}")),
             Event::Checkpointed { number } => is_new(format!("checkpoint {number}")),
             Event::PlanCompleted => is_new("end of the plan".to_owned()),
+            Event::ExamineStarted { round, attempt, .. } => is_new(format!("look {round} attempt {attempt}")),
+            Event::Examined { round, .. } => is_new(format!("end of look {round}")),
+            Event::IterationStarted { number, .. } => is_new(format!("iteration {number}")),
             Event::Recovered { generation: next } => {
                 assert!(*next > generation, "generation {next} came after {generation}");
                 generation = *next;
@@ -74,6 +77,13 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::ModelChanged { .. }
             | Event::SchemaUpgraded { .. }
             | Event::Contained { .. }
+            | Event::AgentStopped { .. }
+            | Event::AsideStarted { .. }
+            | Event::AsideEnded { .. }
+            | Event::Compacted { .. }
+            | Event::DoomLoop { .. }
+            | Event::LoopChanged { .. }
+            | Event::Told { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

@@ -171,8 +171,10 @@ impl World {
             Ledger::new(run, journal, Arc::clone(store), Arc::clone(&clock), vec![Box::new(log)]);
         ledger.settle_all_but_answers().unwrap();
         let first = match ledger.run().status {
-            Status::Created | Status::Paused => self.command(Wish::Start { limits: None, model: None }),
-            Status::Running => Input::Restarted { generation, limits: None, model: None },
+            Status::Created | Status::Paused => {
+                self.command(Wish::Start { limits: None, model: None, looping: None })
+            }
+            Status::Running => Input::Restarted { generation, limits: None, model: None, looping: None },
             Status::Completed | Status::Failed => return (ledger.put_down().unwrap(), Ending::Completed),
         };
         longhaul_tools::reap_leftovers(&self.id);

@@ -110,7 +110,7 @@ pub(super) fn reply(
         api: reply.raw.api.as_str().to_owned(),
         content: Json::of(&reply.raw.content),
     });
-    Ok(ModelReply { text, calls, usage, raw, stop })
+    Ok(ModelReply { text, calls, usage, raw, stop, window: None })
 }
 
 /// Does a provider's own word for a stop mean that something came between? Then there is only a part of the reply. Servers

@@ -41,7 +41,7 @@ impl Machine {
         let created = Event::RunCreated(Box::new(spec(id)));
         let entries = vec![fold::entry(at, &created)];
         let run = Run::first(1, at, &created).map_err(anyhow::Error::from)?;
-        let wish = Wish::Start { limits: None, model: None };
+        let wish = Wish::Start { limits: None, model: None, looping: None };
         let next = Input::Command(Command { id: CommandId::from_bits(1), wish });
         Ok(Machine { run, next, text: text(), entries, spent: Duration::ZERO })
     }
@@ -79,7 +79,9 @@ impl Machine {
                 Input::ToolEnded { call, attempt, outcome: Outcome::done(text), duration_us: 1, hold: None }
             }
             // A run of a tool of class once asks for nothing else.
-            Effect::PrepareTool { .. }
+            Effect::Examine { .. }
+            | Effect::AskAside { .. }
+            | Effect::PrepareTool { .. }
             | Effect::CheckTool { .. }
             | Effect::Sleep { .. }
             | Effect::CancelWork => Input::DiskLow,

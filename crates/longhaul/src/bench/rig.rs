@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use longhaul_core::command::Wish;
+use longhaul_core::conduct::Conduct;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::plan::Plan;
@@ -155,5 +156,7 @@ pub fn spec(id: RunId) -> RunSpec {
         answer_schema: None,
         on_ask: None,
         permissions: None,
+        // Every step is the same on purpose.
+        conduct: Some(Box::new(Conduct { plain: Some(true), ..Conduct::default() })),
     }
 }

@@ -1,7 +1,9 @@
 //! `create`: a run in status created, from arguments, agent file and settings.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use longhaul_core::conduct::{Looping, Surroundings};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
@@ -14,9 +16,11 @@ use longhaul_engine::Harness;
 use longhaul_workspace::place;
 use serde::Deserialize;
 
+use super::conduct::{self, ConductArgs};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::choice;
+use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
@@ -83,7 +87,12 @@ pub struct Options {
     #[arg(long, value_name = "MS")]
     pub checkpoint_interval_ms: Option<u64>,
     #[command(flatten)]
+    pub conduct: ConductArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
+    /// Iterations until a promise is kept; only `loop` has them.
+    #[arg(skip)]
+    pub looping: Option<Looping>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -141,6 +150,9 @@ pub struct LimitArgs {
     /// US dollars the run may spend
     #[arg(long, value_name = "USD")]
     pub max_cost: Option<f64>,
+    /// How long the run may work, like `90s`, `30m` or `2h`; the time it is paused or waits for a person does not count
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
     /// How deep sub-agents may nest
     #[arg(long, value_name = "N")]
     pub max_sub_agent_depth: Option<u32>,
@@ -154,6 +166,7 @@ impl LimitArgs {
             ("--max-steps", self.max_steps.map(|max| max.to_string())),
             ("--max-tokens", self.max_tokens.map(|max| max.to_string())),
             ("--max-cost", self.max_cost.map(|max| max.to_string())),
+            ("--timeout", self.timeout.map(|time| format!("{}ms", time.as_millis()))),
             ("--max-sub-agent-depth", self.max_sub_agent_depth.map(|max| max.to_string())),
         ];
         given.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?))).collect()
@@ -173,6 +186,7 @@ impl LimitArgs {
             max_tokens: self.max_tokens.or(base.max_tokens),
             max_cost,
             max_sub_agent_depth: self.max_sub_agent_depth.unwrap_or(base.max_sub_agent_depth),
+            timeout_ms: self.timeout.map(|time| time.as_millis() as u64).or(base.timeout_ms),
         };
         Ok((limits != base).then_some(limits))
     }
@@ -260,6 +274,8 @@ fn spec(
         grant.ok_or_else(none)?.ask = Some(true);
     }
     let place = place(app, options, &id);
+    let surroundings = surroundings(&place);
+    let conduct = conduct::settled(app, settings, &options.conduct, options.looping.clone(), surroundings)?;
     let mut retry = settings.retry;
     retry.timeout_ms = options.tool_timeout_ms.unwrap_or(retry.timeout_ms);
     Ok(RunSpec {
@@ -282,12 +298,27 @@ fn spec(
         answer_schema: answer_schema(app, options)?,
         on_ask: on_ask(options.on_ask, autonomy),
         permissions: Some(settings.rules.layers()),
+        conduct: Some(Box::new(conduct)),
         parent: None,
         depth: 0,
         session: None,
         checkpoint_interval_ms: options.checkpoint_interval_ms.unwrap_or(settings.checkpoint_interval_ms),
         id,
     })
+}
+
+/// What the agent is told of where it works.
+fn surroundings(place: &Chosen) -> Surroundings {
+    let mut environment = format!(
+        "Workspace: {}\nPlatform: {} {}\n",
+        place.path.display(),
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    );
+    if let Some(branch) = &place.branch {
+        environment.push_str(&format!("Git branch: {branch}, in a worktree of its own\n"));
+    }
+    Surroundings { environment, ..Surroundings::default() }
 }
 
 /// The models to work with, the preferred one first. A script is named by where the name was written: on the command line

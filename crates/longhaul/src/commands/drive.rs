@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::cost;
 use super::create::LimitArgs;
 use super::holding::HoldingArgs;
+use super::looping::IterationArgs;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -54,7 +55,11 @@ pub fn drive(
                 super::record::write(harness, id, path)?;
             }
             let paused_by_us = interrupted && ending == Ending::Paused(Cause::Asked);
-            Ok(if paused_by_us { Exit::Interrupted } else { Exit::of_ending(&ending) })
+            Ok(match ending {
+                _ if paused_by_us => Exit::Interrupted,
+                Ending::Failed => Exit::of_run(&run),
+                other => Exit::of_ending(&other),
+            })
         }
     }
 }
@@ -77,8 +82,10 @@ enum Rested {
 }
 
 /// What another process is to be told so that it drives the run as this one would.
+#[derive(Default)]
 pub struct Again {
     pub limits: LimitArgs,
+    pub iterations: IterationArgs,
     pub holding: HoldingArgs,
     pub model: Option<String>,
     pub record: Option<PathBuf>,
@@ -95,7 +102,7 @@ pub fn detach(app: &App, harness: &Harness, id: &RunId, again: &Again) -> Result
     let log = std::fs::File::create(&log_path)?;
     let mut process = Process::new(std::env::current_exe()?);
     process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]);
-    process.args(again.limits.typed()).args(again.holding.typed());
+    process.args(again.limits.typed()).args(again.iterations.typed()).args(again.holding.typed());
     process.args(app.shared.trust.then_some("--trust"));
     process.args(again.model.iter().flat_map(|model| ["--model", model]));
     if let Some(path) = &again.record {
@@ -218,7 +225,11 @@ fn raised_limit(run: &Run) -> String {
     match reached {
         "max_tool_calls" => format!("--max-tool-calls {}", limits.max_tool_calls.saturating_mul(2).max(1)),
         "max_tokens" => format!("--max-tokens {}", run.usage.tokens().saturating_mul(2).max(1000)),
-        "max_cost" => format!("--max-cost {:.2}", run.usage.cost.as_dollars() * 2.0 + 0.01),
+        "cost_budget:" => format!("--max-cost {:.2}", run.usage.cost.as_dollars() * 2.0 + 0.01),
+        "timeout" => {
+            let timeout_ms = limits.timeout_ms.unwrap_or(0).saturating_mul(2);
+            format!("--timeout {}s", timeout_ms.div_ceil(1000).max(1))
+        }
         _ => format!("--max-steps {}", limits.max_steps.saturating_mul(2).max(1)),
     }
 }

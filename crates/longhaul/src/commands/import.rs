@@ -96,6 +96,7 @@ fn defaults(
         answer_schema: None,
         on_ask: None,
         permissions: Some(settings.rules.layers()),
+        conduct: None,
         id,
     })
 }

@@ -5,6 +5,8 @@ use longhaul_core::event::Event;
 use longhaul_core::run::{Run, Silence};
 
 use super::events::follow;
+use serde_json::json;
+
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -80,7 +82,37 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::StatusChanged { to, reason, .. } => {
             vec![format!("({to}{})", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
         }
+        Event::Told { text } => vec![format!("longhaul: {text}")],
+        Event::IterationStarted { number, note, .. } => {
+            let note = note.as_deref().map_or(String::new(), |note| format!("\n{note}"));
+            vec![format!("(iteration {number} begins with fresh context){note}")]
+        }
+        Event::AgentStopped { action, why, .. } => {
+            let action = json!(action);
+            let why = why.as_deref().map_or(String::new(), |why| format!(": {why}"));
+            vec![format!("(the agent stopped: {}{why})", action.as_str().unwrap_or_default())]
+        }
+        Event::Examined { found, .. } => found
+            .checks
+            .iter()
+            .map(|check| format!("(verify `{}`: {})\n{}", check.command, check.ended, check.output))
+            .chain(found.warnings.iter().map(|warning| format!("(warning: {warning})")))
+            .collect(),
+        Event::AsideEnded { text: Some(text), model, .. } => {
+            vec![format!("({model} beside the conversation)\n{text}")]
+        }
+        Event::AsideEnded { error: Some(error), model, .. } => {
+            vec![format!("({model} gave no answer beside the conversation: {error})")]
+        }
+        Event::Compacted { tokens_before, tokens_after, .. } => {
+            vec![format!("(the conversation was shortened: about {tokens_before} to {tokens_after} tokens)")]
+        }
+        Event::DoomLoop { tool, count, .. } => vec![format!("(going in circles with {tool}, {count} times)")],
         Event::RunCreated(_)
+        | Event::ExamineStarted { .. }
+        | Event::AsideStarted { .. }
+        | Event::AsideEnded { .. }
+        | Event::LoopChanged { .. }
         | Event::TurnFailed { .. }
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }

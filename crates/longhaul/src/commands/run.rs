@@ -2,7 +2,7 @@
 
 use longhaul_engine::Opening;
 
-use super::create::{self, LimitArgs, OnAskArg, Options};
+use super::create::{self, OnAskArg, Options};
 use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::record::RecordArgs;
@@ -52,7 +52,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = run.spec.id;
     tell(&sandbox)?;
     if args.detach {
-        let again = Again { limits: LimitArgs::default(), holding: args.holding, model: None, record };
+        let again = Again { holding: args.holding, record, ..Again::default() };
         return drive::detach(app, &harness, &id, &again);
     }
     render::talk(&format!("{id} works in {}", run.spec.workspace));

@@ -12,6 +12,7 @@ use super::ask::refuse_early;
 use super::create::{LimitArgs, settled_model};
 use super::drive::{self, Again};
 use super::holding::{self, HoldingArgs, hold};
+use super::looping::IterationArgs;
 use super::record::RecordArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -37,6 +38,8 @@ pub struct Args {
     /// Go on with another model
     #[arg(long, value_name = "P/M")]
     pub model: Option<String>,
+    #[command(flatten)]
+    pub iterations: IterationArgs,
     #[command(flatten)]
     pub holding: HoldingArgs,
     #[command(flatten)]
@@ -73,15 +76,18 @@ fn go_on(
         none if *none == LimitArgs::default() => None,
         asked => asked.over(harness.look(id)?.spec.limits)?,
     };
-    let opening = Opening { limits, model };
+    let looping = args.iterations.change(harness, id)?;
+    let opening = Opening { limits, model, looping };
     if args.detach {
         let run = harness.look(id)?;
         if run.status != Status::Running {
-            refuse_early(harness, id, &Wish::Start { limits: None, model: None })?;
+            refuse_early(harness, id, &Wish::Start { limits: None, model: None, looping: None })?;
         }
         harness.models_for(&run, &opening)?;
-        let (limits, holding) = (args.limits.clone(), args.holding.clone());
-        let again = Again { limits, holding, model: opening.model, record: record.map(Path::to_owned) };
+        let (limits, holding, iterations) =
+            (args.limits.clone(), args.holding.clone(), args.iterations.clone());
+        let record = record.map(Path::to_owned);
+        let again = Again { limits, iterations, holding, model: opening.model, record };
         return drive::detach(app, harness, id, &again);
     }
     drive::drive(app, harness, id, opening, record)

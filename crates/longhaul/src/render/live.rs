@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::conversation::ModelFailureKind;
-use longhaul_core::event::{AskKind, Event};
+use longhaul_core::event::{Aside, AskKind, Event, Purpose, StopAction};
+use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
+use longhaul_core::repetition::Remedy;
 use longhaul_core::run::{Run, Silence};
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::Outcome;
@@ -125,6 +127,10 @@ fn doing(run: &Run) -> String {
             None => "between calls".to_owned(),
         },
         Phase::Gated { .. } => "waiting for a person".to_owned(),
+        Phase::Examining { purpose: Purpose::Claim, .. } => "checking the work".to_owned(),
+        Phase::Examining { .. } => "looking at the work".to_owned(),
+        Phase::Aside { aside: Aside::Judgement, .. } => "asking the judge".to_owned(),
+        Phase::Aside { .. } => "summing up".to_owned(),
         Phase::Idle | Phase::Cleared | Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => {
             "between turns".to_owned()
         }
@@ -218,7 +224,33 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
         }
+        Event::Examined { found, .. } => return examined(found),
+        Event::AgentStopped { action, why, .. } => match (action, why) {
+            (StopAction::Complete, _) => return None,
+            (_, Some(why)) => format!("stopped ({}): {}", stop_word(*action), short(why, 160)),
+            (_, None) => format!("stopped ({})", stop_word(*action)),
+        },
+        Event::IterationStarted { number, .. } => format!("iteration {number} begins with fresh context"),
+        Event::Compacted { tokens_before, tokens_after, .. } => {
+            format!("the conversation was shortened: about {tokens_before} to {tokens_after} tokens")
+        }
+        Event::DoomLoop { remedy, tool, count, .. } => {
+            let remedy = match remedy {
+                Remedy::Nudge => "the agent is told",
+                Remedy::FreshStart => "fresh context",
+                Remedy::Pause => "a person has to look",
+            };
+            format!("{} going in circles with {tool} ({count} times): {remedy}", theme::warning("warning:"))
+        }
+        Event::AsideEnded { error: Some(error), .. } => {
+            format!("{} no answer beside the conversation: {error}", theme::warning("warning:"))
+        }
         Event::RunCreated(_)
+        | Event::ExamineStarted { .. }
+        | Event::AsideStarted { .. }
+        | Event::AsideEnded { error: None, .. }
+        | Event::LoopChanged { .. }
+        | Event::Told { .. }
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }
         | Event::GateAnswered { .. }
@@ -233,6 +265,35 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::Contained { .. }
         | Event::Imported { .. } => return None,
     })
+}
+
+/// What the harness saw, check by check.
+fn examined(found: &Examination) -> Option<String> {
+    let warnings = found.warnings.iter().map(|warning| format!("{} {warning}", theme::warning("warning:")));
+    let checks = found.checks.iter().map(|check| {
+        let word = if check.passed { theme::done("passed") } else { theme::failure("failed") };
+        format!("  {word} {} ({})", short(&check.command, 80), check.ended)
+    });
+    let protected = found.protected.iter().map(|change| {
+        let undone = if change.undone { ", put back" } else { "" };
+        format!("{} protected {} was {}{undone}", theme::warning("warning:"), change.path, change.what)
+    });
+    let features = found
+        .features
+        .iter()
+        .map(|features| format!("{} of {} features pass", features.passing, features.total));
+    let lines: Vec<String> = warnings.chain(checks).chain(protected).chain(features).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn stop_word(action: StopAction) -> &'static str {
+    match action {
+        StopAction::Complete => "done",
+        StopAction::Restart => "again with fresh context",
+        StopAction::Continue => "goes on",
+        StopAction::Limit => "no iterations left",
+        StopAction::Pause => "a person has to look",
+    }
 }
 
 /// What the model said, and that it speaks again if it had been silent.

@@ -1,0 +1,131 @@
+//! Making room: before a turn would fill the window, old outputs are left out, then the middle is summed up, and if neither
+//! helps the conversation is begun anew. Never more than that: a conversation that cannot be shortened is not shortened
+//! again and again.
+
+use super::{Decision, iteration, turn};
+use crate::context::{self, Shortening};
+use crate::effect::Effect;
+use crate::event::{Aside, Event, FreshStart};
+use crate::ids::Attempt;
+use crate::limits::{COMPACTED_PERCENT_MAX, FUTILE_COMPACTIONS_MAX, SUMMARY_BYTES_MAX};
+use crate::prompt::head;
+use crate::run::Run;
+use crate::tool::Outcome;
+
+/// Begins `turn`, having made room for it if need be.
+pub(super) fn then_turn(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
+    match threshold(run).filter(|threshold| run.fill.tokens_with(pending_bytes(decision)) > *threshold) {
+        Some(threshold) => make_room(run, turn, attempt, threshold, decision),
+        None => turn::attempt(turn, attempt, decision),
+    }
+}
+
+/// Can the conversation be shortened once the provider says that it does not fit?
+pub(super) fn can_help(run: &Run) -> bool {
+    run.spec.conduct().compaction().enabled && run.fill.overflows < 2 && run.messages.len() > 2
+}
+
+/// The provider says that the conversation does not fit, whatever was thought of it: half of it goes, and the next time all
+/// of it.
+pub(super) fn after_overflow(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
+    match run.fill.overflows {
+        0 => shorten_by_half(run, turn, attempt, decision),
+        _ => iteration::interrupt(run, turn, FreshStart::Context, decision),
+    }
+}
+
+fn shorten_by_half(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
+    let before = context::protected_from(&run.messages, context::tokens(run.fill.bytes) / 2);
+    let summary = context::mechanical_summary(&run.messages[..before], &run.calls);
+    shorten(run, before, &summary, u64::MAX, decision);
+    turn::attempt(turn, attempt, decision);
+}
+
+/// From how many tokens on room is made; nothing if it never is.
+fn threshold(run: &Run) -> Option<u64> {
+    let compaction = run.spec.conduct().compaction();
+    let window = run.fill.window.filter(|_| compaction.enabled)?;
+    Some((window.saturating_mul(u64::from(compaction.threshold)) / 100).max(1))
+}
+
+/// Bytes that this very decision adds to the conversation.
+fn pending_bytes(decision: &Decision) -> u64 {
+    let said = |event: &Event| match event {
+        Event::CallFinished { outcome, .. } => outcome_bytes(outcome),
+        Event::CallRefused { message, .. } | Event::Told { text: message } => message.len() as u64,
+        Event::ModelReplied { text, calls, .. } => {
+            (text.len() + calls.iter().map(|call| call.args.as_str().len()).sum::<usize>()) as u64
+        }
+        _ => 0,
+    };
+    decision.events.iter().map(said).sum()
+}
+
+fn outcome_bytes(outcome: &Outcome) -> u64 {
+    outcome.for_model().len() as u64
+}
+
+fn make_room(run: &Run, turn: u32, attempt: Attempt, threshold: u64, decision: &mut Decision) {
+    let Some(ahead) = decision.ahead(run) else { return turn::attempt(turn, attempt, decision) };
+    // What the provider counts may have told that there is room after all: a conversation begun anew in this decision.
+    if ahead.fill.tokens_with(0) <= threshold || ahead.messages.len() <= 1 {
+        return turn::attempt(turn, attempt, decision);
+    }
+    let before = protected_from(&ahead, threshold);
+    let outputs = Shortening::Outputs { before: before as u32 };
+    let tokens_after = tokens_after(&ahead, &outputs);
+    if tokens_after <= freed_enough(threshold) {
+        let tokens_before = ahead.fill.tokens_with(0);
+        decision.and(Event::Compacted { shortening: outputs, tokens_before, tokens_after, futile: false });
+        return turn::attempt(turn, attempt, decision);
+    }
+    if ahead.fill.futile >= FUTILE_COMPACTIONS_MAX || before <= 1 {
+        return iteration::interrupt(&ahead, turn, FreshStart::Context, decision);
+    }
+    let aside = Aside::Compaction { before: before as u32 };
+    decision.and(Event::AsideStarted { aside, turn, attempt: Attempt::FIRST });
+    decision.then(Effect::AskAside { aside, attempt: Attempt::FIRST });
+}
+
+/// The summary has come, or none will: the conversation is shortened with what there is, and goes on.
+pub(super) fn summed_up(run: &Run, before: u32, turn: u32, summary: Option<&str>, decision: &mut Decision) {
+    let before = (before as usize).clamp(1, run.messages.len());
+    let summary = match summary.filter(|summary| !summary.trim().is_empty()) {
+        Some(summary) => head(summary, SUMMARY_BYTES_MAX).to_owned(),
+        None => context::mechanical_summary(&run.messages[..before], &run.calls),
+    };
+    let threshold = threshold(run).unwrap_or(u64::MAX);
+    shorten(run, before, &summary, threshold, decision);
+    let Some(ahead) = decision.ahead(run) else { return };
+    if ahead.fill.tokens_with(0) > threshold {
+        return iteration::interrupt(&ahead, turn, FreshStart::Context, decision);
+    }
+    turn::attempt(turn, Attempt::FIRST, decision);
+}
+
+fn shorten(run: &Run, before: usize, summary: &str, threshold: u64, decision: &mut Decision) {
+    let text = context::summary_text(run, summary, before.saturating_sub(1));
+    let shortening = Shortening::Summary { before: before as u32, text };
+    let tokens_after = tokens_after(run, &shortening);
+    decision.and(Event::Compacted {
+        tokens_before: run.fill.tokens_with(0),
+        tokens_after,
+        futile: tokens_after > freed_enough(threshold),
+        shortening,
+    });
+}
+
+/// Where the end begins that stays: what is to be protected, but never more than half of what there is room for.
+fn protected_from(run: &Run, threshold: u64) -> usize {
+    let room = freed_enough(threshold).saturating_sub(run.fill.overhead) / 2;
+    context::protected_from(&run.messages, run.spec.conduct().compaction().protect_tokens.min(room))
+}
+
+fn tokens_after(run: &Run, shortening: &Shortening) -> u64 {
+    let shorter = context::shortened(&run.messages, shortening, &run.calls);
+    run.fill.overhead + context::tokens(shorter.iter().map(context::bytes).sum())
+}
+
+fn freed_enough(threshold: u64) -> u64 {
+    threshold / 100 * COMPACTED_PERCENT_MAX + threshold % 100 * COMPACTED_PERCENT_MAX / 100
+}

@@ -1,0 +1,83 @@
+//! Fresh context: the same mission in a conversation that knows nothing but what is on disk and what it is told.
+
+use super::{Decision, step, stop, turn};
+use crate::context;
+use crate::effect::Effect;
+use crate::event::{Aside, Cause, Event, FreshStart, Purpose, StopAction};
+use crate::ids::Attempt;
+use crate::limits::{FRESH_STARTS_MAX, IDLE_ITERATIONS_MAX, NOTE_BYTES_MAX};
+use crate::prompt::head;
+use crate::run::Run;
+
+/// A loop's agent stopped too early: again, unless that leads nowhere or no iterations are left.
+pub(super) fn restart(run: &Run, turn: u32, why: FreshStart, told: String, decision: &mut Decision) {
+    let Some(looping) = &run.spec.conduct().looping else { return };
+    let why_stopped = Some(head(&told, NOTE_BYTES_MAX).to_owned());
+    if run.iteration >= looping.max_iterations {
+        decision.and(Event::AgentStopped { turn, action: StopAction::Limit, why: why_stopped });
+        return out_of_iterations(run, looping.max_iterations, &looping.promise, decision);
+    }
+    if run.pace.idle_iterations >= IDLE_ITERATIONS_MAX {
+        decision.and(Event::AgentStopped { turn, action: StopAction::Pause, why: why_stopped });
+        let reason = format!(
+            "no_progress: {IDLE_ITERATIONS_MAX} iterations in a row changed nothing in the workspace"
+        );
+        return decision.pause(run, Cause::Parked, reason);
+    }
+    decision.and(Event::AgentStopped { turn, action: StopAction::Restart, why: why_stopped });
+    sum_up(run, turn, why, decision);
+}
+
+fn out_of_iterations(run: &Run, max: u32, promise: &str, decision: &mut Decision) {
+    decision.and(Event::LimitReached {
+        limit: "max_iterations".to_owned(),
+        spent: run.iteration.to_string(),
+        max: max.to_string(),
+    });
+    let error = format!("the promise `{promise}` was not kept in {} of {max} iterations", run.iteration);
+    step::failed_at_limit(run, "max_iterations", &error, decision);
+}
+
+/// The conversation is to be begun anew wherever it stands: first the harness looks what there is to go on from.
+pub(super) fn interrupt(run: &Run, turn: u32, why: FreshStart, decision: &mut Decision) {
+    let max = run.spec.conduct().looping.as_ref().map_or(FRESH_STARTS_MAX, |looping| looping.max_iterations);
+    if run.iteration >= max {
+        let reason = match why {
+            FreshStart::Context => "context_overflow: the window is full, and compaction no longer helps",
+            FreshStart::DoomLoop => "doom_loop: the agent goes round in circles, in fresh conversations too",
+            FreshStart::NoPromise | FreshStart::Refuted => "no_progress: no fresh start is left",
+        };
+        return decision.pause(run, Cause::Parked, reason.to_owned());
+    }
+    stop::examine(run, turn, Purpose::FreshStart { why }, Attempt::FIRST, decision);
+}
+
+/// With a summariser the iteration that ends is summed up first.
+pub(super) fn sum_up(run: &Run, turn: u32, why: FreshStart, decision: &mut Decision) {
+    let summarized = run.spec.conduct().looping.as_ref().is_some_and(|looping| looping.summarizer.is_some());
+    if !summarized {
+        return begin(run, why, decision);
+    }
+    let aside = Aside::Iteration { why };
+    decision.and(Event::AsideStarted { aside, turn: turn + 1, attempt: Attempt::FIRST });
+    decision.then(Effect::AskAside { aside, attempt: Attempt::FIRST });
+}
+
+pub(super) fn begin(run: &Run, why: FreshStart, decision: &mut Decision) {
+    let note = decision.ahead(run).and_then(|ahead| note(&ahead, why));
+    decision.checkpoint(run);
+    decision.and(Event::IterationStarted { number: run.iteration.saturating_add(1), why, note });
+    turn::begin(run, 1, run.spec.limits, decision);
+}
+
+/// What the next conversation is told beside its mission.
+fn note(run: &Run, why: FreshStart) -> Option<String> {
+    let note = match why {
+        FreshStart::NoPromise | FreshStart::Refuted => run.resumed.next_note.clone(),
+        FreshStart::Context | FreshStart::DoomLoop => Some(format!(
+            "What happened so far:\n\n{}",
+            context::mechanical_summary(&run.messages, &run.calls)
+        )),
+    };
+    note.filter(|note| !note.trim().is_empty()).map(|note| head(&note, NOTE_BYTES_MAX).to_owned())
+}

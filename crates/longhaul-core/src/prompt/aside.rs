@@ -1,0 +1,120 @@
+//! What is asked beside the conversation: summaries, and whether the work is what was asked for.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{head, scene};
+use crate::context::changed_list;
+use crate::conversation::{Message, ModelRequest};
+use crate::event::Aside;
+use crate::evidence::tail;
+use crate::ids::Attempt;
+use crate::limits::{TRANSCRIPT_BYTES_MAX, TRANSCRIPT_MESSAGE_BYTES_MAX};
+use crate::run::{Call, Run};
+
+const SUMMARIZER: &str = "summarizer";
+const JUDGE: &str = "judge";
+
+const SUMMARIZE: &str = "You sum up the work of a coding agent so that it can go on without the conversation. Write for the \
+agent, in short lines under these headings: Decisions (and why), Findings, Done (with files and commands), Outcomes of tools that \
+matter, Errors and how they were mended, Still to do. Keep names of files, commands, identifiers and numbers exactly. Leave out \
+nothing that a later step needs. No preamble.";
+
+const JUDGE_TEXT: &str = "You judge whether a piece of work is what was asked for. You did not do it and you have no stake in it. \
+Go by the evidence, not by what the agent says of itself. Answer with one JSON object and nothing else: \
+{\"accepted\": true or false, \"reasons\": [\"…\"]}. If anything that was asked for is missing or not shown, do not accept, and \
+say in `reasons` exactly what is missing.";
+
+/// The request for a question beside the conversation: one message, no tools, no memory.
+pub fn aside(run: &Run, aside: Aside, attempt: Attempt) -> ModelRequest {
+    let (agent, system, text) = match aside {
+        Aside::Compaction { before } => {
+            let old = &run.messages[..(before as usize).min(run.messages.len())];
+            (SUMMARIZER, SUMMARIZE, transcript(run, old))
+        }
+        Aside::Iteration { .. } => (SUMMARIZER, SUMMARIZE, transcript(run, &run.messages)),
+        Aside::Judgement => (JUDGE, JUDGE_TEXT, case(run)),
+    };
+    ModelRequest {
+        model: aside_model(run, aside).into(),
+        system: system.into(),
+        messages: Arc::new(vec![Message::User { text }]),
+        tools: Arc::new([]),
+        answer_schema: None,
+        scene: scene(run, agent, 1, attempt),
+    }
+}
+
+/// Who is asked: the model named for it, else the run's own.
+pub(crate) fn aside_model(run: &Run, aside: Aside) -> &str {
+    let conduct = run.spec.conduct();
+    let named = match aside {
+        Aside::Compaction { .. } => {
+            conduct.compaction.as_ref().and_then(|settings| settings.summarizer.as_deref())
+        }
+        Aside::Iteration { .. } => conduct.looping.as_ref().and_then(|looping| looping.summarizer.as_deref()),
+        Aside::Judgement => conduct.judge.as_ref().map(|judge| judge.model.as_str()),
+    };
+    named.unwrap_or(&run.spec.model)
+}
+
+/// The conversation as text, each message cut to a page and all of it to what a window holds, its end first of all.
+fn transcript(run: &Run, messages: &[Message]) -> String {
+    let mut text = String::from("The conversation so far:\n");
+    for message in messages {
+        let (who, said) = match message {
+            Message::User { text } => ("task".to_owned(), text.clone()),
+            Message::Assistant { text, calls, .. } => {
+                let calls: Vec<String> =
+                    calls.iter().map(|call| format!("[calls {} {}]", call.tool, call.args)).collect();
+                ("agent".to_owned(), format!("{text}\n{}", calls.join("\n")))
+            }
+            Message::Tool { call, failed, text } => {
+                let tool = run.call(*call).map_or("tool", |call: &Call| call.tool.as_str());
+                let failed = if *failed { " (failed)" } else { "" };
+                (format!("{tool}{failed}"), text.to_string())
+            }
+        };
+        text.push_str(&format!("\n## {who}\n{}\n", head(said.trim(), TRANSCRIPT_MESSAGE_BYTES_MAX)));
+    }
+    tail(&text, TRANSCRIPT_BYTES_MAX).to_owned()
+}
+
+/// What a judge is shown: the task, what must hold, what the harness saw, and what the agent says.
+fn case(run: &Run) -> String {
+    let mut text = format!("## What was asked\n\n{}\n", run.spec.task);
+    let acceptance = run.spec.conduct().judge.as_ref().map_or(&[][..], |judge| &judge.acceptance);
+    if !acceptance.is_empty() {
+        let list: Vec<String> = acceptance.iter().map(|item| format!("- {item}")).collect();
+        text.push_str(&format!("\n## What must be true\n\n{}\n", list.join("\n")));
+    }
+    if let Some(seen) = &run.examined {
+        for check in &seen.found.checks {
+            let output = tail(&check.output, TRANSCRIPT_MESSAGE_BYTES_MAX);
+            text.push_str(&format!("\n## `{}`: {}\n\n{output}\n", check.command, check.ended));
+        }
+        if let Some(changes) = &seen.found.changes {
+            text.push_str(&format!("\n## What was changed\n\n{changes}\n"));
+        }
+    }
+    text.push_str(&format!("\n## Files the agent changed\n\n{}\n", changed_list(run)));
+    if let Some(Message::Assistant { text: said, .. }) = run.messages.last() {
+        text.push_str(&format!("\n## What the agent says\n\n{}\n", head(said, TRANSCRIPT_MESSAGE_BYTES_MAX)));
+    }
+    text
+}
+
+/// What a judge thinks.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Opinion {
+    pub accepted: bool,
+    #[serde(default)]
+    pub reasons: Vec<String>,
+}
+
+/// The opinion in a judge's answer, which may stand among other words.
+pub fn opinion(answer: &str) -> Option<Opinion> {
+    let (start, end) = (answer.find('{')?, answer.rfind('}')?);
+    serde_json::from_str(answer.get(start..=end)?).ok()
+}

@@ -1,0 +1,126 @@
+//! What the model is shown, built from the run alone: the same run always gives the same bytes.
+//!
+//! `iteration` has what a loop says to its agent, `aside` what is asked beside the conversation.
+
+mod aside;
+mod iteration;
+
+use std::sync::Arc;
+
+use crate::conversation::{Message, ModelRequest, Scene};
+use crate::ids::Attempt;
+use crate::limits::DEPENDENCY_BYTES_MAX;
+use crate::plan::Plan;
+use crate::run::Run;
+
+pub(crate) use aside::aside_model;
+pub use aside::{Opinion, aside, opinion};
+pub use iteration::{iteration_text, opening_text};
+
+/// What a model is told whose reply ran into the limit of output tokens.
+pub const GO_ON: &str =
+    "Your reply was cut off at the limit of output tokens. Go on from where it ends, in smaller pieces.";
+
+/// An answer whole: what was cut off before it, and it. Each part was said after being told to go on.
+pub fn joined(messages: &[Message], last: &str) -> String {
+    let mut parts = vec![last];
+    let mut rest = messages;
+    while let [before @ .., Message::Assistant { text, calls, .. }, Message::User { text: told }] = rest
+        && calls.is_empty()
+        && told == GO_ON
+    {
+        parts.push(text);
+        rest = before;
+    }
+    parts.into_iter().rev().collect()
+}
+
+/// The request for a turn of the step in hand. Shares the history; costs the same after ten thousand turns.
+pub fn request(run: &Run, turn: u32, attempt: Attempt) -> ModelRequest {
+    ModelRequest {
+        model: run.spec.model.as_str().into(),
+        system: system(run).into(),
+        messages: Arc::clone(&run.messages),
+        tools: run.spec.tools.iter().map(|grant| grant.name.clone()).collect(),
+        answer_schema: run.spec.answer_schema.clone(),
+        scene: scene(run, &run.spec.agent, turn, attempt),
+    }
+}
+
+fn scene(run: &Run, agent: &str, turn: u32, attempt: Attempt) -> Scene {
+    Scene {
+        run: run.spec.id.clone(),
+        agent: agent.into(),
+        step: run.step().map_or("", |step| step.id.as_str()).into(),
+        iteration: run.iteration,
+        depth: run.spec.depth,
+        turn,
+        attempt,
+    }
+}
+
+/// The instructions: the agent's own text, where it works, the repository's rules, and what an earlier conversation left. It
+/// changes only when a conversation is begun anew, so that a provider's cache holds; and it is never shortened, so that
+/// no rule is lost to compaction.
+pub fn system(run: &Run) -> String {
+    let conduct = run.spec.conduct();
+    let mut text = run.spec.prompt.clone();
+    if let Some(around) = &conduct.surroundings {
+        section(&mut text, "Where you work", &around.environment);
+        if let Some(rules) = &around.rules {
+            let heading = format!("Rules of this repository ({})", around.rule_files.join(", "));
+            section(&mut text, &heading, rules);
+        }
+    }
+    if !conduct.verify.is_empty() {
+        let commands: Vec<String> = conduct.verify.iter().map(|command| format!("- `{command}`")).collect();
+        let told = format!(
+            "When you say that you are done, longhaul runs these commands itself. The work counts as done only if all of them succeed:\n{}",
+            commands.join("\n")
+        );
+        section(&mut text, "How the work is checked", &told);
+    }
+    if let Some(protect) = conduct.protect.as_ref().filter(|protect| !protect.globs.is_empty()) {
+        section(&mut text, "Files you must not change", &protect.globs.join(", "));
+    }
+    iteration::system(run, &mut text);
+    text
+}
+
+fn section(text: &mut String, heading: &str, body: &str) {
+    if body.trim().is_empty() {
+        return;
+    }
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str("# ");
+    text.push_str(heading);
+    text.push_str("\n\n");
+    text.push_str(body.trim());
+}
+
+/// The first message of a step: what to do, and what the steps it builds on had to say.
+pub fn step_text(plan: &Plan, index: usize) -> String {
+    let Some(step) = plan.steps.get(index) else { return String::new() };
+    let mut text = step.description.clone();
+    for dependency in plan.steps.iter().filter(|other| step.dependencies.contains(&other.id)) {
+        if let Some(output) = &dependency.output {
+            text.push_str(&format!(
+                "\n\n## Result of {}\n\n{}",
+                dependency.id,
+                head(output, DEPENDENCY_BYTES_MAX)
+            ));
+        }
+    }
+    text
+}
+
+/// The longest prefix of at most `bytes_max` bytes that ends between characters.
+pub fn head(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

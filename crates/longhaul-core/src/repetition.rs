@@ -1,0 +1,165 @@
+//! Whether an agent goes round in circles: the same call again, two calls in turn, the same error again. Judged from what
+//! was tried and what came of it, so that honest waiting is not mistaken for it.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::json::Json;
+use crate::limits::{CHANGING_REPEATS_FACTOR, REPETITION_MEMORY_CALLS};
+use crate::run::{Call, Run};
+use crate::tool::{BASH_OUTPUT, Failure, Outcome};
+
+/// How it repeats itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Repetition {
+    /// The same call, again and again.
+    #[n(0)]
+    SameCall,
+    /// Two calls, turn and turn about.
+    #[n(1)]
+    TwoCalls,
+    /// Different calls that all fail with the same words.
+    #[n(2)]
+    SameError,
+}
+
+/// What is done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Remedy {
+    /// The call is not made, and the agent is told why.
+    #[n(0)]
+    Nudge,
+    /// The conversation is begun anew.
+    #[n(1)]
+    FreshStart,
+    /// The run is paused for a person.
+    #[n(2)]
+    Pause,
+}
+
+/// What was found, and how often it was tried, this time included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub repetition: Repetition,
+    pub count: u32,
+}
+
+impl Found {
+    /// What the agent is told.
+    pub fn explained(&self) -> String {
+        let what = match self.repetition {
+            Repetition::SameCall => format!("this same call was tried {} times in a row", self.count),
+            Repetition::TwoCalls => format!("these two calls were tried in turn {} times", self.count),
+            Repetition::SameError => format!("the last {} calls all failed with the same error", self.count),
+        };
+        format!(
+            "{what} to no new effect, so it was not made again. Do something else: look at what is there, try another way, or, if \
+             you wait for something, run it with `background` and look with bash_output. If you cannot go on, say what stands in \
+             the way"
+        )
+    }
+}
+
+/// A call as it is compared: by tool and arguments, whatever the order of their keys.
+#[derive(PartialEq, Eq)]
+struct Tried {
+    tool: String,
+    args: String,
+}
+
+impl Tried {
+    fn of(tool: &str, args: &Json) -> Tried {
+        // Maps of parsed JSON are sorted by key.
+        Tried { tool: tool.to_owned(), args: args.value().to_string() }
+    }
+
+    fn is(&self, call: &Call) -> bool {
+        // Cheap first: most calls differ in their tool.
+        self.tool == call.tool && self.args == call.args.value().to_string()
+    }
+}
+
+/// Would this call go round in a circle? `before` is what was tried in this conversation, oldest first.
+pub fn found(before: &[&Call], tool: &str, args: &Json, max: u32) -> Option<Found> {
+    let tried = Tried::of(tool, args);
+    same_call(before, &tried, max)
+        .or_else(|| two_calls(before, &tried, max))
+        .or_else(|| same_error(before, max))
+}
+
+fn same_call(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
+    let most = (max * CHANGING_REPEATS_FACTOR) as usize;
+    let same: Vec<&&Call> = before.iter().rev().take(most).take_while(|call| tried.is(call)).collect();
+    let count = same.len() as u32 + 1;
+    if count < max || is_excused(same.iter().find_map(|call| call.outcome())) {
+        return None;
+    }
+    // What was not made again has no result to compare, nor has what ends with this very decision.
+    let made = same.iter().filter_map(|call| call.outcome()).filter(|outcome| !was_stopped(outcome));
+    let results: Vec<_> = made.take(max as usize - 1).map(Outcome::for_model).collect();
+    let unchanged = results.windows(2).all(|pair| pair[0] == pair[1]);
+    (unchanged || count >= max * CHANGING_REPEATS_FACTOR)
+        .then_some(Found { repetition: Repetition::SameCall, count })
+}
+
+fn was_stopped(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { failure: Failure::DoomLoop, .. })
+}
+
+/// A command that still runs is being waited for; a hook that broke is not the agent's doing, and is counted elsewhere.
+fn is_excused(last: Option<&Outcome>) -> bool {
+    if matches!(last, Some(Outcome::Failed { failure: Failure::Hook, .. })) {
+        return true;
+    }
+    let printed = last.and_then(Outcome::output).map_or("", |output| output.text.as_str());
+    printed.trim_end().ends_with("[still running]")
+}
+
+fn two_calls(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
+    let length = max as usize * 2 - 1;
+    let recent = before.get(before.len().checked_sub(length)?..)?;
+    let [.., other] = recent else { return None };
+    let other_tried = Tried::of(&other.tool, &other.args);
+    if tried == &other_tried || other.tool == BASH_OUTPUT && is_excused(other.outcome()) {
+        return None;
+    }
+    let fits = |(index, call): (usize, &&Call)| {
+        let expected = if index % 2 == 0 { &other_tried } else { tried };
+        expected.is(call)
+    };
+    let alternates = recent.iter().rev().enumerate().all(fits);
+    let results = |offset: usize| {
+        let results: Vec<_> =
+            recent.iter().rev().skip(offset).step_by(2).map(|call| call.outcome()).collect();
+        results.windows(2).all(|pair| pair[0] == pair[1])
+    };
+    (alternates && results(0) && results(1)).then_some(Found { repetition: Repetition::TwoCalls, count: max })
+}
+
+fn same_error(before: &[&Call], max: u32) -> Option<Found> {
+    let most = max as usize * 2;
+    let recent = before.get(before.len().checked_sub(most)?..)?;
+    let mut errors = recent.iter().map(|call| call.outcome().and_then(Outcome::error));
+    let first = errors.next()??;
+    if is_excused(recent.last().and_then(|call| call.outcome())) {
+        return None;
+    }
+    errors
+        .all(|error| error == Some(first))
+        .then_some(Found { repetition: Repetition::SameError, count: most as u32 })
+}
+
+/// What is done about a repetition that was just found: more each time it comes back soon.
+pub fn remedy(run: &Run) -> Remedy {
+    let recent = run.repetitions.iter().rev();
+    let recent = recent.take_while(|at| run.calls.len() < **at as usize + REPETITION_MEMORY_CALLS).count();
+    match recent {
+        0 => Remedy::Nudge,
+        1 => Remedy::FreshStart,
+        _ => Remedy::Pause,
+    }
+}

@@ -1,0 +1,168 @@
+//! Looking at the work: what the harness itself sees of a workspace, as evidence.
+//!
+//! Owns the order: protected files first, so that the verify commands run on what may stay; then the commands, each held like
+//! any command of the agent; then the hash of the tree they ran on. `tree` hashes, `protect` keeps what must not change,
+//! `features` what may change in only one way. Refuses to judge: what follows from it is decided elsewhere.
+
+mod features;
+mod protect;
+mod tree;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_core::conduct::Protect;
+use longhaul_core::event::Purpose;
+use longhaul_core::evidence::{Check, Examination, tail};
+use longhaul_core::handoff::{self, Handoff};
+use longhaul_core::json::Json;
+use longhaul_core::limits::{CHECK_OUTPUT_BYTES_MAX, NOTE_BYTES_MAX};
+use longhaul_core::tool::{Failure, Outcome};
+use serde_json::json;
+
+use crate::limits::VERIFY_TIME_MAX;
+use crate::tool::{Context, Tool, blocking};
+
+/// What is to be looked at.
+#[derive(Clone, Debug)]
+pub struct Examine {
+    pub purpose: Purpose,
+    pub verify: Vec<String>,
+    pub protect: Option<Protect>,
+    /// The work is a list of features.
+    pub features: bool,
+    /// The blob that says how protected files were when the run began.
+    pub baseline: Option<String>,
+    /// The blob of the list of features as it was first seen.
+    pub feature_list: Option<String>,
+    /// The commit the work starts from.
+    pub base: Option<String>,
+}
+
+/// Looks. `None` if the run was paused meanwhile: half a look is none.
+pub async fn examine(asked: &Examine, bash: Arc<dyn Tool>, context: &Context) -> Option<Examination> {
+    let mut found = Examination::default();
+    let files = {
+        let (asked, context) = (asked.clone(), context.clone());
+        blocking(move || look_at_files(&asked, &context)).await
+    };
+    match files {
+        Ok(seen) => found = seen,
+        Err(outcome) => found.warnings.push(outcome.error().unwrap_or_default().to_owned()),
+    }
+    let shell = Shell { bash, context };
+    if asked.purpose == Purpose::Claim {
+        for (index, command) in asked.verify.iter().enumerate() {
+            found.checks.push(shell.check(index, command).await?);
+        }
+    }
+    match asked.purpose {
+        Purpose::Baseline => found.commit = shell.head().await,
+        Purpose::Claim => found.changes = shell.changes(asked.base.as_deref()).await,
+        Purpose::Stop | Purpose::FreshStart { .. } => {}
+    }
+    let hashing = context.clone();
+    match blocking(move || tree::hash(&hashing)).await.and_then(|hashed| hashed) {
+        Ok(hash) => found.tree = Some(hash),
+        Err(outcome) => found
+            .warnings
+            .push(format!("the workspace could not be hashed: {}", outcome.error().unwrap_or_default())),
+    }
+    (!context.cancel.is_cancelled()).then_some(found)
+}
+
+/// Everything that needs no command.
+fn look_at_files(asked: &Examine, context: &Context) -> Examination {
+    let mut found = Examination::default();
+    if asked.purpose == Purpose::Baseline {
+        match protect::keep(asked.protect.as_ref(), context) {
+            Ok(baseline) => found.baseline = baseline,
+            Err(why) => found.warnings.push(why),
+        }
+        return found;
+    }
+    let baseline = asked.baseline.as_deref().and_then(|hash| protect::Baseline::read(hash, context));
+    if let (Some(protect), Some(baseline)) = (&asked.protect, &baseline) {
+        found.protected = protect::compare(protect, baseline, context, &mut found.warnings);
+    }
+    found.handoff = read_handoff(context, &mut found.warnings);
+    if asked.features {
+        found.features = Some(features::look(asked.feature_list.as_deref(), context, &mut found.warnings));
+    }
+    found
+}
+
+/// The agent's note for its successor. A broken one is a warning, and the next conversation goes on without it.
+fn read_handoff(context: &Context, warnings: &mut Vec<String>) -> Option<String> {
+    let text = context.workspace.read(handoff::PATH).ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    match Handoff::parse(&text) {
+        Ok(_) => Some(text),
+        Err(why) => {
+            warnings.push(format!("{} is not used: {why}", handoff::PATH));
+            None
+        }
+    }
+}
+
+/// Commands of the harness, held like those of the agent.
+struct Shell<'a> {
+    bash: Arc<dyn Tool>,
+    context: &'a Context,
+}
+
+impl Shell<'_> {
+    async fn run(&self, name: &str, command: &str, time: Duration) -> Outcome {
+        let context = Context {
+            key: format!("{}.{name}", self.context.key),
+            timeout: time,
+            cwd: None,
+            ..self.context.clone()
+        };
+        let args = Json::of(&json!({ "command": command }));
+        self.bash.run(&context, &args, &[]).await
+    }
+
+    /// One verify command. `None` if the run was paused.
+    async fn check(&self, index: usize, command: &str) -> Option<Check> {
+        let started = Instant::now();
+        let outcome = self.run(&format!("verify{index}"), command, VERIFY_TIME_MAX).await;
+        if matches!(outcome, Outcome::Failed { failure: Failure::Cancelled, .. }) {
+            return None;
+        }
+        let output = outcome.output();
+        let text = output.map_or("", |output| output.text.as_str());
+        Some(Check {
+            command: command.to_owned(),
+            passed: outcome.is_done(),
+            ended: outcome.error().unwrap_or("exit code 0").to_owned(),
+            output: tail(text, CHECK_OUTPUT_BYTES_MAX).to_owned().into(),
+            blob: output.and_then(|output| output.blob.clone()),
+            duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX).max(1),
+        })
+    }
+
+    async fn said(&self, name: &str, command: &str) -> Option<String> {
+        let outcome = self.run(name, command, Duration::from_secs(60)).await;
+        let text = outcome.output().filter(|_| outcome.is_done())?.text.to_string();
+        Some(text).filter(|text| !text.trim().is_empty() && text != "(no output)")
+    }
+
+    /// The commit the work starts from, if there is one.
+    async fn head(&self) -> Option<String> {
+        let said = self.said("head", "git rev-parse --verify --quiet HEAD").await?;
+        Some(said.trim().to_owned())
+            .filter(|hash| hash.len() >= 40 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
+    }
+
+    /// What was changed since the run began, for people.
+    async fn changes(&self, base: Option<&str>) -> Option<String> {
+        let base = base.unwrap_or("HEAD");
+        let command = format!(
+            "git --no-pager diff --no-ext-diff --no-textconv --stat=100 --stat-count=60 {base} -- . 2>/dev/null && \
+             git ls-files --others --exclude-standard 2>/dev/null | head -n 60 | sed 's/^/ new: /'"
+        );
+        let said = self.said("changes", &command).await?;
+        Some(tail(&said, NOTE_BYTES_MAX).to_owned())
+    }
+}

@@ -1,0 +1,72 @@
+//! How an agent is kept on course, from what was typed, its file and the settings.
+
+use longhaul_core::conduct::{Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings};
+
+use super::create::settled_model;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+/// What must hold before the work counts as done.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ConductArgs {
+    /// A command that must succeed before an end counts; longhaul runs it itself, in the sandbox. May be given several times
+    #[arg(long, value_name = "CMD")]
+    pub verify: Vec<String>,
+    /// Files the agent is not to change, as globs; changes to them are in the result
+    #[arg(long, value_delimiter = ',', value_name = "GLOBS")]
+    pub protect: Vec<String>,
+    /// What happens to changes of protected files: `report` names them, `refuse` undoes them and tells the agent
+    #[arg(long, value_name = "report|refuse")]
+    pub protect_policy: Option<ProtectArg>,
+    /// A model that must agree that the work is done; it is shown the task and the evidence, and changes nothing
+    #[arg(long, value_name = "P/M")]
+    pub judge: Option<String>,
+    /// Something that must be true of the work, for the judge. May be given several times
+    #[arg(long, value_name = "TEXT", requires = "judge")]
+    pub accept: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProtectArg {
+    Report,
+    Refuse,
+}
+
+impl ProtectArg {
+    fn policy(self) -> ProtectPolicy {
+        match self {
+            ProtectArg::Report => ProtectPolicy::Report,
+            ProtectArg::Refuse => ProtectPolicy::Refuse,
+        }
+    }
+}
+
+/// Everything about a run's conduct.
+pub fn settled(
+    app: &App,
+    settings: &Settings,
+    args: &ConductArgs,
+    looping: Option<Looping>,
+    surroundings: Surroundings,
+) -> Result<Conduct, Failure> {
+    let model = |name: &String| settled_model(name, &app.cwd);
+    let judge = args.judge.as_ref().map(|name| Judge { model: model(name), acceptance: args.accept.clone() });
+    let protect = (!args.protect.is_empty()).then(|| Protect {
+        globs: args.protect.clone(),
+        policy: args.protect_policy.map_or(ProtectPolicy::Report, ProtectArg::policy),
+    });
+    let compaction =
+        Some(settings.compaction.clone()).filter(|compaction| *compaction != Compaction::default());
+    let conduct = Conduct {
+        looping,
+        verify: args.verify.clone(),
+        protect,
+        compaction,
+        judge,
+        surroundings: Some(surroundings),
+        ..Conduct::default()
+    };
+    conduct.check().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(conduct)
+}

@@ -1,0 +1,229 @@
+//! `loop`: fresh context again and again, until a promise is kept and the evidence holds.
+
+use longhaul_core::conduct::Looping;
+use longhaul_core::ids::RunId;
+use longhaul_core::status::Status;
+use longhaul_engine::{Harness, Opening};
+
+use super::create::{self, LimitArgs, Options, settled_model};
+use super::drive::{self, Again};
+use super::holding::{HoldingArgs, check_place, hold, tell};
+use super::record::RecordArgs;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::limits::FILE_BYTES_MAX;
+use crate::render;
+use crate::servers;
+
+/// Work on an objective with fresh context again and again, until the agent keeps its promise and the evidence holds
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+The agent says the promise (TASK_COMPLETE, unless you choose another) on a line of its own when everything is done. Until it
+does, it is started again with the same objective and no memory but the files of its workspace and state/handoff.json. With
+--verify the promise only counts if the commands succeed.
+
+Examples:
+  longhaul loop \"Port the parser to the new grammar\" --verify \"cargo test\" --max-iterations 20
+  longhaul loop --init-from spec.md --max-cost 20          a list of features is written first, then made to pass one by one
+  longhaul loop --resume --run-id run_… --max-iterations 40
+  longhaul loop status run_…"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Option<Sub>,
+    /// What is to be done
+    #[arg(value_name = "OBJECTIVE")]
+    pub objective: Option<String>,
+    #[command(flatten)]
+    pub iterations: IterationArgs,
+    /// A specification: the first pass writes a list of features from it, later ones make one pass each
+    #[arg(long, value_name = "FILE", conflicts_with = "objective")]
+    pub init_from: Option<std::path::PathBuf>,
+    /// A cheaper model that sums each iteration up for the next
+    #[arg(long, value_name = "P/M")]
+    pub summarize_with: Option<String>,
+    /// Go on with a loop that was paused or whose process died
+    #[arg(long, requires = "run_id", conflicts_with_all = ["objective", "init_from"])]
+    pub resume: bool,
+    /// The run to resume
+    #[arg(long, value_name = "ID", requires = "resume")]
+    pub run_id: Option<String>,
+    #[command(flatten)]
+    pub options: Options,
+    #[command(flatten)]
+    pub holding: HoldingArgs,
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// Leave the run to a background process and return at once
+    #[arg(long)]
+    pub detach: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Sub {
+    /// Where a loop stands: iterations, features that pass, what the harness last saw
+    Status {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// What may be changed of a loop when it is resumed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct IterationArgs {
+    /// Iterations the loop may take [default: 10]
+    #[arg(long, value_name = "N")]
+    pub max_iterations: Option<u32>,
+    /// What the agent says when it is done, on a line of its own [default: TASK_COMPLETE]
+    #[arg(long, value_name = "TEXT")]
+    pub completion_promise: Option<String>,
+}
+
+impl IterationArgs {
+    fn over(&self, base: Looping) -> Looping {
+        Looping {
+            max_iterations: self.max_iterations.unwrap_or(base.max_iterations),
+            promise: self.completion_promise.clone().unwrap_or(base.promise),
+            ..base
+        }
+    }
+
+    /// What a run that is taken up is to be told; nothing if nothing was given.
+    pub fn change(&self, harness: &Harness, id: &RunId) -> Result<Option<Looping>, Failure> {
+        if *self == IterationArgs::default() {
+            return Ok(None);
+        }
+        let run = harness.look(id)?;
+        let Some(base) = run.spec.conduct().looping.clone() else {
+            return Err(Failure::usage(format!("{id} is not a loop: it has no iterations and no promise")));
+        };
+        let looping = self.over(base);
+        let conduct =
+            longhaul_core::conduct::Conduct { looping: Some(looping.clone()), ..Default::default() };
+        conduct.check().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(Some(looping))
+    }
+
+    /// The same as it would be typed, for another process.
+    pub fn typed(&self) -> Vec<String> {
+        let max = self.max_iterations.map(|max| format!("--max-iterations={max}"));
+        let promise =
+            self.completion_promise.as_ref().map(|promise| format!("--completion-promise={promise}"));
+        max.into_iter().chain(promise).collect()
+    }
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    match (&args.command, &args.run_id) {
+        (Some(Sub::Status { id }), _) => status(app, id),
+        (None, Some(id)) => resume(app, id, &args),
+        (None, None) => start(app, args),
+    }
+}
+
+fn start(app: &App, args: Args) -> Result<Exit, Failure> {
+    let settings = app.settings()?;
+    if !settings.enabled {
+        return Err(Failure::usage(
+            "harness.enabled is false: a loop that leaves no trace cannot be resumed",
+        )
+        .hint("enable the harness, or use `longhaul run`"));
+    }
+    let objective = objective(app, &args)?;
+    let record = args.record.settled(app)?;
+    let looping = args.iterations.over(Looping {
+        summarizer: args.summarize_with.as_ref().map(|name| settled_model(name, &app.cwd)),
+        features: args.init_from.is_some().then_some(true),
+        ..Looping::default()
+    });
+    let options = Options { looping: Some(looping), ..args.options };
+    let sandbox = hold(app, &settings, &args.holding)?;
+    if options.in_place {
+        check_place(&sandbox, &app.cwd)?;
+    }
+    servers::meet(app, &settings, &sandbox, &options)?;
+    let harness = app.holding(&settings, sandbox.clone())?;
+    let run = create::create(app, &harness, &settings, &objective, &options)?;
+    let id = run.spec.id;
+    tell(&sandbox)?;
+    if args.detach {
+        let again = Again { holding: args.holding, record, ..Again::default() };
+        return drive::detach(app, &harness, &id, &again);
+    }
+    render::talk(&format!("{id} works in {}", run.spec.workspace));
+    drive::drive(app, &harness, &id, Opening::default(), record.as_deref())
+}
+
+fn objective(app: &App, args: &Args) -> Result<String, Failure> {
+    match (&args.objective, &args.init_from) {
+        (Some(objective), _) => Ok(objective.clone()),
+        (None, Some(file)) => {
+            let path = app.cwd.join(file);
+            let wrong = |why: String| Failure::usage(format!("--init-from {}: {why}", file.display()));
+            let bytes = std::fs::metadata(&path).map_err(|error| wrong(error.to_string()))?.len();
+            if bytes > FILE_BYTES_MAX {
+                return Err(wrong(format!("{bytes} bytes are more than {FILE_BYTES_MAX}")));
+            }
+            std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))
+        }
+        (None, None) => Err(Failure::usage("what is to be done? Give an objective")
+            .hint("`longhaul loop \"OBJECTIVE\"`, or `--init-from SPEC`, or `--resume --run-id ID`")),
+    }
+}
+
+fn resume(app: &App, id: &str, args: &Args) -> Result<Exit, Failure> {
+    let start = super::start::Args {
+        id: id.to_owned(),
+        detach: args.detach,
+        checkpoint: None,
+        model: args.options.model.first().cloned(),
+        iterations: args.iterations.clone(),
+        holding: args.holding.clone(),
+        record: args.record.clone(),
+        limits: LimitArgs { ..args.options.limits.clone() },
+    };
+    super::start::run(app, start)
+}
+
+/// `loop status`.
+fn status(app: &App, id: &str) -> Result<Exit, Failure> {
+    let run = app.harness()?.look(&app.run(id)?)?;
+    let Some(looping) = &run.spec.conduct().looping else {
+        return Err(Failure::usage(format!("{} is not a loop", run.spec.id)));
+    };
+    let features = run.examined.as_ref().and_then(|seen| seen.found.features.as_ref());
+    if app.json() {
+        render::json(&serde_json::json!({
+            "id": run.spec.id,
+            "status": run.status,
+            "iteration": run.iteration,
+            "maxIterations": looping.max_iterations,
+            "completionPromise": looping.promise,
+            "idleIterations": run.pace.idle_iterations,
+            "features": features,
+            "examined": run.examined,
+        }));
+        return Ok(Exit::Ok);
+    }
+    let mut lines = format!(
+        "{}: {}, iteration {} of {}\n",
+        run.spec.id, run.status, run.iteration, looping.max_iterations
+    );
+    if run.status == Status::Running && run.turns == 0 {
+        lines.push_str("nothing has been done yet\n");
+    }
+    if let Some(features) = features {
+        lines.push_str(&format!("{}/{} features passing\n", features.passing, features.total));
+    }
+    if let Some(seen) = &run.examined {
+        for check in &seen.found.checks {
+            let mark = if check.passed { "passed" } else { "FAILED" };
+            lines.push_str(&format!("{mark}: {} ({})\n", check.command, check.ended));
+        }
+    }
+    render::data(lines.trim_end());
+    Ok(Exit::Ok)
+}
