@@ -11,6 +11,7 @@ pub mod decide;
 pub mod document;
 pub mod effect;
 pub mod event;
+pub mod handoff;
 pub mod ids;
 pub mod input;
 pub mod json;

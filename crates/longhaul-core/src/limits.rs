@@ -115,3 +115,15 @@ pub const PERMISSION_RULES_MAX: usize = 500;
 
 /// Bytes of one rule's pattern.
 pub const PERMISSION_PATTERN_BYTES_MAX: usize = 512;
+
+/// Bytes of a handoff. It stands in the system prompt of every turn of an iteration: four thousand tokens are a lot there.
+pub const HANDOFF_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of a handoff's phase, next step, or entry of a list: a paragraph.
+pub const HANDOFF_LINE_BYTES_MAX: usize = 2000;
+
+/// Bytes of a handoff's notes. What is longer belongs in a file that the handoff names.
+pub const HANDOFF_NOTES_BYTES_MAX: usize = 8 * 1024;
+
+/// Entries of a handoff's lists: more than anybody reads before beginning.
+pub const HANDOFF_ENTRIES_MAX: usize = 200;

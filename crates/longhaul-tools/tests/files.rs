@@ -487,6 +487,7 @@ async fn the_toolbox_grants_what_it_has() {
         "git_status",
         "glob",
         "grep",
+        "handoff",
         "list",
         "read",
         "todo",

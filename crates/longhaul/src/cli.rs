@@ -69,6 +69,7 @@ pub enum Command {
     Replay(commands::replay::Args),
     Store(commands::store::Args),
     Db(commands::db::Args),
+    Handoff(commands::handoff::Args),
     Permissions(commands::permissions::Args),
     Config(commands::config::Args),
     Doctor(commands::doctor::Args),

@@ -15,6 +15,7 @@ pub mod drive;
 pub mod events;
 pub mod export;
 pub mod fake_model;
+pub mod handoff;
 pub mod holding;
 pub mod import;
 pub mod init;

@@ -8,6 +8,7 @@ mod desk;
 mod documents;
 mod fake_model;
 mod git;
+mod handoff;
 mod hooks;
 mod lifecycle;
 mod looking;

@@ -61,6 +61,7 @@ fn exec_works_on_every_protocol() {
                     "git_status",
                     "glob",
                     "grep",
+                    "handoff",
                     "list",
                     "read",
                     "todo",
