@@ -37,6 +37,7 @@ mod patience;
 mod pattern;
 mod process;
 mod read;
+pub mod research;
 mod rules;
 pub mod sandbox;
 mod search;

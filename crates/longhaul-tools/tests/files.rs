@@ -477,6 +477,7 @@ async fn the_toolbox_grants_what_it_has() {
         "bash_output",
         "edit",
         "fetch",
+        "finalize_research",
         "git_add",
         "git_blame",
         "git_branch",

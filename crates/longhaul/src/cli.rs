@@ -70,6 +70,7 @@ pub enum Command {
     Store(commands::store::Args),
     Db(commands::db::Args),
     Handoff(commands::handoff::Args),
+    Research(commands::research::Args),
     Permissions(commands::permissions::Args),
     Config(commands::config::Args),
     Doctor(commands::doctor::Args),

@@ -26,6 +26,7 @@ pub mod models;
 pub mod permissions;
 pub mod record;
 pub mod replay;
+pub mod research;
 pub mod result;
 pub mod rm;
 pub mod run;

@@ -16,6 +16,7 @@ mod mcp;
 mod older_journals;
 mod outage;
 mod permissions;
+mod research;
 mod store;
 mod tools;
 mod trust;

@@ -51,6 +51,7 @@ fn exec_works_on_every_protocol() {
                     "bash_output",
                     "edit",
                     "fetch",
+                    "finalize_research",
                     "git_add",
                     "git_blame",
                     "git_branch",
