@@ -60,18 +60,35 @@ impl Fetch {
 
     async fn get(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
         let args: Args = parse(args, &self.spec.schema)?;
+        let got = self.within(context, &args.url).await?;
+        Ok(got.outcome(context).await)
+    }
+
+    /// What is behind an address, within the call's time.
+    async fn within(&self, context: &Context, url: &str) -> Result<Got, Outcome> {
         let limit = tokio::time::sleep(context.timeout);
-        let got = tokio::select! {
-            got = self.follow(&args.url) => got?,
+        tokio::select! {
+            got = self.follow(url) => got,
             () = limit => {
                 let message = format!("timed out after {} ms", context.timeout.as_millis());
-                return Err(Outcome::failed(Failure::Timeout, message));
+                Err(Outcome::failed(Failure::Timeout, message))
             }
             () = context.cancel.cancelled() => {
-                return Err(Outcome::failed(Failure::Cancelled, "stopped because the run was paused"));
+                Err(Outcome::failed(Failure::Cancelled, "stopped because the run was paused"))
             }
-        };
-        Ok(got.outcome(context).await)
+        }
+    }
+
+    /// The whole text behind an address, for a tool that reads it itself.
+    pub(crate) async fn whole(&self, context: &Context, url: &str) -> Result<String, Outcome> {
+        let got = self.within(context, url).await?;
+        if got.cut {
+            return Err(tool_failed(format!("the answer has more than {} bytes", limits::FETCH_BYTES_MAX)));
+        }
+        if !got.status.is_success() {
+            return Err(judged(got.status, Output::default()));
+        }
+        Ok(String::from_utf8_lossy(&got.body).into_owned())
     }
 
     /// Goes where the address leads, asking anew at every turn.

@@ -236,3 +236,41 @@ pub const PROTECTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Features of one list.
 pub const FEATURES_MAX: usize = 5000;
+/// Bytes of a search query. Providers take a few hundred at most.
+pub const SEARCH_QUERY_BYTES_MAX: usize = 1000;
+
+/// Sources kept of one search. Providers give ten or twenty.
+pub const SEARCH_SOURCES_MAX: usize = 100;
+
+/// Sources of a search that are shown to the model; the others are in the file.
+pub const SEARCH_SHOWN_MAX: usize = 20;
+
+/// Bytes shown of what a failed search command complained.
+pub const SEARCH_COMPLAINT_BYTES_MAX: usize = 2000;
+
+/// Bytes kept of one source's text: a long article.
+pub const SOURCE_TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Letters of a source's title, or of a file's name, that are shown: a line.
+pub const SOURCE_TITLE_LETTERS_MAX: usize = 160;
+
+/// Letters of an address. Browsers take about as many.
+pub const SOURCE_URL_LETTERS_MAX: usize = 2000;
+
+/// Letters of a source's snippet in an overview: two lines.
+pub const SOURCE_SNIPPET_LETTERS_MAX: usize = 300;
+
+/// Letters of an address that become part of a file's name.
+pub const SOURCE_NAME_LETTERS_MAX: usize = 60;
+
+/// Bytes of one file of search results. What a search prints is far smaller.
+pub const INBOX_FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Bytes of search results that are put in order at once: they are in memory together.
+pub const INBOX_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes of an overview. It is read at the start of every iteration, so a larger one has lost its use.
+pub const OVERVIEW_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of a task's id: it is the name of a directory.
+pub const TASK_NAME_BYTES_MAX: usize = 64;

@@ -19,10 +19,12 @@ use crate::fetch::Fetch;
 use crate::git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStatus};
 use crate::glob::Glob;
 use crate::grep::Grep;
+use crate::handoff::WriteHandoff;
 use crate::hooks::Hooks;
 use crate::jobs::Jobs;
 use crate::list::List;
 use crate::read::Read;
+use crate::research::FinalizeResearch;
 use crate::sandbox::Sandbox;
 use crate::todo::Todo;
 use crate::tool::{Tool, ToolSpec};
@@ -87,6 +89,8 @@ impl Toolbox {
             .with(Arc::new(GitBranch::new(sandbox.clone())))
             .with(Arc::new(Fetch::new(sandbox.network().clone())))
             .with(Arc::new(Todo::new()))
+            .with(Arc::new(WriteHandoff::new()))
+            .with(Arc::new(FinalizeResearch::new()))
             .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Bash::with_jobs(std::env::vars_os(), sandbox, Arc::clone(&jobs))))
             .with(Arc::new(BashOutput::new(Arc::clone(&jobs))))

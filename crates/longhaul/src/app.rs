@@ -12,6 +12,7 @@ use longhaul_store::Home;
 use longhaul_tools::Toolbox;
 use longhaul_tools::hooks::Hooks;
 use longhaul_tools::mcp::Servers;
+use longhaul_tools::research::{Provider, Search, SearchConfig};
 use longhaul_tools::sandbox::{Host, Options, Sandbox};
 use longhaul_workspace::place;
 
@@ -127,8 +128,37 @@ impl App {
             let tools = servers::tools(self.servers(settings, &sandbox)?);
             toolbox = tools.into_iter().fold(toolbox, Toolbox::with);
         }
+        if let Some(search) = &settings.search {
+            toolbox = toolbox.with(Arc::new(self.search(settings, search, &sandbox)?));
+        }
         settings.hooks.check_tools(&toolbox.names()).map_err(Failure::usage)?;
         Ok(toolbox.hooked(Hooks::new(settings.hooks.clone(), self.project.clone(), sandbox)))
+    }
+
+    fn search(
+        &self,
+        settings: &Settings,
+        config: &SearchConfig,
+        sandbox: &Sandbox,
+    ) -> Result<Search, Failure> {
+        let withheld = servers::withheld(settings);
+        if let Some(name) = config.env.iter().find(|name| withheld.contains(*name)) {
+            return Err(Failure::usage(format!(
+                "search.env names {name}, which holds a model provider's key"
+            )));
+        }
+        let environment = environment();
+        let passed =
+            config.env.iter().filter_map(|name| Some((name.clone(), environment.get(name)?.clone())));
+        let provider = match (&config.command, &config.url) {
+            (_, Some(url)) => Provider::Url(url.clone()),
+            (command, None) => Provider::Command {
+                text: command.clone().unwrap_or_default(),
+                base_dir: self.project.clone(),
+                environment: passed.collect(),
+            },
+        };
+        Ok(Search::new(provider, sandbox.clone()))
     }
 
     /// What holds the commands of the runs driven here; nothing is tried yet.

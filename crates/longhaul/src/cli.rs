@@ -70,6 +70,8 @@ pub enum Command {
     Replay(commands::replay::Args),
     Store(commands::store::Args),
     Db(commands::db::Args),
+    Handoff(commands::handoff::Args),
+    Research(commands::research::Args),
     Permissions(commands::permissions::Args),
     Config(commands::config::Args),
     Doctor(commands::doctor::Args),

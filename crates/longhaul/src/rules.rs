@@ -24,7 +24,7 @@ impl WrittenRules {
         rules.check().map_err(|error| wrong(error.to_string()))?;
         let toolbox = Toolbox::builtin(Sandbox::off());
         let is_known = |section: &str| {
-            matches!(section, "*" | "external_directory")
+            matches!(section, "*" | "external_directory" | "search")
                 || section.contains("__")
                 || toolbox.names().contains(&section)
         };

@@ -125,7 +125,7 @@ fn wanted(settings: &Settings, options: &create::Options) -> Result<Wanted, Fail
 }
 
 /// The variables that hold providers' keys.
-fn withheld(settings: &Settings) -> BTreeSet<String> {
+pub fn withheld(settings: &Settings) -> BTreeSet<String> {
     let builtin = BUILTINS.iter().filter_map(|known| known.key_env).map(str::to_owned);
     let configured = settings.providers.values().flat_map(|config| {
         let headers = config.headers.values().flat_map(|value| variables_in(value)).map(str::to_owned);

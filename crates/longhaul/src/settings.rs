@@ -12,6 +12,7 @@ use longhaul_core::tool::RetryPolicy;
 use longhaul_model::ProviderConfig;
 use longhaul_tools::hooks::HooksConfig;
 use longhaul_tools::mcp::ServerConfig;
+use longhaul_tools::research::SearchConfig;
 use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -58,6 +59,8 @@ pub struct Settings {
     pub providers: BTreeMap<String, ProviderConfig>,
     pub mcp_servers: BTreeMap<String, ServerConfig>,
     pub hooks: HooksConfig,
+    /// The search provider; without one the tool `search` is not offered.
+    pub search: Option<SearchConfig>,
     pub agent_dirs: Vec<PathBuf>,
     pub rules: WrittenRules,
     pub permissions: Permissions,
@@ -88,6 +91,8 @@ struct File {
     mcp: Option<Mcp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hooks: Option<HooksConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search: Option<SearchConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -338,6 +343,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut rules = WrittenRules::new();
     let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
     let mut hooks = HooksConfig::default();
+    let mut search = None;
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
@@ -350,6 +356,9 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         }
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("hooks")) {
             add_hooks(configured, source, &place, &mut hooks, &mut origins)?;
+        }
+        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("search")) {
+            search = Some(search_provider(configured, source, &place, &mut origins)?);
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
@@ -396,6 +405,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         },
         mcp_servers,
         hooks,
+        search,
         items: Vec::new(),
         untrusted: false,
         agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
@@ -516,6 +526,20 @@ fn add_hooks(
         origins.insert(format!("hooks.{when}"), (json!(list), source));
     }
     Ok(())
+}
+
+/// A source's search provider takes the place of that of the sources before it, whole.
+fn search_provider(
+    configured: Value,
+    source: Source,
+    place: &str,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<SearchConfig, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    let configured: SearchConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    origins.insert("search".to_owned(), (json!(configured), source));
+    Ok(configured)
 }
 
 /// A provider or a server as it may be shown: the values of headers and variables may be keys.

@@ -1,7 +1,7 @@
 //! Trust: which parts of a repository's settings may do harm, and whether the user agreed to exactly these.
 //!
-//! Whoever clones a repository has not agreed to run its commands or to send a key to its addresses. So MCP servers, hooks
-//! and providers in the project's file do nothing until the user has seen them; the agreement is a digest of just these
+//! Whoever clones a repository has not agreed to run its commands or to send a key to its addresses. So MCP servers, hooks,
+//! the search provider and model providers in the project's file do nothing until the user has seen them; the agreement is a digest of just these
 //! items, kept in the user's own directory, so that any change of them undoes it. What the user's own file or
 //! environment says needs no trust, and neither do limits, the choice of a model, and scripted providers.
 
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_model::provider::{Builtin, ProviderConfig, Speaks};
 use longhaul_tools::mcp::{ServerConfig, variables_in, visible};
+use longhaul_tools::research::SearchConfig;
 use longhaul_tools::sandbox::Network;
 use longhaul_workspace::digest_of;
 use serde::{Deserialize, Serialize};
@@ -71,18 +72,20 @@ pub fn items(project: &Value, users: &Value) -> Vec<Item> {
         let does = vec![format!("runs {}", shown(&value.to_string()))];
         items.push(Item { key: format!("hooks.{name}"), does, value: value.clone() });
     }
+    if let Some(value) = project.get("search") {
+        let config: SearchConfig = serde_json::from_value(value.clone()).unwrap_or_default();
+        items.push(Item { key: "search".to_owned(), does: search_does(&config), value: value.clone() });
+    }
     items
 }
 
 /// The file without these items.
 pub fn take_out(project: &mut Value, items: &[Item]) {
     for item in items {
-        let (parent, name) = match item.key.strip_prefix("mcp.servers.") {
-            Some(name) => (project.pointer_mut("/mcp/servers"), name),
-            None => {
-                let (section, name) = item.key.split_once('.').unwrap_or_default();
-                (project.get_mut(section), name)
-            }
+        let (parent, name) = match (item.key.strip_prefix("mcp.servers."), item.key.split_once('.')) {
+            (Some(name), _) => (project.pointer_mut("/mcp/servers"), name),
+            (None, Some((section, name))) => (project.get_mut(section), name),
+            (None, None) => (Some(&mut *project), item.key.as_str()),
         };
         if let Some(fields) = parent.and_then(Value::as_object_mut) {
             fields.remove(name);
@@ -179,6 +182,13 @@ fn server_does(config: &ServerConfig) -> Vec<String> {
         does.push("is switched off".to_owned());
     }
     does
+}
+
+fn search_does(config: &SearchConfig) -> Vec<String> {
+    let command = config.command.iter().map(|command| format!("runs `{}` for every search", shown(command)));
+    let url = config.url.iter().map(|url| format!("sends every search to {}", shown(url)));
+    let env = config.env.iter().map(|name| format!("gives it ${}", shown(name)));
+    command.chain(url).chain(env).collect()
 }
 
 /// Of headers the names, and which of the user's variables they would send: the values are not for a screen.

@@ -132,6 +132,7 @@ fn kin(tool: &str) -> &'static [&'static str] {
     match tool {
         "grep" | "glob" | "list" | "git_show" | "git_blame" | "git_diff" | "git_log" => &["read"],
         "apply_patch" => &["edit", "write"],
+        "handoff" | "search" | "finalize_research" => &["write"],
         _ => &[],
     }
 }

@@ -229,6 +229,8 @@ fn further_rules_only_tighten() {
     }
     assert_eq!(judge_path(&both, HERE.workspace, "apply_patch", "gen/x").action, Deny);
     assert_eq!(judge_path(&both, HERE.workspace, "apply_patch", "src/x").action, Allow);
+    assert_eq!(judge_path(&both, HERE.workspace, "handoff", "gen/x").action, Deny);
+    assert_eq!(judge_path(&both, HERE.workspace, "handoff", "state/handoff.json").action, Allow);
     assert_eq!(judge(&[], HERE, "bash", &json!({ "command": "rm x" })).action, Allow, "there are no rules");
 }
 

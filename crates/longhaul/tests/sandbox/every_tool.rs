@@ -41,11 +41,13 @@ conversations:
       - calls:
           - {{ tool: write, args: {{ path: new.txt, content: "new\n" }} }}
           - {{ tool: edit, args: {{ path: a.txt, old: first, new: second }} }}
+          - {{ tool: handoff, args: {{ phase: two, next_step: commit, critical_files: [new.txt] }} }}
           - {{ tool: apply_patch, args: {{ patch: "*** Begin Patch\n*** Add File: patched.txt\n+patched\n*** End Patch\n" }} }}
+          - {{ tool: finalize_research, args: {{ task_id: "01" }} }}
           - {{ tool: bash, args: {{ command: "cat new.txt patched.txt" }} }}
           - {{ tool: bash, args: {{ command: "echo up; sleep 100000", background: true }} }}
-          - {{ tool: bash_output, args: {{ id: call_10, wait_ms: 60000 }} }}
-          - {{ tool: bash_kill, args: {{ id: call_10 }} }}
+          - {{ tool: bash_output, args: {{ id: call_12, wait_ms: 60000 }} }}
+          - {{ tool: bash_kill, args: {{ id: call_12 }} }}
           - {{ tool: fetch, args: {{ url: "http://127.0.0.1:{port}/" }} }}
       - calls:
           - {{ tool: git_branch, args: {{ name: side }} }}
