@@ -4,6 +4,7 @@
 
 mod asks;
 mod calls;
+mod circles;
 mod documents;
 mod gates;
 mod golden;
@@ -13,4 +14,5 @@ mod loops;
 mod patience;
 mod properties;
 mod recovery;
+mod room;
 mod sim;
