@@ -25,6 +25,7 @@ pub mod plan;
 pub mod promise;
 pub mod prompt;
 pub mod repetition;
+pub mod report;
 pub mod run;
 pub mod spec;
 pub mod status;

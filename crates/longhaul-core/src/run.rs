@@ -86,6 +86,9 @@ pub struct Run {
     #[serde(default)]
     pub silence: Option<Silence>,
     pub usage: Usage,
+    /// What the last reply of the model in use took: so much is set aside before the next question.
+    #[serde(default)]
+    pub reserve: Usage,
     /// What was used, by step, iteration and model.
     #[serde(default)]
     pub spending: Vec<Spending>,
@@ -406,6 +409,7 @@ impl Run {
             patience: Patience::default(),
             silence: None,
             usage: Usage::default(),
+            reserve: Usage::default(),
             spending: Vec::new(),
             gates: Vec::new(),
             checkpoints: 0,
@@ -630,6 +634,7 @@ impl Run {
             }
             Event::ModelReplied { turn, text, calls, usage, raw, stop, window, .. } => {
                 self.spend(usage);
+                self.reserve = *usage;
                 self.silence.iter_mut().for_each(|silence| silence.ended = Some(at));
                 let sent = self.fill.bytes;
                 self.hear(at, *turn, Heard { text, calls, raw, stop: stop.unwrap_or_default() });
@@ -883,6 +888,7 @@ impl Run {
         model.clone_into(&mut self.spec.model);
         self.fill.window = None;
         self.fill.counted = None;
+        self.reserve = Usage::default();
         self.patience.failures = 0;
         self.patience.reached &= by_itself;
         self.patience.switches = self.patience.switches.saturating_add(u32::from(by_itself));
@@ -936,8 +942,11 @@ impl Run {
             (true, false) => Phase::Answered { turn },
             (true, true) => Phase::CutOff { turn },
         };
-        let (text, raw) = (heard.text.to_owned(), heard.raw.clone());
-        self.say(Message::Assistant { text, calls: requests, raw });
+        // A message without content is refused by providers, and says nothing.
+        if !is_empty {
+            let (text, raw) = (heard.text.to_owned(), heard.raw.clone());
+            self.say(Message::Assistant { text, calls: requests, raw });
+        }
         if cut_off {
             self.patience.cut_off = cut_off_before.saturating_add(1);
             self.say(Message::User { text: prompt::GO_ON.to_owned() });

@@ -10,8 +10,9 @@ use crate::ids::{CallId, RunId};
 use crate::limits::EVENT_TEXT_BYTES_MAX;
 use crate::money::Usd;
 use crate::prompt::head;
+use crate::report;
 use crate::run::Run;
-use crate::spec::{Limits, Mode};
+use crate::spec::{Limits, Mode, RunSpec};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 use crate::tool::RetryPolicy;
@@ -67,6 +68,15 @@ pub struct RunView {
     pub retry: RetryPolicy,
     pub last_seq: u64,
     pub error: Option<String>,
+    pub success: bool,
+    /// What the agent said last.
+    pub response: Option<String>,
+    /// Why the run is not at work any more, in one word.
+    pub finish_reason: Option<String>,
+    /// Milliseconds from its creation to its end, or to its last event.
+    pub duration_ms: u64,
+    /// What the agent is run by: `agentic`, or `plain` for the bare loop of model and tools.
+    pub engine: String,
 }
 
 impl RunView {
@@ -116,8 +126,17 @@ impl RunView {
             retry: run.spec.retry,
             last_seq: run.seq,
             error: run.error.clone(),
+            success: run.status == Status::Completed,
+            response: run.output().map(str::to_owned),
+            finish_reason: report::finish_reason(run),
+            duration_ms: run.completed_at.unwrap_or(run.updated_at).millis_since(run.created_at),
+            engine: engine(&run.spec).to_owned(),
         }
     }
+}
+
+fn engine(spec: &RunSpec) -> &'static str {
+    if spec.conduct().is_plain() { "plain" } else { "agentic" }
 }
 
 /// What one iteration cost, over all its steps and models.
@@ -176,7 +195,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::RunCreated(spec) => {
             let task = head(&spec.task, EVENT_TEXT_BYTES_MAX);
             entries!(line, "type": "run_created", "agentName": spec.agent, "task": task, "model": spec.model);
-            entries!(line, "mode": spec.mode());
+            entries!(line, "mode": spec.mode(), "engine": engine(spec));
         }
         Event::StatusChanged { from, to, cause, reason } => {
             entries!(line, "type": "state_transition", "from": from, "to": to, "cause": cause, "reason": reason);

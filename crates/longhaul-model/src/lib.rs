@@ -17,4 +17,4 @@ pub mod wire;
 pub use model::{BoxFuture, Deltas, Model, Quiet};
 pub use provider::{Limiter, Provider, ProviderConfig};
 pub use registry::{Models, ResolveError};
-pub use scripted::{Recording, Replied, ScriptError, Scripted};
+pub use scripted::{Part, Recording, Replied, ScriptError, Scripted};

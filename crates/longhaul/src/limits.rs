@@ -29,3 +29,6 @@ pub const SERVICE_PROBE_MS: u64 = 5_000;
 
 /// Repositories a user may trust at a time. A list nobody can read any more protects nobody.
 pub const TRUSTED_REPOSITORIES_MAX: usize = 1000;
+
+/// Lines of the prompt's history that are kept.
+pub const HISTORY_LINES_MAX: usize = 1000;

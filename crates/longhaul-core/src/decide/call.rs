@@ -15,7 +15,7 @@ use crate::limits::{
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
 use crate::prompt::head;
 use crate::repetition::{self, Remedy};
-use crate::run::{Call, CallState, Run};
+use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -23,6 +23,8 @@ use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, Trace};
 
 /// What is kept in place of arguments that were too large to keep.
 const OVERSIZED: &str = "longhaul_arguments_too_large_bytes";
+
+const ONCE_MORE: &str = "not made: it was asked for again in the same turn";
 
 const BEGUN_ANEW: &str = "not made: the conversation was begun anew";
 
@@ -287,6 +289,11 @@ fn work_through<'a>(
     let mut asked = asked;
     while let Some(call) = asked.next() {
         if let Some(found) = repeats(run, &call) {
+            // The agent has not heard of it yet: once for each turn is enough.
+            if told_of_circles(run, decision) {
+                refuse(call.id, Failure::DoomLoop, ONCE_MORE.to_owned(), decision);
+                continue;
+            }
             match circling(run, &call, found, decision) {
                 Remedy::Nudge => continue,
                 Remedy::FreshStart => {
@@ -328,6 +335,15 @@ fn repeats(run: &Run, call: &Asked<'_>) -> Option<repetition::Found> {
     let mut before: Vec<&Call> = before.rev().take_while(here).take(most).collect();
     before.reverse();
     repetition::found(&before, call.tool, call.args, max)
+}
+
+fn told_of_circles(run: &Run, decision: &Decision) -> bool {
+    let is_loop = |outcome: &Outcome| matches!(outcome, Outcome::Failed { failure: Failure::DoomLoop, .. });
+    let before = run.calls.last().is_some_and(|last| {
+        matches!(run.phase, Phase::Calling { .. })
+            && run.calls_of_turn(last).iter().any(|call| call.outcome().is_some_and(is_loop))
+    });
+    before || decision.events.iter().any(|event| matches!(event, Event::DoomLoop { .. }))
 }
 
 /// The agent goes round in circles: what is done about it is on record, and the call is not made.

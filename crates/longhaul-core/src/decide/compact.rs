@@ -72,12 +72,18 @@ fn make_room(run: &Run, turn: u32, attempt: Attempt, threshold: u64, decision: &
         return turn::attempt(turn, attempt, decision);
     }
     let before = protected_from(&ahead, threshold);
-    let outputs = Shortening::Outputs { before: before as u32 };
-    let tokens_after = tokens_after(&ahead, &outputs);
-    if tokens_after <= freed_enough(threshold) {
-        let tokens_before = ahead.fill.tokens_with(0);
-        decision.and(Event::Compacted { shortening: outputs, tokens_before, tokens_after, futile: false });
-        return turn::attempt(turn, attempt, decision);
+    // The end is not spared either if it alone is too long: a file that was just written need not be read again.
+    for before in [before, ahead.messages.len()] {
+        let shortening = Shortening::Outputs { before: before as u32 };
+        let tokens_after = tokens_after(&ahead, &shortening);
+        if tokens_after <= freed_enough(threshold) {
+            let tokens_before = ahead.fill.tokens_with(0);
+            decision.and(Event::Compacted { shortening, tokens_before, tokens_after, futile: false });
+            return turn::attempt(turn, attempt, decision);
+        }
+        if end_alone(&ahead, before) <= freed_enough(threshold) {
+            break;
+        }
     }
     if ahead.fill.futile >= FUTILE_COMPACTIONS_MAX || before <= 1 {
         return iteration::interrupt(&ahead, turn, FreshStart::Context, decision);
@@ -119,6 +125,13 @@ fn shorten(run: &Run, before: usize, summary: &str, threshold: u64, decision: &m
 fn protected_from(run: &Run, threshold: u64) -> usize {
     let room = freed_enough(threshold).saturating_sub(run.fill.overhead) / 2;
     context::protected_from(&run.messages, run.spec.conduct().compaction().protect_tokens.min(room))
+}
+
+/// What the request would have if only its first message and the end were left.
+fn end_alone(run: &Run, from: usize) -> u64 {
+    let first = run.messages.first().map_or(0, context::bytes);
+    let end: u64 = run.messages.iter().skip(from).map(context::bytes).sum();
+    run.fill.overhead + context::tokens(first + end)
 }
 
 fn tokens_after(run: &Run, shortening: &Shortening) -> u64 {

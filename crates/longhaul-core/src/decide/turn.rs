@@ -134,19 +134,38 @@ fn reached(run: &Run, limits: Limits) -> Option<Event> {
     spent(run, limits)
 }
 
-/// The first limit on tokens or money that is used up. What has no known price uses up any amount.
+/// The first limit on tokens or money that is used up, or would be by another turn like the last one. What has no known
+/// price uses up any amount.
 fn spent(run: &Run, limits: Limits) -> Option<Event> {
     let event = |limit: &str, spent: String, max: String| {
         Some(Event::LimitReached { limit: limit.to_owned(), spent, max })
     };
-    if let Some(max) = limits.max_tokens.filter(|max| run.usage.tokens() >= *max) {
-        return event("max_tokens", run.usage.tokens().to_string(), max.to_string());
+    let with_next = |spent: String, next: String, is_over: bool| {
+        if is_over { spent } else { format!("{spent} (the next turn would take about {next})") }
+    };
+    let (used, next) = (run.usage.tokens(), run.reserve.tokens());
+    if let Some(max) = limits.max_tokens.filter(|max| used.saturating_add(next) > *max || used >= *max) {
+        return event(
+            "max_tokens",
+            with_next(used.to_string(), next.to_string(), used >= max),
+            max.to_string(),
+        );
     }
     if let Some(max) = limits.max_cost.filter(|_| run.usage.unpriced_tokens > 0) {
         return event("max_cost", "an unknown amount".to_owned(), max.to_string());
     }
-    if let Some(max) = limits.max_cost.filter(|max| run.usage.cost >= *max) {
-        return event("max_cost", run.usage.cost.to_string(), max.to_string());
+    let (cost, next) = (run.usage.cost, run.reserve.cost);
+    let with_the_next = {
+        let mut sum = cost;
+        sum += next;
+        sum
+    };
+    if let Some(max) = limits.max_cost.filter(|max| with_the_next > *max || cost >= *max) {
+        return event(
+            "max_cost",
+            with_next(cost.to_string(), next.to_string(), cost >= max),
+            max.to_string(),
+        );
     }
     None
 }

@@ -13,9 +13,6 @@ use crate::ids::Attempt;
 use crate::limits::{TRANSCRIPT_BYTES_MAX, TRANSCRIPT_MESSAGE_BYTES_MAX};
 use crate::run::{Call, Run};
 
-const SUMMARIZER: &str = "summarizer";
-const JUDGE: &str = "judge";
-
 const SUMMARIZE: &str = "You sum up the work of a coding agent so that it can go on without the conversation. Write for the \
 agent, in short lines under these headings: Decisions (and why), Findings, Done (with files and commands), Outcomes of tools that \
 matter, Errors and how they were mended, Still to do. Keep names of files, commands, identifiers and numbers exactly. Leave out \
@@ -28,13 +25,13 @@ say in `reasons` exactly what is missing.";
 
 /// The request for a question beside the conversation: one message, no tools, no memory.
 pub fn aside(run: &Run, aside: Aside, attempt: Attempt) -> ModelRequest {
-    let (agent, system, text) = match aside {
+    let (system, text) = match aside {
         Aside::Compaction { before } => {
             let old = &run.messages[..(before as usize).min(run.messages.len())];
-            (SUMMARIZER, SUMMARIZE, transcript(run, old))
+            (SUMMARIZE, transcript(run, old))
         }
-        Aside::Iteration { .. } => (SUMMARIZER, SUMMARIZE, transcript(run, &run.messages)),
-        Aside::Judgement => (JUDGE, JUDGE_TEXT, case(run)),
+        Aside::Iteration { .. } => (SUMMARIZE, transcript(run, &run.messages)),
+        Aside::Judgement => (JUDGE_TEXT, case(run)),
     };
     ModelRequest {
         model: aside_model(run, aside).into(),
@@ -42,7 +39,15 @@ pub fn aside(run: &Run, aside: Aside, attempt: Attempt) -> ModelRequest {
         messages: Arc::new(vec![Message::User { text }]),
         tools: Arc::new([]),
         answer_schema: None,
-        scene: scene(run, agent, 1, attempt),
+        scene: scene(run, aside_agent(aside), 1, attempt),
+    }
+}
+
+/// The name under which whoever answers is known to scripts.
+pub fn aside_agent(aside: Aside) -> &'static str {
+    match aside {
+        Aside::Compaction { .. } | Aside::Iteration { .. } => "summarizer",
+        Aside::Judgement => "judge",
     }
 }
 

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::run::Run;
 
 pub(crate) use aside::aside_model;
-pub use aside::{Opinion, aside, opinion};
+pub use aside::{Opinion, aside, aside_agent, opinion};
 pub use iteration::{iteration_text, opening_text};
 
 /// What a model is told whose reply ran into the limit of output tokens.

@@ -255,6 +255,16 @@ fn what_cannot_be_shortened_is_begun_anew_and_then_parked() {
     assert!(room.sent.len() < 200, "{} requests", room.sent.len());
 }
 
+/// The last exchange alone may be too long: what it wrote or read is left out rather than begun anew.
+#[test]
+fn a_call_larger_than_the_window_is_left_out() {
+    let mut room = Room::new(1000, 6000, 5);
+    let sim = room.play(with_rules());
+    assert_eq!((sim.run.status, sim.run.iteration), (Status::Completed, 1));
+    assert!(room.most() <= 1000, "{} tokens were sent", room.most());
+    check_requests(&room);
+}
+
 /// F36: a provider that finds the conversation too long although its window is said to be larger: shortened once, begun
 /// anew once, and then a person is asked. No ping-pong.
 #[test]

@@ -27,7 +27,7 @@ use crate::wire::Api;
 
 pub use error::ScriptError;
 use play::{Line, Pieces};
-pub use record::{Recording, Replied};
+pub use record::{Part, Recording, Replied};
 use script::{Script, Tools};
 
 /// A checked script, ready to be played by any number of runs at once.

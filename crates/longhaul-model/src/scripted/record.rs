@@ -35,9 +35,21 @@ struct Conversation {
     turns: Vec<Turn>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Match {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
     step: String,
+    iteration: u32,
+}
+
+/// Which conversation a reply is part of.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    pub step: &'a str,
+    pub iteration: u32,
+    /// Who was asked beside the conversation, if it was not the run's own agent.
+    pub aside: Option<&'a str>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -72,15 +84,21 @@ struct Tokens {
 }
 
 impl Recording {
-    /// Adds one reply. Replies of a step come in the order of its turns.
-    pub fn add(&mut self, step: &str, reply: &Replied<'_>) {
+    /// Adds one reply. Replies of a conversation come in the order of its turns.
+    pub fn add(&mut self, part: Part<'_>, reply: &Replied<'_>) {
         let turn = Turn::of(reply);
-        match self.conversations.iter_mut().find(|conversation| conversation.fits.step == step) {
+        let fits = Match {
+            agent: part.aside.map(str::to_owned),
+            step: part.step.to_owned(),
+            iteration: part.iteration,
+        };
+        match self.conversations.iter_mut().find(|conversation| conversation.fits == fits) {
             Some(conversation) => conversation.turns.push(turn),
-            None => {
-                let fits = Match { step: step.to_owned() };
-                self.conversations.push(Conversation { fits, turns: vec![turn] });
+            // The first that fits is played: who is asked beside the conversation comes before whoever is asked in it.
+            None if part.aside.is_some() => {
+                self.conversations.insert(0, Conversation { fits, turns: vec![turn] });
             }
+            None => self.conversations.push(Conversation { fits, turns: vec![turn] }),
         }
     }
 
@@ -165,7 +183,7 @@ mod tests {
             let calls = [ProposedCall::new("read", args)];
             let usage = Usage::default();
             let reply = Replied { text, calls: &calls, usage: &usage, stop: Stop::End, tools: &["read"] };
-            recording.add("step-1", &reply);
+            recording.add(Part { step: "step-1", iteration: 1, aside: None }, &reply);
         }
         let script = recording.script("night").unwrap();
         let read = Scripted::parse("night", &script, &["read"]).unwrap();

@@ -22,6 +22,7 @@ mod stats;
 mod steps;
 mod stream;
 mod tools;
+pub mod turns;
 
 pub use ground::Ground;
 pub use memory::open;

@@ -34,6 +34,11 @@ pub enum What {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         steps: usize,
     },
+    /// What a turn of a long conversation costs without model, tools and disk
+    Turns {
+        #[arg(long, default_value_t = 1000, value_name = "N")]
+        turns: usize,
+    },
     /// The built-in tools, beside ripgrep and fd where they are installed
     Tools {
         /// A small tree: the same rows with more noise
@@ -73,6 +78,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             let sizes = if quick { ToolSizes::QUICK } else { ToolSizes::FULL };
             report(app, &bench::tools(&ground(app, dir)?, &sizes, &say)?);
         }
+        What::Turns { turns } => report(app, &bench::turns::rows(turns.max(1))?),
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),
         What::Sandbox { calls } => {
             let ground = Ground::new(&existing(&app.state_dir))?;

@@ -194,6 +194,9 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         {
             render::hint(&format!("the work is kept; see to that, then `longhaul resume {id}`"));
         }
+        Ending::Paused(Cause::Parked) if stuck(run) => render::hint(&format!(
+            "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"
+        )),
         Ending::Paused(Cause::Parked | Cause::Provider) => render::hint(&format!(
             "the work is kept; try the model with `longhaul models check {model}`, then `longhaul resume {id}`, \
              or go on with another: `longhaul resume {id} --model P/M`",
@@ -201,6 +204,12 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         )),
         Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
     }
+}
+
+/// Was it the agent that came to a stop, not its model?
+fn stuck(run: &Run) -> bool {
+    const WORDS: [&str; 5] = ["doom_loop", "no_progress", "not_verified", "empty_output", "the judge"];
+    run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
 }
 
 /// What to type at the question the run stands at, and how to see all of it.

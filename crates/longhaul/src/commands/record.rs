@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use longhaul_core::conversation::Stop;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
+use longhaul_core::prompt;
 use longhaul_engine::{Harness, Secrets};
-use longhaul_model::{Recording, Replied, Scripted};
+use longhaul_model::{Part, Recording, Replied, Scripted};
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -62,7 +63,13 @@ pub fn write(harness: &Harness, id: &RunId, path: &Path) -> Result<(), Failure> 
             let step = run.step().map_or("", |step| step.id.as_str());
             let tools: Vec<&str> = run.spec.tools.iter().map(|grant| grant.name.as_str()).collect();
             let stop = stop.unwrap_or_default();
-            recording.add(step, &Replied { text, calls, usage, stop, tools: &tools });
+            let part = Part { step, iteration: run.iteration, aside: None };
+            recording.add(part, &Replied { text, calls, usage, stop, tools: &tools });
+        }
+        if let Event::AsideEnded { aside, text: Some(text), usage: Some(usage), .. } = event {
+            let step = run.step().map_or("", |step| step.id.as_str());
+            let part = Part { step, iteration: run.iteration, aside: Some(prompt::aside_agent(*aside)) };
+            recording.add(part, &Replied { text, calls: &[], usage, stop: Stop::End, tools: &[] });
         }
     })?;
     if recording.is_empty() {

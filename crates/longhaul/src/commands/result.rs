@@ -1,44 +1,31 @@
 //! `result`: what came of a run.
 
-use serde_json::json;
+use longhaul_core::report::Report;
 
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
 
-/// Show what came of a run; exits as the run did
+/// Show what came of a run: what was asked and done, what shows it, what it took and what remains; exits as the run did
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Only what the agent said last
+    #[arg(long)]
+    pub output: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let run = app.reading()?.look(&app.run(&args.id)?)?;
-    let output = run.output().unwrap_or("");
-    if app.json() {
-        let ended = run.completed_at.unwrap_or(run.updated_at);
-        render::json(&json!({
-            "id": run.spec.id,
-            "output": output,
-            "status": run.status,
-            "reason": run.reason,
-            "stepsCompleted": run.plan.completed_count(),
-            "totalSteps": run.plan.steps.len(),
-            "toolCallCount": run.calls_started,
-            "duration": ended.millis_since(run.created_at),
-            "usage": run.usage,
-            "error": run.error,
-        }));
-    } else if run.status.is_terminal() {
-        render::words(output);
+    let report = Report::of(&run);
+    if args.output {
+        render::words(&report.output);
+    } else if app.json() {
+        render::json(&report);
     } else {
-        render::talk(&format!("{} is {}; so far:", run.spec.id, run.status));
-        render::words(output);
-    }
-    if let Some(error) = &run.error {
-        render::talk(&format!("failed: {error}"));
+        render::words(report.markdown().trim_end());
     }
     Ok(Exit::of_run(&run))
 }

@@ -12,6 +12,7 @@ mod handoff;
 mod hooks;
 mod lifecycle;
 mod looking;
+mod loops;
 mod mcp;
 mod older_journals;
 mod outage;

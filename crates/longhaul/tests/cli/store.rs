@@ -125,7 +125,10 @@ fn newer_events_are_read_past_but_not_written_after() {
 /// A10.2: what an update costs does not grow with history.
 #[test]
 fn updates_cost_the_same_late_as_early() {
-    let turns = "{ calls: [ { tool: read, args: { path: s.yaml } } ] }, ".repeat(120);
+    let turn = |offset: u32| {
+        format!("{{ calls: [ {{ tool: read, args: {{ path: s.yaml, offset: {offset} }} }} ] }}, ")
+    };
+    let turns: String = (100..220).map(turn).collect();
     let desk = Desk::with_script(&format!("conversations: [ {{ turns: [ {turns} {{ text: ok }} ] }} ]"));
     let shown =
         desk.json(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--max-tool-calls", "500"]);

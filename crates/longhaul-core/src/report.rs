@@ -1,0 +1,327 @@
+//! What came of a run, for the person who reads it in the morning: what was asked, what was done, what shows it, what it
+//! cost, and what is left.
+
+use serde::Serialize;
+
+use crate::context;
+use crate::conversation::Usage;
+use crate::event::{AskKind, Cause};
+use crate::evidence::{Check, Features, ProtectedChange, tail};
+use crate::ids::RunId;
+use crate::money::Usd;
+use crate::plan::StepStatus;
+use crate::run::{Gate, Run};
+use crate::status::Status;
+use crate::view::gate_id;
+
+/// Bytes of a check's output that the report shows: a page. All of it is in the journal.
+const OUTPUT_SHOWN_BYTES: usize = 1500;
+
+/// `result --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    pub id: RunId,
+    pub task: String,
+    pub agent_name: String,
+    pub model: String,
+    pub status: Status,
+    pub success: bool,
+    pub finish_reason: Option<String>,
+    pub reason: Option<String>,
+    pub error: Option<String>,
+    /// What the agent said last.
+    pub output: String,
+    /// What differs from the commit the work began with.
+    pub changes: Option<String>,
+    pub changed_files: Vec<String>,
+    pub evidence: Option<Evidence>,
+    pub protected: Vec<ProtectedChange>,
+    pub features: Option<Features>,
+    pub steps_completed: usize,
+    pub total_steps: usize,
+    pub iterations: u32,
+    pub turns: u32,
+    pub tool_call_count: u32,
+    pub compactions: u32,
+    pub usage: Usage,
+    pub total_cost: Option<Usd>,
+    /// Milliseconds from the beginning to the end.
+    pub duration: u64,
+    /// Milliseconds of that in which the run worked.
+    pub worked: u64,
+    pub approvals: Vec<Approval>,
+    pub remaining: Vec<String>,
+    pub workspace: String,
+    pub branch: Option<String>,
+}
+
+/// What the harness saw when the agent last said that it was done.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evidence {
+    pub at: crate::time::Timestamp,
+    /// Hash of the files on which the commands ran.
+    pub tree: Option<String>,
+    pub holds: bool,
+    pub checks: Vec<Check>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    pub id: String,
+    pub about: String,
+    pub answer: Option<String>,
+}
+
+impl Report {
+    pub fn of(run: &Run) -> Report {
+        let ended = run.completed_at.unwrap_or(run.updated_at);
+        let seen = run.examined.as_ref();
+        let evidence = seen.filter(|seen| !seen.found.checks.is_empty()).map(|seen| Evidence {
+            at: seen.at,
+            tree: seen.found.tree.clone(),
+            holds: seen.found.holds(),
+            checks: seen.found.checks.clone(),
+        });
+        Report {
+            id: run.spec.id.clone(),
+            task: run.spec.task.clone(),
+            agent_name: run.spec.agent.clone(),
+            model: run.spec.model.clone(),
+            status: run.status,
+            success: run.status == Status::Completed,
+            finish_reason: finish_reason(run),
+            reason: run.reason.clone(),
+            error: run.error.clone(),
+            output: run.output().unwrap_or("").to_owned(),
+            changes: seen.and_then(|seen| seen.found.changes.clone()),
+            changed_files: run.changed_files.clone(),
+            evidence,
+            protected: seen.map_or(Vec::new(), |seen| seen.found.protected.clone()),
+            features: seen.and_then(|seen| seen.found.features.clone()),
+            steps_completed: run.plan.completed_count(),
+            total_steps: run.plan.steps.len(),
+            iterations: run.iteration,
+            turns: run.turns,
+            tool_call_count: run.calls_started,
+            compactions: run.fill.compactions,
+            usage: run.usage,
+            total_cost: (run.usage.unpriced_tokens == 0).then_some(run.usage.cost),
+            duration: ended.millis_since(run.created_at),
+            worked: run.worked_ms(ended),
+            approvals: run.gates.iter().map(|gate| approval(run, gate)).collect(),
+            remaining: remaining(run),
+            workspace: run.spec.workspace.clone(),
+            branch: run.spec.branch.clone(),
+        }
+    }
+}
+
+/// Why a run is not at work any more, in one word; nothing if it is, or has not begun.
+pub fn finish_reason(run: &Run) -> Option<String> {
+    let first_word = || {
+        let word = run.reason.as_deref()?.split([':', ' ']).next()?;
+        let is_name = word.contains('_') || word == "timeout";
+        is_name.then(|| word.to_owned())
+    };
+    match (run.status, run.cause) {
+        (Status::Created | Status::Running, _) => None,
+        (Status::Completed, _) => Some("agent_done".to_owned()),
+        (Status::Paused | Status::Failed, Some(Cause::Limit | Cause::Parked)) => {
+            first_word().or_else(|| Some("parked".to_owned()))
+        }
+        (Status::Failed, Some(Cause::Asked)) => Some("stopped".to_owned()),
+        (Status::Paused, Some(Cause::Asked) | None) => Some("paused".to_owned()),
+        (Status::Paused | Status::Failed, Some(Cause::Rejected)) => Some("rejected".to_owned()),
+        (Status::Paused | Status::Failed, Some(Cause::DiskFull)) => Some("disk_full".to_owned()),
+        (Status::Paused | Status::Failed, Some(Cause::Provider)) => Some("provider".to_owned()),
+        (Status::Paused | Status::Failed, Some(Cause::Error | Cause::Finished)) | (Status::Failed, None) => {
+            Some("error".to_owned())
+        }
+    }
+}
+
+fn approval(run: &Run, gate: &Gate) -> Approval {
+    let step = run.plan.steps.get(gate.step as usize).map_or("", |step| step.id.as_str());
+    let about = match &gate.ask {
+        None => format!("before {step}"),
+        Some(ask) => {
+            let tool = run.call(ask.call).map_or("", |call| call.tool.as_str());
+            let kind = match ask.kind {
+                AskKind::Permission => "leave for",
+                AskKind::Question => "question by",
+            };
+            format!("{kind} {tool}: {}", ask.text)
+        }
+    };
+    let answer = gate.answer.as_ref().map(|answer| match (answer.approved, &answer.text, &answer.reason) {
+        (true, Some(text), _) => format!("answered: {text}"),
+        (true, None, _) => "approved".to_owned(),
+        (false, _, Some(reason)) => format!("rejected: {reason}"),
+        (false, _, None) => "rejected".to_owned(),
+    });
+    Approval { id: gate_id(&run.spec.id, gate.number), about, answer }
+}
+
+/// What is left to do, as far as the harness knows.
+fn remaining(run: &Run) -> Vec<String> {
+    let mut left = Vec::new();
+    if run.status != Status::Completed {
+        let undone = run.plan.steps.iter().filter(|step| step.status != StepStatus::Completed);
+        left.extend(undone.map(|step| format!("step {}: {}", step.id, first_line(&step.description))));
+    }
+    if let Some(seen) = &run.examined {
+        left.extend(seen.found.failed().map(|check| format!("`{}` fails ({})", check.command, check.ended)));
+        if let Some(features) = seen.found.features.as_ref().filter(|features| !features.all_pass()) {
+            let missing = features.total - features.passing;
+            left.push(format!("{missing} of {} features do not pass", features.total));
+        }
+    }
+    let waiting = run.gates.iter().filter(|gate| gate.answer.is_none() && !run.status.is_terminal());
+    left.extend(waiting.map(|gate| {
+        let approval = approval(run, gate);
+        format!("approval {} waits: {}", approval.id, first_line(&approval.about))
+    }));
+    let todo = context::todo(&run.calls).unwrap_or("");
+    let open = todo.lines().filter(|line| line.starts_with("[ ]") || line.starts_with("[>]"));
+    left.extend(open.map(|line| format!("the agent's own list: {}", line[3..].trim())));
+    left
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or("")
+}
+
+impl Report {
+    /// The report as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n\n", self.headline());
+        text.push_str(&format!("**Asked:** {}\n\n", self.task.trim()));
+        if let Some(reason) = self.error.as_ref().or(self.reason.as_ref()) {
+            text.push_str(&format!("**Why it {}:** {reason}\n\n", self.ended_how()));
+        }
+        self.section(&mut text, "What the agent says", self.output.trim());
+        self.done(&mut text);
+        self.shown(&mut text);
+        let left: Vec<String> = self.remaining.iter().map(|item| format!("- {item}")).collect();
+        self.section(&mut text, "What remains", &left.join("\n"));
+        let asked: Vec<String> = self
+            .approvals
+            .iter()
+            .map(|one| {
+                format!(
+                    "- {}: {} ({})",
+                    one.id,
+                    first_line(&one.about),
+                    one.answer.as_deref().unwrap_or("waiting")
+                )
+            })
+            .collect();
+        self.section(&mut text, "What people were asked", &asked.join("\n"));
+        self.spent(&mut text);
+        text
+    }
+
+    fn headline(&self) -> String {
+        let what = match (self.status, self.evidence.as_ref()) {
+            (Status::Completed, Some(evidence)) if evidence.holds => "done, and shown to be done",
+            (Status::Completed, _) => "done, by the agent's word",
+            (Status::Failed, _) => "failed",
+            (Status::Paused, _) => "paused",
+            (Status::Running, _) => "still at work",
+            (Status::Created, _) => "not begun",
+        };
+        format!("{}: {what}", self.id)
+    }
+
+    fn ended_how(&self) -> &'static str {
+        match self.status {
+            Status::Failed => "failed",
+            Status::Paused => "paused",
+            Status::Created | Status::Running | Status::Completed => "is where it is",
+        }
+    }
+
+    fn section(&self, text: &mut String, heading: &str, body: &str) {
+        if !body.is_empty() {
+            text.push_str(&format!("## {heading}\n\n{body}\n\n"));
+        }
+    }
+
+    fn done(&self, text: &mut String) {
+        let mut body = String::new();
+        match &self.changes {
+            Some(changes) => body.push_str(&format!("```\n{}\n```\n", changes.trim_end())),
+            None if !self.changed_files.is_empty() => {
+                body.push_str(&format!("Files changed by tools: {}\n", self.changed_files.join(", ")));
+            }
+            None => {}
+        }
+        match &self.branch {
+            Some(branch) => body.push_str(&format!("In {}, on branch {branch}.\n", self.workspace)),
+            None => body.push_str(&format!("In {}.\n", self.workspace)),
+        }
+        self.section(text, "What was done", body.trim_end());
+    }
+
+    fn shown(&self, text: &mut String) {
+        let mut body = String::new();
+        if let Some(evidence) = &self.evidence {
+            for check in &evidence.checks {
+                let mark = if check.passed { "passed" } else { "FAILED" };
+                body.push_str(&format!("- {mark}: `{}` ({})\n", check.command, check.ended));
+                if !check.passed {
+                    let output = tail(&check.output, OUTPUT_SHOWN_BYTES).trim_end();
+                    body.push_str(&format!("\n```\n{output}\n```\n\n"));
+                }
+            }
+            let tree = evidence.tree.as_deref().map_or("unknown", |tree| &tree[..tree.len().min(12)]);
+            body.push_str(&format!("\nRun by longhaul itself at {} on tree {tree}.\n", evidence.at));
+        }
+        if let Some(features) = &self.features {
+            body.push_str(&format!("{} of {} features pass.\n", features.passing, features.total));
+        }
+        for change in &self.protected {
+            let undone = if change.undone { "; put back" } else { "" };
+            body.push_str(&format!("- protected file {} was {}{undone}\n", change.path, change.what));
+        }
+        if body.is_empty() && self.status == Status::Completed {
+            body.push_str("Nothing: no verify commands were given (`--verify CMD`).");
+        }
+        self.section(text, "What shows it", body.trim_end());
+    }
+
+    fn spent(&self, text: &mut String) {
+        let cost = self.total_cost.map_or_else(|| "an unknown amount".to_owned(), |cost| cost.to_string());
+        let mut body = format!(
+            "{cost}, {} tokens ({} read from cache), {} turns, {} tool calls, {} at work of {} in all.",
+            self.usage.tokens(),
+            self.usage.cache_read_tokens,
+            self.turns,
+            self.tool_call_count,
+            time(self.worked),
+            time(self.duration),
+        );
+        if self.iterations > 1 {
+            body.push_str(&format!(" {} iterations.", self.iterations));
+        }
+        if self.compactions > 0 {
+            body.push_str(&format!(" The conversation was shortened {} times.", self.compactions));
+        }
+        if self.total_steps > 1 {
+            body.push_str(&format!(" {} of {} steps.", self.steps_completed, self.total_steps));
+        }
+        self.section(text, "What it took", &body);
+    }
+}
+
+fn time(ms: u64) -> String {
+    match ms / 1000 {
+        0 => format!("{ms} ms"),
+        seconds @ 1..=119 => format!("{seconds} s"),
+        seconds @ 120..=7199 => format!("{} min", seconds / 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}

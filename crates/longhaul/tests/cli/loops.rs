@@ -1,0 +1,468 @@
+//! `loop`, evidence and results, as a person meets them in the evening and in the morning.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::desk::Desk;
+
+/// Two iterations that do not keep the promise, then one that says it without evidence, then one that has both.
+const LOOP: &str = r#"
+prices: { input: 3.00, output: 15.00 }
+conversations:
+  - match: { iteration: 1 }
+    turns:
+      - text: "I look."
+        calls: [ { tool: list, args: {} } ]
+        usage: { input: 1000, output: 10 }
+      - text: "I will print TASK_COMPLETE later."
+        usage: { input: 1000, output: 10 }
+  - match: { iteration: 2 }
+    turns:
+      - calls: [ { tool: handoff, args: { phase: "Phase 2", next_step: "write ok.txt", critical_files: [a.rs] } } ]
+        usage: { input: 1000, output: 10 }
+      - text: "task_complete"
+        usage: { input: 1000, output: 10 }
+  - match: { iteration: 3 }
+    turns:
+      - text: "TASK_COMPLETE"
+        usage: { input: 1000, output: 10 }
+  - match: { iteration: 4, prompt_contains: "test -f ok.txt" }
+    turns:
+      - calls: [ { tool: write, args: { path: ok.txt, content: "ok\n" } } ]
+        usage: { input: 1000, output: 10 }
+      - text: "Everything is there.\nTASK_COMPLETE"
+        usage: { input: 1000, output: 10 }
+"#;
+
+fn in_place(objective: &'static str) -> Vec<&'static str> {
+    vec!["loop", objective, "--model", "scripted/s.yaml", "--in-place"]
+}
+
+fn only_run(desk: &Desk) -> String {
+    desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned()
+}
+
+fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == kind).collect()
+}
+
+/// B1.1, B2.3, B2.4, B2.5, B2.6, B2.8, B3.1, B3.2, B3.3, B6.1, B6.3, B6.5, B7.3, B7.4, B8.4: a loop from its command to its result, in which
+/// the promise counts only with its evidence.
+#[test]
+fn a_loop_ends_when_its_promise_is_kept_and_shown() {
+    let desk = Desk::with_script(LOOP);
+    let mut args = in_place("Make ok.txt");
+    args.extend(["--verify", "test -f ok.txt"]);
+    desk.get(&args);
+    let id = only_run(&desk);
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["kind"]), (&"completed".into(), &"loop".into()));
+    assert_eq!((&show["iterationCount"], &show["maxIterations"]), (&3.into(), &10.into()));
+    assert_eq!(show["completionPromise"], "TASK_COMPLETE");
+    assert_eq!(show["costByIteration"].as_array().unwrap().len(), 4);
+    assert_eq!((&show["finishReason"], &show["success"]), (&"agent_done".into(), &true.into()));
+
+    let events = desk.events(&id);
+    let actions: Vec<&Value> = of_type(&events, "agent_stop").iter().map(|event| &event["action"]).collect();
+    assert_eq!(actions, ["restart", "restart", "restart", "complete"]);
+    let checks: Vec<_> =
+        of_type(&events, "examined").iter().map(|event| event["checksPassed"].as_u64()).collect();
+    assert_eq!(checks.last().unwrap(), &Some(1));
+
+    let second = desk.get(&["prompt", &id, "--iteration", "2"]);
+    for part in [
+        "continuing",
+        "iteration 2 of at most 10",
+        "Make ok.txt",
+        "TASK_COMPLETE",
+        "Review the files",
+        "Do not start over",
+    ] {
+        assert!(second.contains(part), "{part} is missing in {second}");
+    }
+    assert!(!second.contains("I will print"), "nothing of the first conversation: {second}");
+    let third = desk.json(&["prompt", &id, "--iteration", "3"]);
+    let system = third["system"].as_str().unwrap();
+    assert!(system.contains("[RESUMED STATE]") && system.contains("write ok.txt"), "{system}");
+    assert_eq!(third["messages"].as_array().unwrap().len(), 1);
+    let fourth = desk.get(&["prompt", &id, "--iteration", "4", "--turn", "1"]);
+    assert!(fourth.contains("$ test -f ok.txt") && fourth.contains("exit code 1"), "{fourth}");
+}
+
+/// The morning: what was asked, what shows it, what it took, as Markdown and as JSON.
+#[test]
+fn a_result_says_what_came_of_it() {
+    let desk = Desk::with_script(LOOP);
+    let mut args = in_place("Make ok.txt");
+    args.extend(["--verify", "test -f ok.txt"]);
+    desk.get(&args);
+    let id = only_run(&desk);
+    let text = desk.get(&["result", &id]);
+    for part in [
+        "done, and shown to be done",
+        "**Asked:** Make ok.txt",
+        "passed: `test -f ok.txt` (exit code 0)",
+        "Everything is there.",
+        "4 iterations",
+        "7 turns",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let result = desk.json(&["result", &id]);
+    assert_eq!((&result["success"], &result["iterations"]), (&true.into(), &4.into()));
+    assert_eq!(result["evidence"]["holds"], true);
+    assert_eq!(result["evidence"]["checks"][0]["command"], "test -f ok.txt");
+    assert_eq!(result["evidence"]["tree"].as_str().unwrap().len(), 64);
+    assert_eq!(result["remaining"], serde_json::json!([]));
+    assert_eq!(desk.get(&["result", &id, "--output"]).trim(), "Everything is there.\nTASK_COMPLETE");
+}
+
+/// B7.5: at the last iteration the loop ends as failed, with exit code 4, the promise and the count.
+#[test]
+fn a_loop_ends_at_its_limit() {
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: hm } ] } ]");
+    let mut args = in_place("x");
+    args.extend(["--max-iterations", "2", "--completion-promise", "ALL DONE"]);
+    let said = desk.say(&args);
+    assert_eq!(said.code, 4, "{}", said.err);
+    let show = desk.json(&["show", &only_run(&desk)]);
+    assert_eq!((&show["status"], &show["reason"]), (&"failed".into(), &"max_iterations".into()));
+    let error = show["error"].as_str().unwrap();
+    assert!(error.contains("ALL DONE") && error.contains("2 of 2"), "{error}");
+    assert_eq!(show["finishReason"], "max_iterations");
+}
+
+/// B8.3: the cost budget ends a loop at a boundary, with its reason, what was spent, and how to go on.
+#[test]
+fn a_loop_stops_at_its_cost_budget() {
+    let script = "prices: { input: 100, output: 100 }\nconversations: [ { turns: [ { text: hm, usage: { input: 2000 } } ] } ]";
+    let desk = Desk::with_script(script);
+    let mut args = in_place("x");
+    args.extend(["--max-cost", "0.50"]);
+    let said = desk.say(&args);
+    assert_eq!(said.code, 4, "{}", said.err);
+    assert!(said.err.contains("--max-cost"), "{}", said.err);
+    let show = desk.json(&["show", &only_run(&desk)]);
+    assert!(show["reason"].as_str().unwrap().starts_with("cost_budget"), "{show}");
+    let spent = show["totalCost"].as_f64().unwrap();
+    assert!(spent > 0.0 && spent <= 0.5, "reserved before each call: {spent}");
+}
+
+/// B2.10: a plain run ends with its answer, and says nothing of promises.
+#[test]
+fn a_plain_run_is_left_alone() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let events = desk.events(&id);
+    assert_eq!(of_type(&events, "agent_stop").len() + of_type(&events, "iteration_started").len(), 0);
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["kind"], &show["iterationCount"]), (&"task".into(), &0.into()));
+    assert_eq!(show["completionPromise"], Value::Null);
+    assert_eq!(show["response"], "All done.");
+}
+
+/// B5.4 and other wrong words: each is an error that names what is wrong, and nothing is made.
+#[test]
+fn wrong_loops_are_refused() {
+    let desk = Desk::new();
+    let cases: [(&[&str], &str); 8] = [
+        (&["loop"], "what is to be done"),
+        (&["loop", "--resume", "--run-id", "run_unknown"], "run_unknown"),
+        (&["loop", "x", "--model", "scripted/s.yaml", "--max-iterations", "0"], "max_iterations"),
+        (&["loop", "x", "--model", "scripted/s.yaml", "--max-iterations", "99999999"], "max_iterations"),
+        (&["loop", "x", "--model", "scripted/s.yaml", "--completion-promise", " "], "promise"),
+        (&["loop", "x", "--model", "scripted/s.yaml", "--completion-promise", "a\nb"], "one line"),
+        (&["loop", "x", "--model", "scripted/s.yaml", "--verify", ""], "verify"),
+        (&["loop", "--init-from", "nowhere.md", "--model", "scripted/s.yaml"], "nowhere.md"),
+    ];
+    for (args, word) in cases {
+        let said = desk.say(args);
+        assert!(said.code == 2 && said.err.contains(word), "{args:?}: {} {}", said.code, said.err);
+    }
+    assert_eq!(desk.json(&["list"]), serde_json::json!([]));
+    let id = desk.create();
+    let said = desk.say(&["resume", &id, "--max-iterations", "5"]);
+    assert!(said.code == 2 && said.err.contains("not a loop"), "{}", said.err);
+}
+
+/// B3.4, B5.3: killed in its third iteration, a loop goes on in the third, with new limits and a new promise.
+#[test]
+fn a_killed_loop_goes_on_where_it_was() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - match: { iteration: 3 }
+    turns:
+      - calls: [ { tool: bash, args: { command: "touch third; while [ ! -e go ]; do sleep 0.05; done" } } ]
+      - text: "TASK_COMPLETE"
+  - match: { iteration: 4 }
+    turns: [ { text: "DONE" } ]
+  - turns: [ { text: hm } ]
+"#,
+    );
+    let mut child = desk.command(&in_place("x")).spawn().unwrap();
+    let began = Instant::now();
+    while !desk.path("third").exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the third iteration never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let id = only_run(&desk);
+    assert_eq!(desk.json(&["show", &id])["iterationCount"], 2);
+    desk.write("go", "");
+    let args =
+        ["loop", "--resume", "--run-id", &id, "--max-iterations", "20", "--completion-promise", "DONE"];
+    desk.get(&args);
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["iterationCount"]), (&"completed".into(), &3.into()));
+    assert_eq!((&show["maxIterations"], &show["completionPromise"]), (&20.into(), &"DONE".into()));
+    let restored = of_type(&desk.events(&id), "checkpoint_restored").len();
+    assert_eq!(restored, 1);
+}
+
+/// B6.4: a broken handoff is a warning, and the next iteration goes on without it.
+#[test]
+fn a_broken_handoff_is_only_a_warning() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - match: { iteration: 1 }
+    turns:
+      - calls: [ { tool: write, args: { path: state/handoff.json, content: "garbage" } } ]
+      - text: hm
+  - turns: [ { text: TASK_COMPLETE } ]
+"#,
+    );
+    desk.get(&in_place("x"));
+    let id = only_run(&desk);
+    let events = desk.events(&id);
+    let warned = of_type(&events, "examined").iter().any(|event| {
+        event["level"] == "warn" && event["warnings"].to_string().contains("state/handoff.json is not used")
+    });
+    assert!(warned, "{events:?}");
+    assert!(!desk.get(&["prompt", &id, "--iteration", "2"]).contains("[RESUMED STATE]"));
+}
+
+/// B4.5: the second iteration learns from the overview on disk what the first one found, without its conversation.
+#[test]
+fn research_is_handed_on_by_its_overview() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - match: { iteration: 1 }
+    turns:
+      - calls: [ { tool: write, args: { path: search_results/one.json, content: '{"results":[{"title":"Ports","url":"https://example.org/ports","content":"Use 4222."}]}' } } ]
+      - calls: [ { tool: finalize_research, args: { task_id: "01" } } ]
+      - text: "Found it."
+  - match: { iteration: 2 }
+    turns:
+      - calls: [ { tool: read, args: { path: tasks/01/research_overview.md } } ]
+      - when_result_contains: { "https://example.org/ports": { text: "I know.\nTASK_COMPLETE" } }
+        text: "I know nothing."
+"#,
+    );
+    desk.get(&in_place("x"));
+    let show = desk.json(&["show", &only_run(&desk)]);
+    assert_eq!((&show["status"], &show["iterationCount"]), (&"completed".into(), &1.into()));
+}
+
+/// B8.1, B8.2: the iteration is summed up by the model named for it; one that fails is done without.
+#[test]
+fn iterations_are_summed_up() {
+    let desk = Desk::with_script(
+        "conversations: [ { match: { iteration: 1 }, turns: [ { text: hm } ] }, { turns: [ { text: TASK_COMPLETE } ] } ]",
+    );
+    desk.write(
+        "small.yaml",
+        "conversations: [ { match: { agent: summarizer }, turns: [ { text: \"The red one was chosen.\" } ] } ]",
+    );
+    let mut args = in_place("x");
+    args.extend(["--summarize-with", "scripted/small.yaml"]);
+    desk.get(&args);
+    let id = only_run(&desk);
+    let events = desk.events(&id);
+    let summaries = of_type(&events, "iteration_summary");
+    assert_eq!(summaries.len(), 1);
+    assert!(summaries[0]["model"].as_str().unwrap().contains("small.yaml"));
+    assert!(desk.get(&["prompt", &id, "--iteration", "2"]).contains("The red one was chosen."));
+
+    desk.write("small.yaml", "conversations: [ { match: { agent: nobody }, turns: [ { text: x } ] } ]");
+    desk.get(&args);
+}
+
+fn git(desk: &Desk, args: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=n", "-c", "user.email=n@example.org"])
+        .args(args)
+        .current_dir(desk.path("."))
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Protected files: changes are in the result; with `refuse` they are undone and the agent is told.
+#[test]
+fn protected_files_are_reported_or_put_back() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls:
+          - { tool: write, args: { path: tests/a.sh, content: "exit 0\n" } }
+          - { tool: write, args: { path: tests/new.sh, content: "exit 0\n" } }
+          - { tool: write, args: { path: code.sh, content: "better\n" } }
+      - text: "Done."
+"#;
+    for (policy, refused) in [("report", false), ("refuse", true)] {
+        let desk = Desk::with_script(script);
+        fs::create_dir(desk.path("tests")).unwrap();
+        desk.write("tests/a.sh", "exit 1\n");
+        let said = desk.say(&[
+            "run",
+            "x",
+            "--model",
+            "scripted/s.yaml",
+            "--in-place",
+            "--protect",
+            "tests/**",
+            "--protect-policy",
+            policy,
+        ]);
+        let id = only_run(&desk);
+        let result: Value = serde_json::from_str(&desk.say(&["result", &id, "--json"]).out).unwrap();
+        if refused {
+            // It says done again and again and changes nothing any more: a person has to look.
+            assert_eq!(fs::read_to_string(desk.path("tests/a.sh")).unwrap(), "exit 1\n");
+            assert!(!desk.path("tests/new.sh").exists());
+            let told = desk.get(&["logs", &id]);
+            assert!(told.contains("These files are protected"), "{told}");
+        } else {
+            assert_eq!(said.code, 0, "{}", said.err);
+            assert_eq!(fs::read_to_string(desk.path("tests/a.sh")).unwrap(), "exit 0\n");
+            let protected = result["protected"].to_string();
+            assert!(protected.contains("tests/a.sh") && protected.contains("tests/new.sh"), "{result}");
+        }
+        assert_eq!(fs::read_to_string(desk.path("code.sh")).unwrap(), "better\n");
+    }
+}
+
+/// B6.6, B6.7, B6.8: a list of features is written first; later passes flip one mark each, what else they change is put
+/// back, and the loop ends when every feature passes.
+#[test]
+fn a_specification_becomes_features_that_pass() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - match: { iteration: 1, prompt_contains: "the first of many passes" }
+    turns:
+      - calls:
+          - { tool: write, args: { path: feature_list.json, content: '[{"description":"login","passes":false},{"description":"logout","passes":false}]' } }
+          - { tool: write, args: { path: init.sh, content: "true\n" } }
+          - { tool: write, args: { path: progress.md, content: "nothing yet\n" } }
+      - calls:
+          - { tool: git_add, args: { paths: [feature_list.json, init.sh, progress.md] } }
+          - { tool: git_commit, args: { message: "Features" } }
+      - text: "Listed."
+  - match: { iteration: 2, prompt_contains: "exactly one feature" }
+    turns:
+      - calls: [ { tool: write, args: { path: feature_list.json, content: '[{"description":"login","passes":true},{"description":"anything","passes":true}]' } } ]
+      - text: "One more."
+  - match: { iteration: 3, prompt_contains: "feature 2 (logout)" }
+    turns:
+      - calls: [ { tool: read, args: { path: feature_list.json } } ]
+      - calls: [ { tool: edit, args: { path: feature_list.json, old: '"logout",\n    "passes": false', new: '"logout",\n    "passes": true' } } ]
+      - text: "All of them."
+"#,
+    );
+    git(&desk, &["init", "-q"]);
+    git(&desk, &["config", "user.name", "n"]);
+    git(&desk, &["config", "user.email", "n@example.org"]);
+    desk.write("spec.md", "People can log in and out.");
+    desk.write(".gitignore", "*\n!feature_list.json\n!init.sh\n!progress.md\n");
+    desk.write("longhaul.yaml", "permissions: { bash: { \"git commit *\": allow, \"git add *\": allow } }\n");
+    let said = desk.say(&["loop", "--init-from", "spec.md", "--model", "scripted/s.yaml", "--in-place"]);
+    let id = only_run(&desk);
+    assert_eq!(said.code, 0, "{} {}", said.err, desk.get(&["logs", &id]));
+    assert_eq!(git(&desk, &["log", "--format=%s"]).trim(), "Features");
+    assert!(desk.get(&["loop", "status", &id]).contains("2/2 features passing"));
+    let list: Value =
+        serde_json::from_str(&fs::read_to_string(desk.path("feature_list.json")).unwrap()).unwrap();
+    assert_eq!((&list[1]["description"], &list[1]["passes"]), (&"logout".into(), &true.into()));
+    let first = desk.events(&id).into_iter().filter(|event| event["type"] == "examined").nth(1).unwrap();
+    assert_eq!((&first["features"]["passing"], &first["features"]["total"]), (&0.into(), &2.into()));
+}
+
+/// D4.1, D11.10: at a window of 1000 tokens the history is shortened, and says so.
+#[test]
+fn a_small_window_leads_to_compaction() {
+    let desk = Desk::with_script(
+        r#"
+context_window: 1000
+conversations:
+  - match: { agent: summarizer }
+    turns: [ { text: "We read a lot." } ]
+  - turns:
+      - calls: [ { tool: bash, args: { command: "seq 1 150" } } ]
+      - calls: [ { tool: bash, args: { command: "seq 2 150" } } ]
+      - calls: [ { tool: bash, args: { command: "seq 3 150" } } ]
+      - calls: [ { tool: bash, args: { command: "seq 4 150" } } ]
+      - calls: [ { tool: bash, args: { command: "seq 5 150" } } ]
+      - calls: [ { tool: bash, args: { command: "seq 6 150" } } ]
+      - calls: [ { tool: bash, args: { command: "seq 7 150" } } ]
+      - calls: [ { tool: bash, args: { command: "seq 8 150" } } ]
+      - text: "Done."
+"#,
+    );
+    desk.get(&["run", "Count", "--model", "scripted/s.yaml", "--in-place"]);
+    let id = only_run(&desk);
+    let events = desk.events(&id);
+    let applied = of_type(&events, "compaction_applied");
+    assert!(!applied.is_empty());
+    for event in applied {
+        assert!(event["tokensAfter"].as_u64() < event["tokensBefore"].as_u64(), "{event}");
+    }
+    let off = "compaction: { enabled: false }\n";
+    desk.write("longhaul.yaml", off);
+    desk.get(&["run", "Count", "--model", "scripted/s.yaml", "--in-place"]);
+    let events = desk.events(&only_run(&desk));
+    assert_eq!(of_type(&events, "compaction_applied").len(), 0, "D4.3: off is off");
+}
+
+/// D3.1, D3.4: the third identical call is not made, and the run ends where a person can see why.
+#[test]
+fn a_run_that_goes_in_circles_is_paused() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: \"cat nothing\" } } ] } ] } ]",
+    );
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--in-place"]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    let id = only_run(&desk);
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["finishReason"]), (&"paused".into(), &"doom_loop".into()));
+    let events = desk.events(&id);
+    let actions: Vec<&Value> = of_type(&events, "doom_loop").iter().map(|event| &event["action"]).collect();
+    assert_eq!(actions, ["nudge", "fresh_start", "pause"]);
+    let calls = desk.json(&["tools", &id]);
+    assert!(calls[2].to_string().contains("3 times in a row"), "{}", calls[2]);
+}
+
+/// D1.3: the run's time ends whatever is under way, keeps the work, and names how to go on.
+#[test]
+fn a_run_ends_with_its_time() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: \"sleep 60\", timeout_ms: 60000 } } ] }, { text: done } ] } ]",
+    );
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--in-place", "--timeout", "500ms"]);
+    assert_eq!(said.code, 4, "{}", said.err);
+    assert!(said.err.contains("--timeout"), "{}", said.err);
+    let id = only_run(&desk);
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["finishReason"]), (&"paused".into(), &"timeout".into()));
+    desk.get(&["resume", &id, "--timeout", "5m"]);
+    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+}
