@@ -88,7 +88,7 @@ pub fn found(before: &[&Call], tool: &str, args: &Json, max: u32) -> Option<Foun
     let tried = Tried::of(tool, args);
     same_call(before, &tried, max)
         .or_else(|| two_calls(before, &tried, max))
-        .or_else(|| same_error(before, max))
+        .or_else(|| same_error(before, tool, max))
 }
 
 fn same_call(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
@@ -140,9 +140,13 @@ fn two_calls(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
     (alternates && results(0) && results(1)).then_some(Found { repetition: Repetition::TwoCalls, count: max })
 }
 
-fn same_error(before: &[&Call], max: u32) -> Option<Found> {
+/// Whoever takes to another tool does something about it.
+fn same_error(before: &[&Call], tool: &str, max: u32) -> Option<Found> {
     let most = max as usize * 2;
     let recent = before.get(before.len().checked_sub(most)?..)?;
+    if recent.iter().any(|call| call.tool != tool) {
+        return None;
+    }
     let mut errors = recent.iter().map(|call| call.outcome().and_then(Outcome::error));
     let first = errors.next()??;
     if is_excused(recent.last().and_then(|call| call.outcome())) {

@@ -27,7 +27,8 @@ does, it is started again with the same objective and no memory but the files of
 
 Examples:
   longhaul loop \"Port the parser to the new grammar\" --verify \"cargo test\" --max-iterations 20
-  longhaul loop --init-from spec.md --max-cost 20          a list of features is written first, then made to pass one by one
+  longhaul loop --init-from spec.md --max-cost 20          a list of features is written first, then made to pass one by one;
+                                                           allow `git commit *` in your settings, or you are asked
   longhaul loop --resume --run-id run_… --max-iterations 40
   longhaul loop status run_…"
 )]
