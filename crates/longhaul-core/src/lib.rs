@@ -23,6 +23,7 @@ pub mod prompt;
 pub mod run;
 pub mod spec;
 pub mod status;
+pub mod suggest;
 pub mod text;
 pub mod time;
 pub mod tool;
