@@ -31,6 +31,8 @@ const DEFAULT_PROMPT: &str = include_str!("builtin/coder_prompt.md");
 pub struct Place {
     pub origin: Origin,
     pub dir: PathBuf,
+    /// Where its files must really be, whatever links say; `None` for anywhere.
+    pub within: Option<PathBuf>,
 }
 
 /// All places, the first one going first.
@@ -103,7 +105,7 @@ impl Roster {
         };
         let name = name.ok_or_else(bad)?;
         let dir = path.parent().unwrap_or(Path::new("")).to_owned();
-        read(name, &Place { origin: Origin::User, dir }, path)
+        read(name, &Place { origin: Origin::User, dir, within: None }, path)
     }
 }
 
@@ -122,10 +124,10 @@ fn built_in(name: &str, text: &str) -> Result<Agent, BadAgent> {
 fn read(name: &str, place: &Place, path: &Path) -> Result<Agent, BadAgent> {
     let bad = |why: String| BadAgent::File { file: path.to_owned(), why };
     let failed = |error: std::io::Error| bad(format!("cannot be read: {error}"));
-    if place.origin == Origin::Project {
-        let (real, dir) = (path.canonicalize().map_err(failed)?, place.dir.canonicalize().map_err(failed)?);
-        if !real.starts_with(&dir) {
-            return Err(bad(format!("is a link that leads out of {}", place.dir.display())));
+    if let Some(within) = &place.within {
+        let (real, root) = (path.canonicalize().map_err(failed)?, within.canonicalize().map_err(failed)?);
+        if !real.starts_with(&root) {
+            return Err(bad(format!("is reached by a link that leads out of {}", within.display())));
         }
     }
     let bytes = fs::metadata(path).map_err(failed)?.len();

@@ -49,7 +49,7 @@ impl Desk {
     }
 
     fn roster(&self) -> Roster {
-        let place = |origin, dir: &str| Place { origin, dir: self.path(dir) };
+        let place = |origin, dir: &str| Place { origin, dir: self.path(dir), within: Some(self.path(dir)) };
         Roster::new(vec![place(Origin::Project, "agents"), place(Origin::User, "user")])
     }
 
@@ -285,7 +285,7 @@ fn what_is_no_agent_file_is_refused() {
         huge.md: has 52428800 bytes; an agent file has at most 1048576
         open.md:1: the front matter that `---` opens is not closed by another `---`
         latin.md: is not UTF-8
-        link.md: is a link that leads out of DESK/agents
+        link.md: is reached by a link that leads out of DESK/agents
         `../x` is not an agent's name: letters, digits, `-`, `_` and `.` only
         `.x` is not an agent's name: letters, digits, `-`, `_` and `.` only
         `` is not an agent's name: letters, digits, `-`, `_` and `.` only"#]]

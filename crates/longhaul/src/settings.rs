@@ -200,7 +200,7 @@ impl Settings {
         let mut settings = Settings { items, untrusted, ..resolve(project, layers)? };
         if let Some(dir) = user_dir(environment) {
             let mut places = settings.agent_dirs.roster.places().to_vec();
-            places.push(Place { origin: Origin::User, dir: dir.join("agents") });
+            places.push(Place { origin: Origin::User, dir: dir.join("agents"), within: None });
             settings.agent_dirs.roster = Roster::new(places);
         }
         Ok(settings)
@@ -567,7 +567,13 @@ impl Reading<'_> {
     /// The project's directories of agents.
     fn roster(&self, project: &Path) -> Result<Roster, Failure> {
         let dirs = self.value::<Vec<String>>("agents.dirs")?;
-        let place = |dir: &String| Place { origin: Origin::Project, dir: project.join(dir) };
+        let place = |dir: &String| {
+            let dir = project.join(dir);
+            // What is said to be elsewhere is meant to be; a link in the repository is not.
+            let climbs = dir.components().any(|part| part == std::path::Component::ParentDir);
+            let within = if dir.starts_with(project) && !climbs { project.to_owned() } else { dir.clone() };
+            Place { origin: Origin::Project, dir, within: Some(within) }
+        };
         Ok(Roster::new(dirs.iter().map(place).collect()))
     }
 

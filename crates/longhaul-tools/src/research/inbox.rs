@@ -80,12 +80,14 @@ impl Plan {
         let path = overview_path(task);
         let was = overview(workspace, &path)?;
         let before = workspace.digest(&path)?;
-        let (landed, left) = landed(workspace, files)?;
+        let (landed, mut left) = landed(workspace, files)?;
         let writing = writing(task, &was, &landed);
-        if writing.overview.len() > limits::OVERVIEW_BYTES_MAX {
-            return Err(Error::TooLong { path, max: limits::OVERVIEW_BYTES_MAX });
-        }
-        let moves = landed.into_iter().map(|file| (file.name, file.digest)).collect();
+        let is_taken = |file: &Landed| !writing.untaken.contains(&file.name);
+        let moves = landed.into_iter().filter(is_taken).map(|file| (file.name, file.digest)).collect();
+        left.extend(writing.untaken.iter().map(|file| Left {
+            file: file.clone(),
+            why: format!("{path} has no room for it; finalize it for another task"),
+        }));
         Ok(Plan { task: task.to_owned(), before, was, writing, moves, left })
     }
 

@@ -2,9 +2,9 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use longhaul_agents::{Agent, Listed, Origin, Roster};
+use longhaul_agents::{Agent, BadAgent, Listed, Origin, Roster};
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
@@ -177,13 +177,22 @@ fn validate(app: &App, settings: &Settings, names: &[String]) -> Result<Exit, Fa
 /// An agent by name, or by the file that somebody is writing.
 fn named(app: &App, settings: &Settings, name: &str) -> Result<Agent, Failure> {
     if name.ends_with(".md") {
-        return Roster::read_file(&app.cwd.join(name)).map_err(wrong);
+        let path = app.cwd.join(name);
+        let mut agent = Roster::read_file(&path).map_err(wrong)?;
+        let places = settings.agent_dirs.roster.places();
+        let place = places.iter().find(|place| path.parent().is_some_and(|dir| is_same(dir, &place.dir)));
+        agent.origin = place.map_or(agent.origin, |place| place.origin);
+        return Ok(agent);
     }
     let agent = settings.agent_dirs.roster.find(name).map_err(wrong)?;
     if agent.origin == Origin::Default {
         return Err(Failure::usage(format!("there is no agent {name}")));
     }
     Ok(agent)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(one, other)| one == other)
 }
 
 /// What can only be told with the settings: tools, servers, and what a repository may not raise.
@@ -199,15 +208,14 @@ fn whole(settings: &Settings, agent: &Agent) -> Result<(), Failure> {
 }
 
 fn new(app: &App, settings: &Settings, name: &str) -> Result<Exit, Failure> {
-    // A name that cannot be found again is not written.
-    let there = settings.agent_dirs.roster.find(name).map_err(wrong);
+    // A name that cannot be found again is not written; one whose file is broken is there already.
+    if let Err(bad @ BadAgent::Name { .. }) = settings.agent_dirs.roster.find(name) {
+        return Err(wrong(bad));
+    }
     let places = settings.agent_dirs.roster.places();
     let place = places.iter().find(|place| place.origin == Origin::Project);
     let none = || Failure::usage("`agents.dirs` names no directory to write to");
     let dir = &place.ok_or_else(none)?.dir;
-    if let (Err(failure), false) = (there, dir.join(format!("{name}.md")).exists()) {
-        return Err(failure);
-    }
     let path = dir.join(format!("{name}.md"));
     write_new(&path)?;
     if app.json() {

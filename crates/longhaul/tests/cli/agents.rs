@@ -103,6 +103,7 @@ fn a_repositorys_agent_cannot_widen() {
     desk.write("agents/bold.md", "---\nlimits:\n  max_cost: 100\n---\nx");
     assert!(desk.say(&create).err.contains("bold.md:3: `limits.max_cost`"));
     assert_eq!(desk.say(&["agents", "validate"]).code, 2);
+    assert_eq!(desk.say(&["agents", "validate", "agents/bold.md"]).code, 2);
     std::fs::rename(desk.path("agents/bold.md"), desk.path(".config/longhaul/agents/bold.md")).unwrap();
     assert_eq!(desk.json(&["agents", "show", "bold"])["origin"], "user");
 
@@ -186,4 +187,16 @@ fn a_new_agent_is_valid() {
     let again = desk.say(&["agents", "new", "helper"]);
     assert!(again.code == 2 && again.err.contains("is there already"), "{}", again.err);
     assert_eq!(desk.say(&["agents", "new", "../x"]).code, 2);
+}
+
+/// A71: a directory of agents that is a link out of the repository is not followed.
+#[test]
+fn a_linked_directory_of_agents_is_not_read() {
+    let (desk, elsewhere) = (Desk::new(), tempfile::tempdir().unwrap());
+    std::fs::write(elsewhere.path().join("coder.md"), "private").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), desk.path("agents")).unwrap();
+    let refused = desk.say(&["create", "--task", "x", "--model", "scripted/s.yaml"]);
+    assert!(refused.code == 2 && refused.err.contains("a link that leads out of"), "{}", refused.err);
+    let told = desk.say(&["agents", "list", "--json"]);
+    assert!(told.code == 0 && !told.out.contains("private"), "{}", told.out);
 }
