@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::overview::{Landed, Writing, writing};
 use super::results::Results;
-use super::{INBOX, PROCESSED};
+use super::{INBOX, PROCESSED, counted};
 use crate::limits;
 
 /// What became of the inbox.
@@ -97,7 +97,11 @@ impl Plan {
 
     pub(super) fn perform(self, workspace: &Workspace, key: &str) -> Result<Finalized, Error> {
         for (name, text) in &self.writing.contents {
-            workspace.replace(&format!("tasks/{}/{name}", self.task), text.as_bytes(), key)?;
+            let path = format!("tasks/{}/{name}", self.task);
+            // An earlier try that was killed may have come this far; the overview's own sync makes it last.
+            if workspace.digest(&path)? != digest_of(text.as_bytes()) {
+                workspace.replace(&path, text.as_bytes(), key)?;
+            }
         }
         if self.writing.overview != self.was {
             workspace.replace(&self.overview(), self.writing.overview.as_bytes(), key)?;
@@ -121,7 +125,7 @@ impl Finalized {
     /// What a model or a person is told.
     pub fn report(&self) -> String {
         let Finalized { overview, moved, sources, dropped, left, .. } = self;
-        let mut report = format!("{} new files, {sources} new sources", moved.len());
+        let mut report = format!("{}, {}", counted(moved.len(), "new file"), counted(*sources, "new source"));
         if *dropped > 0 {
             report.push_str(&format!(", {dropped} left out"));
         }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use longhaul_workspace::digest_of;
 
 use super::results::{Results, Source};
-use super::{PROCESSED, one_line};
+use super::{PROCESSED, counted, one_line};
 use crate::limits;
 
 /// One file of the inbox, read.
@@ -140,9 +140,9 @@ impl Section {
         }
         let place = format!("{PROCESSED}/{}", one_line(&file.name, limits::SOURCE_TITLE_LETTERS_MAX));
         let head = format!(
-            "## {}\n\nFrom `{place}`: {} sources.\n\n",
+            "## {}\n\nFrom `{place}`: {}.\n\n",
             one_line(title, limits::SOURCE_TITLE_LETTERS_MAX),
-            section.sources
+            counted(section.sources, "source")
         );
         let left_out =
             if dropped.is_empty() { String::new() } else { format!("\nLeft out:\n\n{}", dropped.concat()) };
