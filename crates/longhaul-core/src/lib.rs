@@ -29,6 +29,7 @@ pub mod report;
 pub mod run;
 pub mod spec;
 pub mod status;
+pub mod suggest;
 pub mod text;
 pub mod time;
 pub mod tool;

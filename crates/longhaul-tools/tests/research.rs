@@ -59,7 +59,7 @@ async fn a_search_lands_in_the_inbox() {
     let path = format!("search_results/{}.json", fixture.context.key);
     assert_eq!(
         done(&found),
-        format!("1 sources, in {path}\n1. it's here and it's here\n   https://x.example/abc\n")
+        format!("1 source, in {path}\n1. it's here and it's here\n   https://x.example/abc\n")
     );
     let landed: Value = serde_json::from_slice(&fs::read(fixture.path(&path)).unwrap()).unwrap();
     assert_eq!(landed["query"], "it's here");

@@ -1,125 +1,94 @@
-//! Agent files: Markdown with YAML front matter, the body being the system prompt.
+//! The agents there are here, and what a repository's own may not ask for.
+//!
+//! An agent file of a repository came with it, and nobody has agreed to it. It may choose a model, tools and a prompt and make
+//! rules tighter; it may not raise what the user has set. Rules in it are a layer of their own, which can only tighten,
+//! and servers are only those that the settings have, trusted as those are.
 
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
+use longhaul_agents::{Agent, BadAgent, Origin, Roster};
+use longhaul_core::money::Usd;
+use longhaul_core::spec::Autonomy;
+use longhaul_tools::mcp::DIVIDER;
+use longhaul_tools::{Sandbox, Toolbox};
 
 use crate::failure::Failure;
-use crate::limits::FILE_BYTES_MAX;
+use crate::settings::{Settings, Source};
 
-/// An agent as a run is created with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
-    pub name: String,
-    /// The models to work with, in order of preference; empty if the file names none.
-    pub models: Vec<String>,
-    /// `None`: all built-in tools.
-    pub tools: Option<Vec<String>>,
-    pub prompt: String,
-    /// The file it was read from; `None` for the built-in default.
-    pub file: Option<PathBuf>,
+/// Where agents are found.
+#[derive(Clone, Debug, Default)]
+pub struct AgentDirs {
+    pub roster: Roster,
+    pub most: Most,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct FrontMatter {
-    name: Option<String>,
-    description: Option<String>,
-    model: Option<String>,
-    models: Option<Vec<String>>,
-    tools: Option<Vec<String>>,
+/// What the user has set, and an agent of a repository may lower and not raise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Most {
+    pub autonomy: Option<Autonomy>,
+    pub max_cost: Option<Usd>,
 }
 
-const DEFAULT_PROMPT: &str = include_str!("default_prompt.md");
-
-/// Finds `NAME.md` in the directories, in order. A name without a file gets the default prompt and all tools.
-pub fn find(dirs: &[PathBuf], name: &str) -> Result<Agent, Failure> {
-    let plain = !name.is_empty()
-        && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.'))
-        && !name.starts_with('.');
-    if !plain {
-        return Err(Failure::usage(format!(
-            "`{name}` is not an agent's name: letters, digits, `-`, `_` and `.` only"
-        )));
-    }
-    for dir in dirs {
-        let path = dir.join(format!("{name}.md"));
-        if path.is_file() {
-            return read(name, &path);
-        }
-    }
-    Ok(Agent {
-        name: name.to_owned(),
-        models: Vec::new(),
-        tools: None,
-        prompt: DEFAULT_PROMPT.to_owned(),
-        file: None,
-    })
+/// The agent of this name. One without a file gets the default prompt and all tools.
+pub fn find(dirs: &AgentDirs, name: &str) -> Result<Agent, Failure> {
+    let mut agent = dirs.roster.find(name).map_err(wrong)?;
+    check(&agent, dirs.most)?;
+    agent.tools = tools(&agent);
+    Ok(agent)
 }
 
-fn read(name: &str, path: &Path) -> Result<Agent, Failure> {
-    let shown = path.display();
-    let wrong = |why: String| Failure::usage(format!("{shown}: {why}"));
-    let bytes = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(wrong(format!("{bytes} bytes are more than {FILE_BYTES_MAX}")));
+/// The settings as they hold for an agent: what its file says goes over them. Rules are not replaced: a call must pass its own
+/// as well.
+pub fn over(settings: &Settings, agent: &Agent) -> Result<Settings, Failure> {
+    let mut settings = settings.clone();
+    let (limits, own) = (&mut settings.limits, &agent.limits);
+    limits.max_steps = agent.harness_config.max_steps.unwrap_or(limits.max_steps);
+    limits.max_tool_calls = own.max_tool_calls.unwrap_or(limits.max_tool_calls);
+    limits.max_tokens = own.max_tokens.or(limits.max_tokens);
+    limits.max_cost = own.max_cost.or(limits.max_cost);
+    settings.autonomy = agent.autonomy.unwrap_or(settings.autonomy);
+    if let Some(rules) = &agent.permissions {
+        let place = agent.file.as_ref().map_or_else(|| agent.name.clone(), |file| file.display().to_string());
+        settings.rules.add(rules.clone(), Source::Project, &place)?;
     }
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let (matter, body) =
-        split(&text).ok_or_else(|| wrong("the front matter that `---` opens is not closed".to_owned()))?;
-    let matter: FrontMatter = if matter.trim().is_empty() {
-        FrontMatter::default()
-    } else {
-        let options = serde_saphyr::options! { strict_booleans: true };
-        serde_saphyr::from_str_with_options(matter, options).map_err(|error| wrong(error.to_string()))?
+    Ok(settings)
+}
+
+/// Its tools with those of the servers it names. One that names servers and no tools gets what is built in, and theirs.
+fn tools(agent: &Agent) -> Option<Vec<String>> {
+    let Some(servers) = &agent.mcp else { return agent.tools.clone() };
+    let built_in = || {
+        let toolbox = Toolbox::builtin(Sandbox::off());
+        // Without a search provider this is a name for another tool, which is granted once.
+        toolbox.names().into_iter().chain(["search"]).map(str::to_owned).collect()
     };
-    let models = match (matter.model, matter.models) {
-        (Some(_), Some(_)) => return Err(wrong("give `model` or `models`, not both".to_owned())),
-        (Some(model), None) => vec![model],
-        (None, models) => models.unwrap_or_default(),
-    };
-    let prompt = if body.trim().is_empty() { DEFAULT_PROMPT } else { body.trim() };
-    Ok(Agent {
-        name: name.to_owned(),
-        models,
-        tools: matter.tools,
-        prompt: prompt.to_owned(),
-        file: Some(path.to_owned()),
-    })
+    let own: Vec<String> = agent.tools.clone().unwrap_or_else(built_in);
+    let of_servers = servers.iter().map(|server| format!("{server}{DIVIDER}*"));
+    Some(own.into_iter().chain(of_servers).collect())
 }
 
-/// Front matter and body; `None` if the front matter has no end.
-fn split(text: &str) -> Option<(&str, &str)> {
-    let Some(rest) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
-        return Some(("", text));
-    };
-    let mut start = 0;
-    for line in rest.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            return Some((&rest[..start], &rest[start + line.len()..]));
-        }
-        start += line.len();
+/// Refuses what a repository's agent may not ask for.
+pub fn check(agent: &Agent, most: Most) -> Result<(), Failure> {
+    if agent.origin != Origin::Project {
+        return Ok(());
     }
-    None
+    let raised = |field: &str, own: String, asked: String| {
+        let why = format!("a repository's agent may not raise {own}, as the settings have it, to {asked}");
+        wrong(agent.bad(field, why))
+            .hint("raise it in ~/.config/longhaul/longhaul.yaml, or on the command line for one run")
+    };
+    if let (Some(own), Some(asked)) = (most.autonomy, agent.autonomy)
+        && asked > own
+    {
+        return Err(raised("autonomy", own.level().to_string(), asked.level().to_string()));
+    }
+    if let (Some(own), Some(asked)) = (most.max_cost, agent.limits.max_cost)
+        && asked > own
+    {
+        let dollars = |cost: Usd| cost.as_dollars().to_string();
+        return Err(raised("limits.max_cost", dollars(own), dollars(asked)));
+    }
+    Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn front_matter_is_split_off() {
-        assert_eq!(split("---\na: 1\n---\nbody\n"), Some(("a: 1\n", "body\n")));
-        assert_eq!(split("no matter"), Some(("", "no matter")));
-        assert_eq!(split("---\na: 1\nbody"), None);
-    }
-
-    #[test]
-    fn an_unknown_field_is_an_error_that_names_the_file() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("x.md"), "---\ntoolz: [read]\n---\nhello").unwrap();
-        let failure = find(&[directory.path().to_owned()], "x").unwrap_err();
-        let text = failure.error.to_string();
-        assert!(text.contains("x.md") && text.contains("toolz"), "{text}");
-    }
+pub fn wrong(bad: BadAgent) -> Failure {
+    Failure::usage(bad.to_string())
 }

@@ -72,6 +72,7 @@ pub enum Command {
     Replay(commands::replay::Args),
     Store(commands::store::Args),
     Db(commands::db::Args),
+    Agents(commands::agents::Args),
     Handoff(commands::handoff::Args),
     Research(commands::research::Args),
     Permissions(commands::permissions::Args),

@@ -116,6 +116,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Replay(args) => commands::replay::run(&app, args),
         Command::Store(args) => commands::store::run(&app, args),
         Command::Db(args) => commands::db::run(&app, args),
+        Command::Agents(args) => commands::agents::run(&app, args),
         Command::Handoff(args) => commands::handoff::run(&app, args),
         Command::Research(args) => commands::research::run(&app, args),
         Command::Permissions(args) => commands::permissions::run(&app, args),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use longhaul_agents::{Origin, Place, Roster};
 use longhaul_core::conduct::Compaction;
 use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
@@ -17,6 +18,7 @@ use longhaul_tools::sandbox::{Mode, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::agents::{AgentDirs, Most};
 use crate::duration;
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
@@ -61,7 +63,7 @@ pub struct Settings {
     pub hooks: HooksConfig,
     /// The search provider; without one the tool `search` is not offered.
     pub search: Option<SearchConfig>,
-    pub agent_dirs: Vec<PathBuf>,
+    pub agent_dirs: AgentDirs,
     pub rules: WrittenRules,
     pub permissions: Permissions,
     /// What the project's file says that may do harm, trusted or not.
@@ -217,7 +219,13 @@ impl Settings {
         }
         layers.extend(of_project);
         layers.push((Source::Environment, "the environment".to_owned(), from_environment(environment)));
-        Ok(Settings { items, untrusted, ..resolve(project, layers)? })
+        let mut settings = Settings { items, untrusted, ..resolve(project, layers)? };
+        if let Some(dir) = user_dir(environment) {
+            let mut places = settings.agent_dirs.roster.places().to_vec();
+            places.push(Place { origin: Origin::User, dir: dir.join("agents"), within: None });
+            settings.agent_dirs.roster = Roster::new(places);
+        }
+        Ok(settings)
     }
 }
 
@@ -408,7 +416,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         search,
         items: Vec::new(),
         untrusted: false,
-        agent_dirs: read.value::<Vec<String>>("agents.dirs")?.iter().map(|dir| project.join(dir)).collect(),
+        agent_dirs: AgentDirs { roster: read.roster(project)?, most: read.most()? },
         rules,
         origins,
     })
@@ -606,6 +614,27 @@ impl Reading<'_> {
                 Usd::from_dollars(dollars).ok_or_else(|| self.wrong(key, "not an amount of dollars"))
             })
             .transpose()
+    }
+
+    /// The project's directories of agents.
+    fn roster(&self, project: &Path) -> Result<Roster, Failure> {
+        let dirs = self.value::<Vec<String>>("agents.dirs")?;
+        let place = |dir: &String| {
+            let dir = project.join(dir);
+            // What is said to be elsewhere is meant to be; a link in the repository is not.
+            let climbs = dir.components().any(|part| part == std::path::Component::ParentDir);
+            let within = if dir.starts_with(project) && !climbs { project.to_owned() } else { dir.clone() };
+            Place { origin: Origin::Project, dir, within: Some(within) }
+        };
+        Ok(Roster::new(dirs.iter().map(place).collect()))
+    }
+
+    /// What the user has set, and what a project's agents may not raise.
+    fn most(&self) -> Result<Most, Failure> {
+        let is_own = |key: &str| self.origins.get(key).is_some_and(|(_, source)| *source != Source::Default);
+        let autonomy = is_own(UNRAISED[0]).then(|| self.autonomy()).transpose()?;
+        let max_cost = if is_own(UNRAISED[1]) { self.money(UNRAISED[1])? } else { None };
+        Ok(Most { autonomy, max_cost })
     }
 
     fn wrong(&self, key: &str, why: &str) -> Failure {

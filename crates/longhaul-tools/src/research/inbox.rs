@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::overview::{Landed, Writing, writing};
 use super::results::Results;
-use super::{INBOX, PROCESSED};
+use super::{INBOX, PROCESSED, counted};
 use crate::limits;
 
 /// What became of the inbox.
@@ -80,12 +80,14 @@ impl Plan {
         let path = overview_path(task);
         let was = overview(workspace, &path)?;
         let before = workspace.digest(&path)?;
-        let (landed, left) = landed(workspace, files)?;
+        let (landed, mut left) = landed(workspace, files)?;
         let writing = writing(task, &was, &landed);
-        if writing.overview.len() > limits::OVERVIEW_BYTES_MAX {
-            return Err(Error::TooLong { path, max: limits::OVERVIEW_BYTES_MAX });
-        }
-        let moves = landed.into_iter().map(|file| (file.name, file.digest)).collect();
+        let is_taken = |file: &Landed| !writing.untaken.contains(&file.name);
+        let moves = landed.into_iter().filter(is_taken).map(|file| (file.name, file.digest)).collect();
+        left.extend(writing.untaken.iter().map(|file| Left {
+            file: file.clone(),
+            why: format!("{path} has no room for it; finalize it for another task"),
+        }));
         Ok(Plan { task: task.to_owned(), before, was, writing, moves, left })
     }
 
@@ -95,7 +97,11 @@ impl Plan {
 
     pub(super) fn perform(self, workspace: &Workspace, key: &str) -> Result<Finalized, Error> {
         for (name, text) in &self.writing.contents {
-            workspace.replace(&format!("tasks/{}/{name}", self.task), text.as_bytes(), key)?;
+            let path = format!("tasks/{}/{name}", self.task);
+            // An earlier try that was killed may have come this far; the overview's own sync makes it last.
+            if workspace.digest(&path)? != digest_of(text.as_bytes()) {
+                workspace.replace(&path, text.as_bytes(), key)?;
+            }
         }
         if self.writing.overview != self.was {
             workspace.replace(&self.overview(), self.writing.overview.as_bytes(), key)?;
@@ -119,7 +125,7 @@ impl Finalized {
     /// What a model or a person is told.
     pub fn report(&self) -> String {
         let Finalized { overview, moved, sources, dropped, left, .. } = self;
-        let mut report = format!("{} new files, {sources} new sources", moved.len());
+        let mut report = format!("{}, {}", counted(moved.len(), "new file"), counted(*sources, "new source"));
         if *dropped > 0 {
             report.push_str(&format!(", {dropped} left out"));
         }

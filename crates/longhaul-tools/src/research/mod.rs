@@ -30,3 +30,8 @@ pub(crate) fn one_line(text: &str, letters_max: usize) -> String {
     }
     words.chars().take(letters_max).collect::<String>() + "…"
 }
+
+/// `1 source`, `2 sources`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

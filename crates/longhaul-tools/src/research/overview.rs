@@ -4,10 +4,12 @@
 //! whose mark is there already gets none again. So a crash anywhere between writing and moving is made good by doing the same
 //! once more, and what somebody added to the overview stays. Refuses to touch a file.
 
+use std::collections::HashSet;
+
 use longhaul_workspace::digest_of;
 
 use super::results::{Results, Source};
-use super::{PROCESSED, one_line};
+use super::{PROCESSED, counted, one_line};
 use crate::limits;
 
 /// One file of the inbox, read.
@@ -27,26 +29,65 @@ pub(super) struct Writing {
     /// Sources listed for the first time.
     pub(super) sources: usize,
     pub(super) dropped: usize,
+    /// Files for which the overview has no room.
+    pub(super) untaken: Vec<String>,
 }
 
 /// `before` is the overview as it is; empty if there is none.
 pub(super) fn writing(task: &str, before: &str, landed: &[Landed]) -> Writing {
     let mut writing = Writing { overview: before.to_owned(), ..Writing::default() };
+    let mut known = Known::of(before);
     for file in landed {
         let mark = mark(file);
-        if writing.overview.lines().any(|line| line == mark) {
+        if known.marks.contains(&mark) {
             continue;
         }
-        if writing.overview.trim().is_empty() {
-            writing.overview = heading(task);
+        let section = Section::of(task, file, &known.links);
+        let text = format!("\n{mark}\n{}", section.text);
+        let begun = if writing.overview.trim().is_empty() {
+            heading(task)
+        } else {
+            std::mem::take(&mut writing.overview)
+        };
+        if begun.len() + text.len() > limits::OVERVIEW_BYTES_MAX {
+            writing.overview = begun;
+            writing.untaken.push(file.name.clone());
+            continue;
         }
-        let section = Section::of(task, file, &writing.overview);
-        writing.overview.push_str(&format!("\n{mark}\n{}", section.text));
+        known.marks.insert(mark);
+        known.links.extend(section.links);
+        writing.overview = begun + &text;
         writing.contents.extend(section.contents);
         writing.sources += section.sources;
         writing.dropped += section.dropped;
     }
     writing
+}
+
+/// What an overview lists already.
+#[derive(Default)]
+struct Known {
+    marks: HashSet<String>,
+    links: HashSet<String>,
+}
+
+impl Known {
+    /// A mark is a line of its own, and a link ends the beginning of a numbered one: no text of the web can be either.
+    fn of(overview: &str) -> Known {
+        let mut known = Known::default();
+        for line in overview.lines() {
+            if line.starts_with("<!-- ") {
+                known.marks.insert(line.to_owned());
+            }
+            let listed =
+                line.split_once(". [").filter(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()));
+            let link = listed.and_then(|(_, rest)| Some((rest.find("](<")?, rest)));
+            let whole =
+                link.and_then(|(start, rest)| Some(&rest[start..start + rest[start..].find(">)")? + 2]));
+            known.links.extend(whole.map(str::to_owned));
+        }
+        known
+    }
 }
 
 fn heading(task: &str) -> String {
@@ -64,20 +105,27 @@ fn mark(file: &Landed) -> String {
 
 struct Section {
     text: String,
+    links: HashSet<String>,
     contents: Vec<(String, String)>,
     sources: usize,
     dropped: usize,
 }
 
 impl Section {
-    fn of(task: &str, file: &Landed, overview: &str) -> Section {
+    fn of(task: &str, file: &Landed, listed: &HashSet<String>) -> Section {
         let Results { query, sources, surplus } = &file.results;
         let title = query.as_deref().unwrap_or(&file.name);
-        let mut section = Section { text: String::new(), contents: Vec::new(), sources: 0, dropped: 0 };
+        let mut section = Section {
+            text: String::new(),
+            links: HashSet::new(),
+            contents: Vec::new(),
+            sources: 0,
+            dropped: 0,
+        };
         let mut dropped = Vec::new();
         for source in sources {
-            let seen = link(source);
-            if overview.contains(&seen) || section.text.contains(&seen) {
+            let link = link(source);
+            if listed.contains(&link) || !section.links.insert(link) {
                 dropped.push(format!(
                     "- {}: listed already\n",
                     one_line(&source.url, limits::SOURCE_URL_LETTERS_MAX)
@@ -92,9 +140,9 @@ impl Section {
         }
         let place = format!("{PROCESSED}/{}", one_line(&file.name, limits::SOURCE_TITLE_LETTERS_MAX));
         let head = format!(
-            "## {}\n\nFrom `{place}`: {} sources.\n\n",
+            "## {}\n\nFrom `{place}`: {}.\n\n",
             one_line(title, limits::SOURCE_TITLE_LETTERS_MAX),
-            section.sources
+            counted(section.sources, "source")
         );
         let left_out =
             if dropped.is_empty() { String::new() } else { format!("\nLeft out:\n\n{}", dropped.concat()) };
@@ -230,6 +278,24 @@ mod tests {
         assert_eq!((grown.sources, grown.dropped, grown.contents.len()), (1, 1, 1));
     }
 
+    /// B4.6: what an overview has no room for waits for another one, and is not lost.
+    #[test]
+    fn an_overview_is_bounded() {
+        let many = |name: &str| {
+            let sources: Vec<_> = (0..100)
+                .map(|at| json!({ "url": format!("https://{name}.example/{at}/{}", "x".repeat(1900)), "title": "t", "text": "y".repeat(400) }))
+                .collect();
+            landed(name, &json!(sources))
+        };
+        let files: Vec<Landed> = (0..6).map(|at| many(&format!("f{at}.json"))).collect();
+        let writing = writing("01", "", &files);
+        assert!(writing.overview.len() <= limits::OVERVIEW_BYTES_MAX);
+        assert_eq!(
+            (writing.sources, writing.untaken),
+            (400, vec!["f4.json".to_owned(), "f5.json".to_owned()])
+        );
+    }
+
     /// B4.3: a page cannot make its title pass for the mark of a file that was not read yet, nor for a heading.
     #[test]
     fn a_page_cannot_forge_a_section() {
@@ -245,5 +311,11 @@ mod tests {
                 || line.starts_with("# x"))
         );
         assert_eq!(writing("01", &before, &[first()]).sources, 2);
+        let sly = landed(
+            "three.json",
+            &json!([{ "url": "https://evil", "title": "x", "text": "\n1. [x](<https://b.example>)" }]),
+        );
+        let before = writing("01", "", &[sly]).overview;
+        assert_eq!(writing("01", &before, &[first()]).sources, 2, "nor hide another source");
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::results::Results;
-use super::{INBOX, one_line};
+use super::{INBOX, counted, one_line};
 use crate::arguments::{invalid, parse, schema};
 use crate::bash::not_started;
 use crate::child::{Child, End};
@@ -220,7 +220,7 @@ fn encoded(query: &str) -> String {
 }
 
 fn report(path: &str, results: &Results) -> String {
-    let mut report = format!("{} sources, in {path}\n", results.sources.len() + results.surplus);
+    let mut report = format!("{}, in {path}\n", counted(results.sources.len() + results.surplus, "source"));
     for (at, source) in results.sources.iter().take(limits::SEARCH_SHOWN_MAX).enumerate() {
         let title = one_line(&source.title, limits::SOURCE_TITLE_LETTERS_MAX);
         let url = one_line(&source.url, limits::SOURCE_URL_LETTERS_MAX);

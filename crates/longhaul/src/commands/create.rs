@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_agents::Origin;
 use longhaul_core::conduct::{Looping, Surroundings};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
@@ -43,7 +44,7 @@ pub struct Args {
 /// What a run is created with; the same for `create` and `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Agent to work with: a file NAME.md in `agents.dirs`, else the default prompt and all tools
+    /// Agent to work with, as `longhaul agents list` shows them; any other name gets the default prompt and all tools
     #[arg(long, default_value = DEFAULT_AGENT, value_name = "NAME")]
     pub agent: String,
     /// Model, as provider/model; more than one are fallbacks, in this order [default: see `longhaul models list`]
@@ -249,12 +250,13 @@ fn spec(
     id: RunId,
 ) -> Result<RunSpec, Failure> {
     let agent = agents::find(&settings.agent_dirs, &options.agent)?;
-    if agent.file.is_none() && options.agent != DEFAULT_AGENT {
+    if agent.origin == Origin::Default {
         let name = &options.agent;
         render::warn(&format!(
             "there is no agent file {name}.md: {name} gets the default prompt and the default tools"
         ));
     }
+    let settings = &agents::over(settings, &agent)?;
     let models = models(app, harness, settings, options, agent.models)?;
     let model = models.first().cloned().unwrap_or_default();
     let mode = options.mode.mode();

@@ -8,7 +8,7 @@ use longhaul_core::plan::Plan;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::view::RunView;
 
-use crate::agents;
+use crate::agents::{self, AgentDirs};
 use crate::app::{App, run_id};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -69,7 +69,7 @@ fn defaults(
     model: Option<String>,
 ) -> Result<RunSpec, Failure> {
     let settings = app.settings()?;
-    let agent = agents::find(&[], "coder")?;
+    let agent = agents::find(&AgentDirs::default(), "coder")?;
     let names: Vec<String> = harness.toolbox.names().into_iter().map(str::to_owned).collect();
     let id = harness.new_run_id()?;
     Ok(RunSpec {

@@ -1,5 +1,6 @@
 //! One file for each command: what may be typed, and what is done about it.
 
+pub mod agents;
 pub mod approvals;
 pub mod ask;
 pub mod bench;

@@ -71,7 +71,7 @@ fn research_is_finalized_by_hand() {
     desk.write("w/search_results/bad.json", "{");
     let finalize = ["research", "finalize", "--task", "01", "--dir", "w"];
     expect![[r#"
-        1 new files, 1 new sources; see tasks/01/research_overview.md
+        1 new file, 1 new source; see tasks/01/research_overview.md
         bad.json stays in search_results: it is not JSON: EOF while parsing an object at line 1 column 1
     "#]]
     .assert_eq(&desk.get(&finalize));

@@ -1,0 +1,357 @@
+//! Agent files as people write them, and as nobody should.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use expect_test::{Expect, expect};
+use longhaul_agents::{
+    Agent, AgentLimits, BadAgent, Engine, HarnessConfig, Origin, Place, ProtectPolicy, Roster,
+};
+use longhaul_core::money::Usd;
+use longhaul_core::permission::Action;
+use longhaul_core::spec::Autonomy;
+use tempfile::TempDir;
+
+/// The example of the document that agent files come from.
+const EXAMPLE: &str = "---
+model: anthropic/claude-sonnet-4-20250514
+harness: agentic
+harness_config:
+  max_steps: 50
+  doom_loop_threshold: 3
+  timeout: 10m
+tools:
+  - read_file
+  - write_file
+  - bash
+---
+You are a code analysis agent...
+";
+
+struct Desk(TempDir);
+
+impl Desk {
+    fn new() -> Desk {
+        let desk = Desk(tempfile::tempdir().unwrap());
+        fs::create_dir_all(desk.path("agents")).unwrap();
+        fs::create_dir_all(desk.path("user")).unwrap();
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn roster(&self) -> Roster {
+        let place = |origin, dir: &str| Place { origin, dir: self.path(dir), within: Some(self.path(dir)) };
+        Roster::new(vec![place(Origin::Project, "agents"), place(Origin::User, "user")])
+    }
+
+    fn find(&self, name: &str) -> Result<Agent, BadAgent> {
+        self.roster().find(name)
+    }
+}
+
+fn read(text: &str) -> Result<Agent, BadAgent> {
+    let desk = Desk::new();
+    desk.write("agents/x.md", text);
+    desk.find("x")
+}
+
+/// What is said about a file, without where the test put it.
+fn said(error: &BadAgent) -> String {
+    let text = error.to_string();
+    text.split_once("/agents/").map_or(text.clone(), |(_, rest)| rest.to_owned())
+}
+
+/// D1.1, D1.2, D1.3, D6.9: the example is read, every field of it.
+#[test]
+fn the_example_is_read() {
+    let agent = read(EXAMPLE).unwrap();
+    assert_eq!(agent.models, ["anthropic/claude-sonnet-4-20250514"]);
+    assert_eq!(agent.tools.as_deref().unwrap(), ["read_file", "write_file", "bash"]);
+    assert_eq!(agent.engine, Some(Engine::Agentic));
+    let config =
+        HarnessConfig { max_steps: Some(50), doom_loop_threshold: Some(3), timeout_ms: Some(600_000) };
+    assert_eq!(agent.harness_config, config);
+    assert_eq!(agent.prompt, "You are a code analysis agent...");
+    assert_eq!(agent.origin, Origin::Project);
+    assert_eq!(read("---\nharness: \"\"\n---\nx").unwrap().engine, Some(Engine::Plain));
+    assert_eq!(read("---\nmodel: a/b\n---\nx").unwrap().engine, None);
+}
+
+/// D1.2: whatever else an agent may say is read as it is.
+#[test]
+fn every_field_is_read() {
+    let agent = read(
+        "---
+description: Does it all.
+models: [a/b, c/d]
+autonomy: 2
+limits: { max_tool_calls: 0, max_tokens: 1000000, max_cost: 2.5, max_iterations: 7 }
+verify:
+  - cargo test
+  - ./check.sh
+protect: [\"tests/**\"]
+protect_policy: refuse
+permissions: { bash: { \"git push *\": deny }, write: ask }
+mcp: [files]
+summarizer: a/small
+judge: c/d
+compaction: { enabled: false, threshold: 0.7, protect_tokens: 1000 }
+---
+Do it.
+",
+    )
+    .unwrap();
+    let limits = AgentLimits {
+        max_tool_calls: Some(0),
+        max_tokens: Some(1_000_000),
+        max_cost: Usd::from_dollars(2.5),
+        max_iterations: Some(7),
+    };
+    assert_eq!((agent.limits, agent.autonomy), (limits, Autonomy::new(2)));
+    assert_eq!(agent.models, ["a/b", "c/d"]);
+    assert_eq!(agent.verify.unwrap(), ["cargo test", "./check.sh"]);
+    assert_eq!(
+        (agent.protect.unwrap(), agent.protect_policy),
+        (vec!["tests/**".to_owned()], Some(ProtectPolicy::Refuse))
+    );
+    let rules = agent.permissions.unwrap();
+    assert_eq!((rules.0["bash"].0["git push *"], rules.0["write"].0["*"]), (Action::Deny, Action::Ask));
+    assert_eq!(
+        (agent.mcp.unwrap(), agent.summarizer.unwrap(), agent.judge.unwrap()),
+        (vec!["files".to_owned()], "a/small".to_owned(), "c/d".to_owned())
+    );
+    let compaction = (agent.compaction.enabled, agent.compaction.threshold, agent.compaction.protect_tokens);
+    assert_eq!(compaction, (Some(false), Some(0.7), Some(1000)));
+}
+
+fn check(texts: &[&str], expected: Expect) {
+    let lines: Vec<String> =
+        texts.iter().map(|matter| said(&read(&format!("---\n{matter}\n---\nx")).unwrap_err())).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+/// D1.2: whatever is wrong is one line with file, line and field, and with what was probably meant.
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    check(
+        &[
+            "model: a/b\ntoolz: [read]",
+            "harness_config:\n  max_step: 3",
+            "limits: { max_costs: 3 }",
+            "nonsense: 1",
+            "model: claude-sonnet",
+            "model: anthropic:claude",
+            "models: [a/b, \"gpt 5\"]",
+            "summarizer: small",
+            "model: a/b\nmodels: [c/d]",
+            "models: []",
+            "harness: agnetic",
+            "tools: read",
+            "tools: [read, \"\"]",
+            "description: [x]",
+            "name: other",
+            "protect_policy: report",
+            "protect: [a]\nprotect_policy: refus",
+            "permissions: { bash: maybe }",
+            "permissions: { bash: { \"\": deny } }",
+            "model: a/b\nmodel: c/d",
+            "compaction: { enabled: yes }",
+        ],
+        expect![[r#"
+            x.md:3: `toolz` is not a field of an agent; did you mean `tools`?
+            x.md:3: `max_step` is not a field of an agent; did you mean `max_steps`?
+            x.md:2: `max_costs` is not a field of an agent; did you mean `max_cost`?
+            x.md:2: `nonsense` is not a field of an agent; there are: name, description, model, models, tools, harness, harness_config, autonomy, limits, verify, protect, protect_policy, permissions, mcp, summarizer, judge, compaction
+            x.md:2: `model` is `claude-sonnet`, which is not of the form provider/model; did you mean `anthropic/claude-sonnet`?
+            x.md:2: `model` is `anthropic:claude`, which is not of the form provider/model; did you mean `anthropic/claude`?
+            x.md:2: `models` is `gpt 5`, which is not of the form provider/model
+            x.md:2: `summarizer` is `small`, which is not of the form provider/model
+            x.md:3: `models` and `model` are both there; give one of them
+            x.md:2: `models` is empty; leave it out
+            x.md:2: `harness` is `agnetic`; it is `agentic`, or empty for plain execution; did you mean `agentic`?
+            x.md:2: `tools`: must be a list
+            x.md:2: `tools` has an empty entry
+            x.md:2: `description`: must be a text
+            x.md:2: `name` is `other`, but an agent is called after its file: x
+            x.md:2: `protect_policy` says what becomes of changes to paths that `protect` does not name
+            x.md:3: `protect_policy`: `refus` is not a choice; did you mean `refuse`?
+            x.md:2: `permissions`: `maybe` is not a choice; there are: allow, ask, deny
+            x.md:2: `permissions` cannot hold: permissions.bash: a pattern is empty or longer than 512 bytes
+            x.md:3: `model` is there twice
+            x.md:2: `compaction`: must be true or false"#]],
+    );
+}
+
+/// D1.3: limits that are negative, absurd or no numbers are refused, each by name.
+#[test]
+fn absurd_limits_are_refused() {
+    check(
+        &[
+            "harness_config:\n  max_steps: -1",
+            "harness_config:\n  max_steps: 0",
+            "harness_config:\n  max_steps: 99999999999999999999999",
+            "harness_config:\n  max_steps: many",
+            "harness_config: { max_steps: 1.5 }",
+            "harness_config:\n  doom_loop_threshold: 1",
+            "harness_config:\n  timeout: 0s",
+            "harness_config:\n  timeout: soon",
+            "harness_config:\n  timeout: -5m",
+            "autonomy: 6",
+            "limits:\n  max_cost: -0.5",
+            "limits:\n  max_cost: .nan",
+            "limits:\n  max_cost: .inf",
+            "limits:\n  max_cost: 1e300",
+            "limits:\n  max_tokens: 0",
+            "compaction:\n  threshold: 85",
+            "compaction:\n  protect_tokens: -3",
+        ],
+        expect![[r#"
+            x.md:3: `harness_config.max_steps` is -1; it is from 1 to 1000000
+            x.md:3: `harness_config.max_steps` is 0; it is from 1 to 1000000
+            x.md:3: `harness_config.max_steps`: must be a whole number
+            x.md:3: `harness_config.max_steps`: must be a whole number
+            x.md:2: `harness_config`: must be a whole number
+            x.md:3: `harness_config.doom_loop_threshold` is 1; it is from 2 to 1000
+            x.md:3: `harness_config.timeout` is `0s`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
+            x.md:3: `harness_config.timeout` is `soon`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
+            x.md:3: `harness_config.timeout` is `-5m`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
+            x.md:2: `autonomy` is 1 to 5, not 6
+            x.md:3: `limits.max_cost` is -0.5; it is from 0 to 1000000 dollars
+            x.md:3: `limits.max_cost` is NaN; it is from 0 to 1000000 dollars
+            x.md:3: `limits.max_cost` is inf; it is from 0 to 1000000 dollars
+            x.md:3: `limits.max_cost` is 1e300; it is from 0 to 1000000 dollars
+            x.md:3: `limits.max_tokens` is 0; it is from 1 to 1000000000000
+            x.md:3: `compaction.threshold` is 85; it is a share of the context window, from 0.1 to 0.95
+            x.md:3: `compaction.protect_tokens` is -3; it is from 0 to 1000000000000"#]],
+    );
+}
+
+/// A75: YAML that means harm is one error, soon.
+#[test]
+fn hostile_yaml_is_one_error() {
+    let bomb: String = (0..9)
+        .map(|at| {
+            let one = if at == 0 { "x".to_owned() } else { format!("*a{}", at - 1) };
+            format!("a{at}: &a{at} [{}]\n", vec![one; 9].join(","))
+        })
+        .collect();
+    let deep = format!("tools: {}", "[".repeat(10_000));
+    for matter in [
+        bomb.as_str(),
+        &deep,
+        "tools: &a [*a]",
+        "<<: *x",
+        "tools: !!python/object x",
+        "a: b: c",
+        "\t- x",
+        "{",
+        "- a\n- b",
+        "just text",
+    ] {
+        let error = read(&format!("---\n{matter}\n---\nx")).unwrap_err();
+        let BadAgent::Line { why, .. } = &error else { panic!("{error}") };
+        assert!(why.lines().count() == 1 && why.len() < 500, "{error}");
+    }
+}
+
+/// D1.2: files that are no agent files are refused as a whole, without reading all of them.
+#[test]
+fn what_is_no_agent_file_is_refused() {
+    let desk = Desk::new();
+    desk.write("agents/huge.md", "");
+    fs::File::options()
+        .write(true)
+        .open(desk.path("agents/huge.md"))
+        .unwrap()
+        .set_len(50 * 1024 * 1024)
+        .unwrap();
+    desk.write("agents/open.md", "---\nmodel: a/b\nYou are");
+    desk.write("agents/latin.md", b"---\nmodel: a/b\n---\n\xe9");
+    desk.write("secret", "key");
+    symlink(desk.path("secret"), desk.path("agents/link.md")).unwrap();
+    let said =
+        ["huge", "open", "latin", "link", "../x", ".x", ""].map(|name| said(&desk.find(name).unwrap_err()));
+    let text = said.join("\n").replace(&desk.path("").display().to_string(), "DESK/");
+    expect![[r#"
+        huge.md: has 52428800 bytes; an agent file has at most 1048576
+        open.md:1: the front matter that `---` opens is not closed by another `---`
+        latin.md: is not UTF-8
+        link.md: is reached by a link that leads out of DESK/agents
+        `../x` is not an agent's name: letters, digits, `-`, `_` and `.` only
+        `.x` is not an agent's name: letters, digits, `-`, `_` and `.` only
+        `` is not an agent's name: letters, digits, `-`, `_` and `.` only"#]]
+    .assert_eq(&text);
+    fs::create_dir(desk.path("agents/dir.md")).unwrap();
+    assert_eq!(desk.find("dir").unwrap().origin, Origin::Default);
+}
+
+/// D1.2: the project's file goes first, then the user's, then what is built in; each whole.
+#[test]
+fn the_first_file_of_a_name_counts() {
+    let desk = Desk::new();
+    let origin = |name: &str| desk.find(name).unwrap().origin;
+    assert_eq!((origin("reviewer"), origin("nobody")), (Origin::BuiltIn, Origin::Default));
+    desk.write("user/reviewer.md", "---\nmodel: a/b\n---\nMine.");
+    assert_eq!(origin("reviewer"), Origin::User);
+    desk.write("agents/reviewer.md", "Theirs.");
+    let theirs = desk.find("reviewer").unwrap();
+    assert_eq!((theirs.origin, theirs.prompt.as_str(), theirs.models.len()), (Origin::Project, "Theirs.", 0));
+    desk.write("agents/broken.md", "---\nx");
+    desk.write("agents/README.txt", "not an agent");
+    let all = desk.roster().all().unwrap();
+    let listed: Vec<(&str, &str, bool)> =
+        all.iter().map(|one| (one.name.as_str(), one.origin.as_str(), one.agent.is_ok())).collect();
+    assert_eq!(
+        listed,
+        [
+            ("broken", "project", false),
+            ("coder", "built-in", true),
+            ("judge", "built-in", true),
+            ("planner", "built-in", true),
+            ("researcher", "built-in", true),
+            ("reviewer", "project", true),
+            ("summarizer", "built-in", true),
+        ]
+    );
+    assert!(desk.find("broken").is_err(), "a broken file is not passed over");
+}
+
+/// D1.2: tools and servers that nobody knows are named with their line; names of servers' tools are known when they are met.
+#[test]
+fn unknown_tools_and_servers_are_named() {
+    let agent =
+        read("---\nmcp: [flies]\ntools: [read_file, files__x, raed]\npermissions: { writ: ask }\n---\nx")
+            .unwrap();
+    let known = |name: &str| ["read", "read_file", "write"].contains(&name);
+    let check = |names: &[&str]| said(&agent.check_tools(names, known).unwrap_err());
+    assert_eq!(check(&["read", "write"]), "x.md:3: `tools`: `raed` is not a tool; did you mean `read`?");
+    assert_eq!(
+        said(&agent.check_servers(&["files"]).unwrap_err()),
+        "x.md:2: `mcp`: `flies` is not a configured MCP server; did you mean `files`?"
+    );
+    assert!(agent.check_servers(&["flies"]).is_ok() && agent.check_servers(&[]).is_err());
+    let rule = read("---\npermissions: { writ: ask, \"*\": deny }\n---\nx").unwrap();
+    assert_eq!(
+        said(&rule.check_tools(&["write"], known).unwrap_err()),
+        "x.md:2: `permissions`: `writ` is not a tool; did you mean `write`?"
+    );
+}
+
+/// D1.2: those that come with longhaul have a description and a prompt of their own.
+#[test]
+fn the_built_in_agents_are_whole() {
+    for (name, _) in longhaul_agents::BUILT_IN {
+        let agent = Desk::new().find(name).unwrap();
+        assert_eq!((agent.origin, agent.file), (Origin::BuiltIn, None), "{name}");
+        assert!(agent.description.is_some() && agent.prompt.len() > 400, "{name}");
+    }
+}

@@ -1,0 +1,245 @@
+//! `agents`: who can work here, what their files say, and what is wrong with them.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_agents::{Agent, BadAgent, Listed, Origin, Roster};
+use longhaul_tools::{Sandbox, Toolbox};
+use serde_json::{Value, json};
+
+use crate::agents::{check, wrong};
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+use crate::settings::Settings;
+
+/// List, show and check agents, or begin a new one
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+An agent is a file NAME.md: YAML between two lines `---`, then its system prompt. Files of the project (`agents.dirs`) go
+before those of the user (~/.config/longhaul/agents), and those before the ones that are built in. `longhaul agents show coder`
+shows one, and `longhaul agents new NAME` writes one with every field in it.")]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// Every agent there is a file of, and where it comes from
+    List,
+    /// What one agent is: every field its file sets, and its prompt
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Check agents; exits with 2 if one is wrong
+    Validate {
+        /// Names, or files ending in .md [default: all there are]
+        names: Vec<String>,
+    },
+    /// Write a new agent file for this project; never overwrites
+    New {
+        /// Its name
+        name: String,
+    },
+}
+
+const TEMPLATE: &str = include_str!("../agent_template.md");
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let settings = app.settings()?;
+    match args.what {
+        What::List => list(app, &settings),
+        What::Show { name } => show(app, &settings, &name),
+        What::Validate { names } => validate(app, &settings, &names),
+        What::New { name } => new(app, &settings, &name),
+    }
+}
+
+fn list(app: &App, settings: &Settings) -> Result<Exit, Failure> {
+    let all = settings.agent_dirs.roster.all().map_err(wrong)?;
+    if app.json() {
+        let shown: Vec<Value> = all.iter().map(entry).collect();
+        render::json(&shown);
+        return Ok(Exit::Ok);
+    }
+    let rows = all.iter().map(|listed| {
+        let (models, says) = match &listed.agent {
+            Ok(agent) => (agent.models.join(", "), agent.description.clone().unwrap_or_default()),
+            Err(bad) => (String::new(), format!("broken: {bad}")),
+        };
+        vec![
+            listed.name.clone(),
+            listed.origin.as_str().to_owned(),
+            table::short(&models, 40),
+            table::short(&says, 90),
+        ]
+    });
+    render::data(&table::rows(&["NAME", "FROM", "MODELS", "WHAT"], rows));
+    Ok(Exit::Ok)
+}
+
+fn entry(listed: &Listed) -> Value {
+    let Listed { name, origin, agent } = listed;
+    match agent {
+        Ok(agent) => json!({ "name": name, "origin": origin, "file": agent.file, "models": agent.models,
+            "description": agent.description, "error": null }),
+        Err(bad) => json!({ "name": name, "origin": origin, "error": bad.to_string() }),
+    }
+}
+
+fn show(app: &App, settings: &Settings, name: &str) -> Result<Exit, Failure> {
+    let agent = settings.agent_dirs.roster.find(name).map_err(wrong)?;
+    if agent.origin == Origin::Default {
+        let all = settings.agent_dirs.roster.all().map_err(wrong)?;
+        let names: Vec<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
+        let meant = longhaul_core::suggest::closest(name, &names);
+        let hint = meant.map_or_else(
+            || "`longhaul agents list` shows those there are".to_owned(),
+            |meant| format!("did you mean `{meant}`?"),
+        );
+        return Err(Failure::usage(format!("there is no agent {name}")).hint(hint));
+    }
+    if app.json() {
+        render::json(&agent);
+        return Ok(Exit::Ok);
+    }
+    let mut shown = json!(agent);
+    let prompt = shown.as_object_mut().and_then(|fields| fields.remove("prompt"));
+    let mut lines = Vec::new();
+    flatten("", &shown, &mut lines);
+    render::data(&table::rows(&["FIELD", "VALUE"], lines));
+    let prompt = prompt.as_ref().and_then(Value::as_str).unwrap_or_default();
+    render::data(&format!("\n{}", table::clean(prompt)));
+    Ok(Exit::Ok)
+}
+
+/// Each value with the names that lead to it.
+fn flatten(prefix: &str, value: &Value, lines: &mut Vec<Vec<String>>) {
+    if let Value::Object(fields) = value {
+        for (name, value) in fields {
+            let name = as_written(name);
+            let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+            flatten(&key, value, lines);
+        }
+        return;
+    }
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Array(entries) => {
+            let texts =
+                entries.iter().map(|entry| entry.as_str().map_or_else(|| entry.to_string(), str::to_owned));
+            texts.collect::<Vec<_>>().join(", ")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    };
+    lines.push(vec![prefix.to_owned(), table::clean(&text)]);
+}
+
+/// `maxSteps` as files have it: `max_steps`.
+fn as_written(name: &str) -> String {
+    let letters = name.chars().flat_map(|letter| {
+        let before = letter.is_ascii_uppercase().then_some('_');
+        before.into_iter().chain([letter.to_ascii_lowercase()])
+    });
+    letters.collect()
+}
+
+fn validate(app: &App, settings: &Settings, names: &[String]) -> Result<Exit, Failure> {
+    let checked: Vec<(String, Result<Agent, Failure>)> = if names.is_empty() {
+        let all = settings.agent_dirs.roster.all().map_err(wrong)?;
+        all.into_iter().map(|listed| (listed.name, listed.agent.map_err(wrong))).collect()
+    } else {
+        names.iter().map(|name| (name.clone(), named(app, settings, name))).collect()
+    };
+    let mut broken = 0;
+    let mut shown = Vec::new();
+    for (name, agent) in checked {
+        let error =
+            agent.and_then(|agent| whole(settings, &agent)).err().map(|failure| failure.error.to_string());
+        broken += usize::from(error.is_some());
+        shown.push(json!({ "name": name, "valid": error.is_none(), "error": error }));
+    }
+    if app.json() {
+        render::json(&shown);
+    } else {
+        for line in &shown {
+            let name = line["name"].as_str().unwrap_or_default();
+            render::data(&format!("{name}: {}", line["error"].as_str().unwrap_or("valid")));
+        }
+    }
+    Ok(if broken == 0 { Exit::Ok } else { Exit::Usage })
+}
+
+/// An agent by name, or by the file that somebody is writing.
+fn named(app: &App, settings: &Settings, name: &str) -> Result<Agent, Failure> {
+    if name.ends_with(".md") {
+        let path = app.cwd.join(name);
+        let mut agent = Roster::read_file(&path).map_err(wrong)?;
+        let places = settings.agent_dirs.roster.places();
+        let place = places.iter().find(|place| path.parent().is_some_and(|dir| is_same(dir, &place.dir)));
+        agent.origin = place.map_or(agent.origin, |place| place.origin);
+        return Ok(agent);
+    }
+    let agent = settings.agent_dirs.roster.find(name).map_err(wrong)?;
+    if agent.origin == Origin::Default {
+        return Err(Failure::usage(format!("there is no agent {name}")));
+    }
+    Ok(agent)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(one, other)| one == other)
+}
+
+/// What can only be told with the settings: tools, servers, and what a repository may not raise.
+fn whole(settings: &Settings, agent: &Agent) -> Result<(), Failure> {
+    let toolbox = Toolbox::builtin(Sandbox::off());
+    let mut names = toolbox.names();
+    names.push("search");
+    let is_known = |name: &str| names.contains(&toolbox.canonical(name));
+    agent.check_tools(&names, is_known).map_err(wrong)?;
+    let servers: Vec<&str> = settings.mcp_servers.keys().map(String::as_str).collect();
+    agent.check_servers(&servers).map_err(wrong)?;
+    check(agent, settings.agent_dirs.most)
+}
+
+fn new(app: &App, settings: &Settings, name: &str) -> Result<Exit, Failure> {
+    // A name that cannot be found again is not written; one whose file is broken is there already.
+    if let Err(bad @ BadAgent::Name { .. }) = settings.agent_dirs.roster.find(name) {
+        return Err(wrong(bad));
+    }
+    let places = settings.agent_dirs.roster.places();
+    let place = places.iter().find(|place| place.origin == Origin::Project);
+    let none = || Failure::usage("`agents.dirs` names no directory to write to");
+    let dir = &place.ok_or_else(none)?.dir;
+    let path = dir.join(format!("{name}.md"));
+    write_new(&path)?;
+    if app.json() {
+        render::json(&json!({ "name": name, "file": path }));
+    } else {
+        render::data(&path.display().to_string());
+    }
+    render::hint(&format!(
+        "change it, then `longhaul agents validate {name}` and `longhaul run \"TASK\" --agent {name}`"
+    ));
+    Ok(Exit::Ok)
+}
+
+fn write_new(path: &PathBuf) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| {
+        let shown = path.display();
+        if error.kind() == ErrorKind::AlreadyExists {
+            return Failure::usage(format!("{shown} is there already"));
+        }
+        Failure::usage(format!("cannot write {shown}: {error}"))
+    };
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir).map_err(cannot)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(cannot)?;
+    file.write_all(TEMPLATE.as_bytes()).map_err(cannot)
+}

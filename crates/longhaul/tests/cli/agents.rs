@@ -1,0 +1,202 @@
+//! Agents as a user meets them: `agents`, and what their files make of a run.
+
+use expect_test::expect;
+use serde_json::json;
+
+use super::desk::Desk;
+
+const EXAMPLE: &str = "---
+model: anthropic/claude-sonnet-4-20250514
+harness: agentic
+harness_config:
+  max_steps: 50
+  doom_loop_threshold: 3
+  timeout: 10m
+tools:
+  - read_file
+  - write_file
+  - bash
+---
+You are a code analysis agent...
+";
+
+/// Reads for ever.
+const ENDLESS: &str = r#"
+conversations:
+  - turns: [ { calls: [ { tool: read, args: { path: s.yaml } } ] } ]
+"#;
+
+fn with_agent(script: &str, name: &str, text: &str) -> Desk {
+    let desk = Desk::with_script(script);
+    std::fs::create_dir(desk.path("agents")).unwrap();
+    desk.write(&format!("agents/{name}.md"), text);
+    desk
+}
+
+/// D1.2, D6.9: the example file is shown field by field and is valid, other harnesses' names of tools included.
+#[test]
+fn the_example_is_shown() {
+    let desk = with_agent(ENDLESS, "analyzer", EXAMPLE);
+    let shown =
+        desk.get(&["agents", "show", "analyzer"]).replace(&desk.path("").display().to_string(), "DESK/");
+    expect![[r#"
+        FIELD                               VALUE
+        file                                DESK/agents/analyzer.md
+        harness                             agentic
+        harness_config.doom_loop_threshold  3
+        harness_config.max_steps            50
+        harness_config.timeout_ms           600000
+        models                              anthropic/claude-sonnet-4-20250514
+        name                                analyzer
+        origin                              project
+        tools                               read_file, write_file, bash
+
+        You are a code analysis agent...
+    "#]]
+    .assert_eq(&shown);
+    let shown = desk.json(&["agents", "show", "analyzer"]);
+    assert_eq!(
+        shown["harnessConfig"],
+        json!({ "maxSteps": 50, "doomLoopThreshold": 3, "timeoutMs": 600_000 })
+    );
+    assert_eq!((&shown["harness"], &shown["origin"]), (&json!("agentic"), &json!("project")));
+    assert_eq!(desk.get(&["agents", "validate", "analyzer"]), "analyzer: valid\n");
+    let made = desk.json(&["create", "--task", "x", "--agent", "analyzer", "--model", "scripted/s.yaml"]);
+    let tools = desk.json(&["show", made["id"].as_str().unwrap()]);
+    assert_eq!(tools["agentName"], "analyzer");
+}
+
+/// D1.3: what an agent's file limits ends its run; what is typed goes over it.
+#[test]
+fn an_agents_limits_hold() {
+    let desk = with_agent(ENDLESS, "short", "---\nharness_config: { max_steps: 2 }\n---\nx");
+    let run = |more: &[&str]| {
+        let mut args =
+            vec!["run", "x", "--agent", "short", "--model", "scripted/s.yaml", "--in-place", "--json"];
+        args.extend(more);
+        let said = desk.say(&args);
+        (said.code, serde_json::from_str::<serde_json::Value>(&said.out).unwrap()["toolCallCount"].clone())
+    };
+    assert_eq!(run(&[]), (4, json!(2)));
+    assert_eq!(run(&["--max-steps", "3"]), (4, json!(3)));
+    desk.write(
+        "agents/short.md",
+        "---\nlimits: { max_tool_calls: 1 }\nharness_config: { max_steps: 5 }\n---\nx",
+    );
+    assert_eq!(run(&[]).1, json!(1));
+}
+
+/// A71: an agent file of a repository tightens and does not raise, and its rules hold beside the user's.
+#[test]
+fn a_repositorys_agent_cannot_widen() {
+    let desk = with_agent(ENDLESS, "bold", "---\nautonomy: 5\n---\nx");
+    std::fs::create_dir_all(desk.path(".config/longhaul/agents")).unwrap();
+    desk.write(".config/longhaul/longhaul.yaml", "harness: { autonomy: 3, limits: { max_cost: 1.0 } }\n");
+    let create = ["create", "--task", "x", "--agent", "bold", "--model", "scripted/s.yaml"];
+    let refused = desk.say(&create);
+    assert!(
+        refused.code == 2
+            && refused.err.contains("bold.md:2: `autonomy`: a repository's agent may not raise 3"),
+        "{}",
+        refused.err
+    );
+    desk.write("agents/bold.md", "---\nlimits:\n  max_cost: 100\n---\nx");
+    assert!(desk.say(&create).err.contains("bold.md:3: `limits.max_cost`"));
+    assert_eq!(desk.say(&["agents", "validate"]).code, 2);
+    assert_eq!(desk.say(&["agents", "validate", "agents/bold.md"]).code, 2);
+    std::fs::rename(desk.path("agents/bold.md"), desk.path(".config/longhaul/agents/bold.md")).unwrap();
+    assert_eq!(desk.json(&["agents", "show", "bold"])["origin"], "user");
+
+    let desk = with_agent(
+        ENDLESS,
+        "loose",
+        "---\npermissions: { read: { \"*\": allow, s.yaml: deny }, bash: { \"git push *\": allow } }\nharness_config: { max_steps: 1 }\n---\nx",
+    );
+    let run = ["run", "x", "--agent", "loose", "--model", "scripted/s.yaml", "--in-place", "--json"];
+    let run: serde_json::Value = serde_json::from_str(&desk.say(&run).out).unwrap();
+    let calls = desk.json(&["tools", run["id"].as_str().unwrap()]);
+    assert!(calls.to_string().contains("not permitted"), "the agent's own rules tighten: {calls}");
+    let exported = desk.json(&["export", run["id"].as_str().unwrap()]).to_string();
+    assert!(exported.contains("git push *"), "{exported}");
+}
+
+/// D1.2: agents are listed with their origin, a broken one with what is wrong and where, and every mistake has its line.
+#[test]
+fn agents_are_listed_and_validated() {
+    let desk = with_agent(ENDLESS, "broken", "---\ntools: [read]\nmodle: a/b\n---\nx");
+    let listed = desk.json(&["agents", "list"]);
+    let rows: Vec<(&str, &str, bool)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["origin"].as_str().unwrap(), row["error"].is_null()))
+        .collect();
+    assert_eq!(rows[0], ("broken", "project", false));
+    assert_eq!(rows[1], ("coder", "built-in", true));
+    assert!(desk.get(&["agents", "list"]).contains("broken: "));
+    let said = desk.say(&["agents", "validate"]);
+    assert!(
+        said.code == 2
+            && said
+                .out
+                .contains("agents/broken.md:3: `modle` is not a field of an agent; did you mean `model`?"),
+        "{}",
+        said.out
+    );
+    desk.write("agents/broken.md", "---\ntools: [raed]\n---\nx");
+    assert!(
+        desk.say(&["agents", "validate", "agents/broken.md"])
+            .out
+            .contains("broken.md:2: `tools`: `raed` is not a tool; did you mean `read`?")
+    );
+    desk.write("agents/broken.md", "---\nmcp: [files]\n---\nx");
+    assert!(
+        desk.say(&["agents", "validate", "broken"]).out.contains("names MCP servers, and none is configured")
+    );
+    let nobody = desk.say(&["agents", "show", "reviewr"]);
+    assert!(nobody.code == 2 && nobody.err.contains("did you mean `reviewer`?"), "{}", nobody.err);
+    for name in ["coder", "judge", "planner", "researcher", "reviewer", "summarizer"] {
+        assert_eq!(desk.get(&["agents", "validate", name]), format!("{name}: valid\n"));
+    }
+}
+
+/// D1.2: a new agent file is valid as it is written, and is never written over another.
+#[test]
+fn a_new_agent_is_valid() {
+    let desk = Desk::new();
+    assert!(desk.get(&["agents", "new", "helper"]).ends_with("agents/helper.md\n"));
+    assert_eq!(desk.get(&["agents", "validate", "helper"]), "helper: valid\n");
+    // What is commented out in it is valid as well.
+    let text = std::fs::read_to_string(desk.path("agents/helper.md")).unwrap();
+    let fields = text.lines().map(|line| {
+        let field = line.strip_prefix("# ").filter(|rest| {
+            rest.trim_start()
+                .split(':')
+                .next()
+                .is_some_and(|key| key.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'))
+                && rest.contains(':')
+        });
+        field.unwrap_or(line).to_owned() + "\n"
+    });
+    desk.write("agents/full.md", &fields.collect::<String>());
+    let full = desk.json(&["agents", "show", "full"]);
+    assert_eq!(
+        (&full["compaction"]["protectTokens"], &full["protectPolicy"]),
+        (&json!(40_000), &json!("report"))
+    );
+    let again = desk.say(&["agents", "new", "helper"]);
+    assert!(again.code == 2 && again.err.contains("is there already"), "{}", again.err);
+    assert_eq!(desk.say(&["agents", "new", "../x"]).code, 2);
+}
+
+/// A71: a directory of agents that is a link out of the repository is not followed.
+#[test]
+fn a_linked_directory_of_agents_is_not_read() {
+    let (desk, elsewhere) = (Desk::new(), tempfile::tempdir().unwrap());
+    std::fs::write(elsewhere.path().join("coder.md"), "private").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), desk.path("agents")).unwrap();
+    let refused = desk.say(&["create", "--task", "x", "--model", "scripted/s.yaml"]);
+    assert!(refused.code == 2 && refused.err.contains("a link that leads out of"), "{}", refused.err);
+    let told = desk.say(&["agents", "list", "--json"]);
+    assert!(told.code == 0 && !told.out.contains("private"), "{}", told.out);
+}
