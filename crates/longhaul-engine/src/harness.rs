@@ -48,6 +48,8 @@ pub struct Harness {
     pub clock: Arc<dyn Clock>,
     /// What holds the commands of the runs driven here; on record with each of them.
     contained: Option<String>,
+    /// What of the user's own no tool touches, wherever it is.
+    hidden: Arc<[PathBuf]>,
 }
 
 /// Where runs are kept.
@@ -107,13 +109,20 @@ impl Harness {
         let clerk = Arc::default();
         let models = Models { offers: offers(&toolbox), ..models };
         let (toolbox, models) = (Arc::new(toolbox), Arc::new(models));
-        Harness { keeping, clerk, toolbox, models, clock, contained: None }
+        Harness { keeping, clerk, toolbox, models, clock, contained: None, hidden: Arc::default() }
     }
 
     /// The same with what was found to hold the commands of its tools.
     #[must_use]
     pub fn contained(self, by: String) -> Harness {
         Harness { contained: Some(by), ..self }
+    }
+
+    /// The same with places that no tool reads or writes, given with their links resolved: the user's own settings, which a
+    /// run that works in place may have in its workspace.
+    #[must_use]
+    pub fn hiding(self, paths: Vec<PathBuf>) -> Harness {
+        Harness { hidden: paths.into(), ..self }
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -456,10 +465,11 @@ impl Harness {
     fn guard(&self, workspace: &Path) -> Guard {
         let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let workspace = whole(workspace);
+        let hidden = self.hidden.to_vec();
         match self.home().map(|home| whole(home.dir())) {
-            Some(state) if workspace.starts_with(&state) => Guard::default(),
+            Some(state) if workspace.starts_with(&state) => Guard { hidden, ..Guard::default() },
             state => Guard {
-                hidden: state.into_iter().collect(),
+                hidden: hidden.into_iter().chain(state).collect(),
                 read_only: vec![workspace.join("longhaul.yaml")],
             },
         }

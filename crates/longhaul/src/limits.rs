@@ -29,3 +29,6 @@ pub const SERVICE_PROBE_MS: u64 = 5_000;
 
 /// Repositories a user may trust at a time. A list nobody can read any more protects nobody.
 pub const TRUSTED_REPOSITORIES_MAX: usize = 1000;
+
+/// A mark of ownership, and the secret it is made from, are one line of hexadecimal digits.
+pub const MARK_BYTES_MAX: u64 = 256;
