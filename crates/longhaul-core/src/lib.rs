@@ -20,6 +20,7 @@ pub mod permission;
 pub mod plan;
 pub mod prompt;
 pub mod run;
+pub mod secret;
 pub mod spec;
 pub mod status;
 pub mod text;

@@ -115,3 +115,6 @@ pub const PERMISSION_RULES_MAX: usize = 500;
 
 /// Bytes of one rule's pattern.
 pub const PERMISSION_PATTERN_BYTES_MAX: usize = 512;
+
+/// From how many bytes on a value of letters and digits is taken for a secret, whatever it is called.
+pub const RANDOM_BYTES_MIN: usize = 20;

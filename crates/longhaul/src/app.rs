@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_core::ids::RunId;
-use longhaul_engine::Harness;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::{Harness, Secrets};
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
 use longhaul_tools::Toolbox;
@@ -34,6 +34,8 @@ pub struct App {
     servers: OnceLock<Servers>,
     /// Was the user told what is not trusted? Once is enough.
     told: OnceLock<()>,
+    /// Everything that is written and shown nowhere, whoever found it.
+    pub secrets: Secrets,
 }
 
 impl App {
@@ -45,8 +47,8 @@ impl App {
             Some(dir) => cwd.join(dir),
             None => project.join(".longhaul"),
         };
-        let (servers, told) = Default::default();
-        Ok(App { shared, cwd, project, state_dir, servers, told })
+        let (servers, told, secrets) = Default::default();
+        Ok(App { shared, cwd, project, state_dir, servers, told, secrets })
     }
 
     pub fn json(&self) -> bool {
@@ -158,7 +160,7 @@ impl App {
     fn over(&self, home: Home, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let toolbox = self.toolbox(settings, sandbox)?;
         let harness = Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock));
-        Ok(harness.hiding(users_own()))
+        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()))
     }
 
     /// The built-in tools and those of the MCP servers that are accepted, with the hooks around them. Nothing is started for this.
@@ -228,7 +230,7 @@ impl App {
     pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
         let harness = Harness::forgetful(self.toolbox(settings, sandbox)?, models, Arc::new(SystemClock));
-        Ok(harness.hiding(users_own()))
+        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()))
     }
 
     /// Where rate limits are shared by all runs of this user, whichever repository they are in.

@@ -210,7 +210,12 @@ pub fn create(
     for name in &models {
         check_model(harness, name, &spec.limits)?;
     }
-    Ok(harness.create(spec)?)
+    let run = harness.create(spec)?;
+    if run.spec.task != task {
+        render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
+    }
+    servers::keep_met(app)?;
+    Ok(run)
 }
 
 /// A model that cannot be had is better said now than when somebody starts the run, and so is a budget that could not be

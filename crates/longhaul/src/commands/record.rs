@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::conversation::Stop;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
-use longhaul_engine::{Harness, Secrets};
+use longhaul_engine::Harness;
 use longhaul_model::{Recording, Replied, Scripted};
 
 use crate::app::App;
@@ -73,7 +73,7 @@ pub fn write(harness: &Harness, id: &RunId, path: &Path) -> Result<(), Failure> 
     let script = recording
         .script(&name)
         .map_err(|error| Failure::from(anyhow::anyhow!("the run cannot be written as a script: {error}")))?;
-    let secrets = Secrets::new(harness.models.secrets());
+    let secrets = harness.secrets().clone();
     replace(path, secrets.strike(&script).as_bytes())?;
     render::talk(&format!("recorded in {}", path.display()));
     Ok(())
