@@ -582,6 +582,22 @@ mod tests {
         assert_eq!(policy.swept, ["repo/longhaul.yaml", "repo/.config/longhaul"].map(|path| base.join(path)));
     }
 
+    /// A12: of the machine's certificates what is public is there, and no private key.
+    #[test]
+    fn private_keys_of_the_machine_are_not_shown() {
+        let (_outer, base) = ground(&["home", "repo"], &[]);
+        let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::Full).unwrap();
+        let readable = policy.readable();
+        for hidden in
+            ["/etc/ssl/private/ssl-cert.key", "/etc/pki/tls/private/localhost.key", "/etc/shadow", "/etc/ssh"]
+        {
+            let shown = readable.iter().find(|mount| Path::new(hidden).starts_with(mount));
+            assert_eq!(shown, None, "{hidden}");
+        }
+        let certificates = Path::new("/etc/ssl/certs");
+        assert_eq!(readable.iter().any(|mount| mount == certificates), certificates.exists());
+    }
+
     /// A106: below a checkout's root the rest of it is to be read; nobody works in the home directory or the system's.
     #[test]
     fn workspaces_that_hold_too_much_are_refused() {
