@@ -13,6 +13,7 @@ mod limits;
 mod owner;
 mod render;
 mod rules;
+mod schema;
 mod servers;
 mod settings;
 mod trust;

@@ -20,6 +20,7 @@ use crate::choice;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::schema;
 use crate::servers;
 use crate::settings::Settings;
 
@@ -48,7 +49,7 @@ pub struct Options {
     /// What the run is for: exec works, review may only look, complete answers once without tools
     #[arg(long, default_value = "exec", value_name = "MODE")]
     pub mode: ModeArg,
-    /// Ask the provider for an answer in JSON that fits the schema in this file
+    /// With `--mode complete`: an answer in JSON that fits the schema in this file; one that does not exits with 1
     #[arg(long, value_name = "FILE")]
     pub answer_schema: Option<PathBuf>,
     /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
@@ -355,14 +356,18 @@ fn limits(settings: &Settings, options: &Options, mode: Mode) -> Result<Limits, 
 
 fn answer_schema(app: &App, options: &Options) -> Result<Option<Json>, Failure> {
     let Some(file) = &options.answer_schema else { return Ok(None) };
+    if options.mode.mode() != Mode::Complete {
+        return Err(Failure::usage("--answer-schema is for an answer, and this run works")
+            .hint("`--mode complete` answers once, without tools unless `--tools` names some"));
+    }
     let path = app.cwd.join(file);
     let shown = path.display();
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Failure::usage(format!("cannot read the schema {shown}: {error}")))?;
     let schema: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    if !schema.is_object() {
-        return Err(Failure::usage(format!("{shown}: a JSON Schema is an object")));
+    if let Some(trouble) = schema::trouble(&schema) {
+        return Err(Failure::usage(format!("{shown} is not a JSON Schema that can be used: {trouble}")));
     }
     Ok(Some(Json::of(&schema)))
 }

@@ -53,6 +53,9 @@ pub fn drive(
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
             }
+            if let Some(misfit) = super::result::misfit(&run) {
+                return Ok(super::result::exit(&run, Some(misfit)));
+            }
             let paused_by_us = interrupted && ending == Ending::Paused(Cause::Asked);
             Ok(if paused_by_us { Exit::Interrupted } else { Exit::of_ending(&ending) })
         }

@@ -1,11 +1,14 @@
 //! `result`: what came of a run.
 
+use longhaul_core::run::Run;
+use longhaul_core::status::Status;
 use serde_json::json;
 
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::schema;
 
 /// Show what came of a run; exits as the run did
 #[derive(Debug, clap::Args)]
@@ -17,6 +20,7 @@ pub struct Args {
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let run = app.reading()?.look(&app.run(&args.id)?)?;
     let output = run.output().unwrap_or("");
+    let misfit = misfit(&run);
     if app.json() {
         let ended = run.completed_at.unwrap_or(run.updated_at);
         render::json(&json!({
@@ -30,6 +34,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             "duration": ended.millis_since(run.created_at),
             "usage": run.usage,
             "error": run.error,
+            "fits": run.spec.answer_schema.as_ref().map(|_| misfit.is_none()),
+            "misfit": misfit,
         }));
     } else if run.status.is_terminal() {
         render::words(output);
@@ -40,5 +46,18 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     if let Some(error) = &run.error {
         render::talk(&format!("failed: {error}"));
     }
-    Ok(Exit::of_run(&run))
+    Ok(exit(&run, misfit))
+}
+
+/// What is wrong with the answer of a run that was asked for one of a schema.
+pub fn misfit(run: &Run) -> Option<String> {
+    let schema = run.spec.answer_schema.as_ref().filter(|_| run.status == Status::Completed)?;
+    schema::misfit(&schema.value(), run.output().unwrap_or(""))
+}
+
+/// As the run did, but for an answer that is not what was asked for: a script must not take it for one.
+pub fn exit(run: &Run, misfit: Option<String>) -> Exit {
+    let Some(misfit) = misfit else { return Exit::of_run(run) };
+    render::warn(&format!("the answer does not fit the schema: {misfit}"));
+    Exit::Failed
 }

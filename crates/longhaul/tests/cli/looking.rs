@@ -1,6 +1,6 @@
 //! Commands that only look: list, steps, result, events, replay, config, doctor, completions.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::desk::{Desk, files_below};
 
@@ -304,4 +304,42 @@ fn rows_are_kept_current() {
         (&json!(3), &json!(3), &json!("completed"))
     );
     assert!(row["completedAt"].is_string());
+}
+
+/// An answer is what was asked for, or it is said not to be: by the exit code, in words, and to whoever asks later.
+#[test]
+fn an_answer_fits_its_schema_or_is_said_not_to() {
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: '{\"ok\": 1}' } ] } ]");
+    desk.write("good.json", r#"{ "type": "object", "properties": { "ok": { "type": "integer" } } }"#);
+    desk.write("other.json", r#"{ "type": "object", "properties": { "ok": { "type": "boolean" } } }"#);
+    desk.write("none.json", r#"{ "type": "banana" }"#);
+    let ask = |schema: &str, mode: &str| {
+        desk.say(&["run", "x", "--model", "scripted/s.yaml", "--mode", mode, "--answer-schema", schema])
+    };
+    let good = ask("good.json", "complete");
+    assert_eq!((good.code, good.out.as_str()), (0, "{\"ok\": 1}\n"), "{}", good.err);
+    let other = ask("other.json", "complete");
+    assert_eq!((other.code, other.out.as_str()), (1, "{\"ok\": 1}\n"), "{}", other.err);
+    assert!(other.err.contains("does not fit the schema: at /ok: 1 is not of type"), "{}", other.err);
+    let ids: Vec<String> = desk
+        .json(&["list"])
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids.len(), 2);
+    let said: Vec<Value> = ids
+        .iter()
+        .map(|id| serde_json::from_str(&desk.say(&["result", id, "--json"]).out).unwrap())
+        .collect();
+    assert_eq!((&said[0]["fits"], &said[1]["fits"]), (&json!(false), &json!(true)));
+    assert_eq!((desk.say(&["result", &ids[0]]).code, desk.say(&["result", &ids[1]]).code), (1, 0));
+    for (schema, mode, word) in
+        [("none.json", "complete", "not a JSON Schema"), ("good.json", "exec", "--mode complete")]
+    {
+        let refused = ask(schema, mode);
+        assert_eq!((refused.code, refused.err.contains(word)), (2, true), "{}", refused.err);
+    }
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
 }
