@@ -10,6 +10,7 @@ mod exit;
 mod failure;
 mod insider;
 mod limits;
+mod misread;
 mod owner;
 mod render;
 mod rules;

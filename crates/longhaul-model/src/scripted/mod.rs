@@ -9,7 +9,7 @@ mod format;
 pub(crate) mod play;
 mod record;
 pub(crate) mod script;
-mod suggest;
+pub mod suggest;
 
 use std::fs::File;
 use std::io::Read;

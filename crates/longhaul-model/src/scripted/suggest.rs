@@ -14,7 +14,7 @@ pub(super) fn names(what: &str, typed: &str, known: &[&str]) -> String {
 }
 
 /// The name that was begun but not finished, or the nearest if at most a third of what was typed would have to change.
-fn closest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn closest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
     if let Some(begun) = known.iter().find(|name| typed.len() > 1 && name.starts_with(typed)) {
         return Some(begun);
     }

@@ -19,6 +19,7 @@ use crate::app::{App, repository};
 use crate::choice;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::misread;
 use crate::render;
 use crate::schema;
 use crate::servers;
@@ -429,9 +430,7 @@ fn read_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read the plan {shown}: {error}")))?;
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let file: PlanFile = serde_saphyr::from_str_with_options(&text, options)
-        .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let file: PlanFile = misread::yaml(&shown.to_string(), &text)?;
     let steps = file.steps.into_iter().map(|planned| {
         let agent = planned.agent.as_deref().unwrap_or(agent);
         let step = Step::new(&planned.id, &planned.description, agent);

@@ -209,6 +209,48 @@ fn settings_are_layered() {
     }
 }
 
+/// What is wrong in a file is said with its line, its field and what was meant, and in no parser's words.
+#[test]
+fn a_mistake_in_the_settings_is_said_in_plain_words() {
+    let desk = Desk::new();
+    for (text, said) in [
+        (
+            "harness: { autonmy: 3 }",
+            "line 1: harness.autonmy: there is no such field; did you mean `autonomy`?; there are enabled, ",
+        ),
+        ("harness: { autonomy: high }", "line 1: harness.autonomy: `high` is not a whole number"),
+        (
+            "harness:\n  limits:\n    max_steps: -3",
+            "line 3: harness.limits.max_steps: `-3` is not a whole number",
+        ),
+        ("models: [a]", "line 1: this is not a group of fields"),
+        ("harness: { enabled: no }", "line 1: harness.enabled: `no` is not true or false"),
+        (
+            "providers:\n  x: { api: chatt }",
+            "line 2: providers.x.api: `chatt` is none of anthropic, responses, chat, scripted; did you mean `chat`?",
+        ),
+        (
+            "mcp: { servers: { a: { comand: [x] } } }",
+            "mcp.servers.a.comand: there is no such field; did you mean `command`?",
+        ),
+        ("hooks: { before_tool: [ { comand: x } ] }", "hooks.before_tool[0].comand: there is no such field"),
+        ("permissions: { bash: { 'ls *': maybe } }", "`maybe` is none of allow, ask, deny"),
+        ("harness: { autonomy: 3, autonomy: 4 }", "line 1: `autonomy` is there twice"),
+        ("modles: { default: x }", "modles: there is no such field; did you mean `models`?"),
+        ("harness: [\n", "line "),
+    ] {
+        desk.write("longhaul.yaml", text);
+        let told = desk.say(&["config", "show"]);
+        assert_eq!(told.code, 2, "{text}");
+        assert!(told.err.contains(&desk.path("longhaul.yaml").display().to_string()), "{}", told.err);
+        assert!(told.err.contains(said), "{text}: {}", told.err);
+        for jargon in ["<input>", "u8", "u32", "variant", "mapping", "untagged", "struct", "column", "Policy"]
+        {
+            assert!(!told.err.contains(jargon), "{text}: {}", told.err);
+        }
+    }
+}
+
 /// Those who only look leave nothing behind.
 #[test]
 fn looking_makes_nothing() {

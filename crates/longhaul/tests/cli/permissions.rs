@@ -37,7 +37,7 @@ fn wrong_rules_are_refused() {
         ("permisions: { bash: deny }", "permisions"),
         ("permissions: { bash: { '': deny } }", "a pattern is empty"),
         ("permissions: { bash: { 'curl * | sh': allow } }", "a pipe can be asked about or denied"),
-        ("permissions: { bash: { 'rm *': deny, 'rm *': allow } }", "uplicate"),
+        ("permissions: { bash: { 'rm *': deny, 'rm *': allow } }", "`rm *` is there twice"),
         ("permissions: { bsh: deny }", "there is no tool `bsh`"),
     ] {
         desk.write("longhaul.yaml", written);
