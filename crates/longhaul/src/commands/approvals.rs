@@ -183,7 +183,7 @@ fn list(app: &App) -> Result<Exit, Failure> {
                 text(gate, "stepId"),
                 text(gate, "createdAt"),
                 action(gate),
-                table::short(&text(gate, "description"), 60),
+                table::fit(&text(gate, "description"), 60),
             ]
         });
         render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "ACTION", "DESCRIPTION"], lines));

@@ -14,6 +14,7 @@ use longhaul_engine::Harness;
 use longhaul_workspace::place;
 use serde::Deserialize;
 
+use super::list;
 use crate::agents;
 use crate::app::{App, repository};
 use crate::choice;
@@ -266,7 +267,7 @@ fn spec(
         let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
         grant.ok_or_else(none)?.ask = Some(true);
     }
-    let place = place(app, options, &id);
+    let place = place(app, options, &id)?;
     let mut retry = settings.retry;
     retry.timeout_ms = options.tool_timeout_ms.unwrap_or(retry.timeout_ms);
     Ok(RunSpec {
@@ -388,12 +389,17 @@ struct Chosen {
 }
 
 /// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
-fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
+fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
     if options.in_place {
-        return Chosen { path: app.cwd.clone(), repository: None, branch: None };
+        if let Some(other) = list::at_work_in(app, &app.cwd)? {
+            render::warn(&format!(
+                "{other} works in this directory as well, at this moment; they may change the same files"
+            ));
+        }
+        return Ok(Chosen { path: app.cwd.clone(), repository: None, branch: None });
     }
     let path = app.state_dir.join("workspace").join("run").join(id.as_str());
-    match repository(&app.cwd) {
+    Ok(match repository(&app.cwd) {
         Some(repository) => {
             if place::is_dirty(&repository) {
                 render::warn(
@@ -403,7 +409,7 @@ fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
             Chosen { path, repository: Some(repository), branch: Some(format!("longhaul/{id}")) }
         }
         None => Chosen { path, repository: None, branch: None },
-    }
+    })
 }
 
 /// A plan as people write it: what is always the same may be left out.

@@ -12,11 +12,13 @@ use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
 use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
+use longhaul_workspace::place::{self, Standing};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::cost;
 use super::create::LimitArgs;
 use super::holding::HoldingArgs;
+use super::list::WAITING;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -155,9 +157,12 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         render::words(output);
     }
     let spent = table::duration(run.updated_at.millis_since(run.created_at));
+    let status = match ending {
+        Ending::WaitingForHuman => WAITING.to_owned(),
+        Ending::Completed | Ending::Failed | Ending::Paused(_) => run.status.to_string(),
+    };
     let summary = format!(
-        "{} after {spent}, {} turns, {} calls, {}",
-        run.status,
+        "{status} after {spent}, {} turns, {} calls, {}",
         run.turns,
         run.calls_started,
         cost::cost(&run.usage)
@@ -165,11 +170,10 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
     render::talk(&format!("{id} {summary}"));
     match ending {
         Ending::Completed | Ending::Failed => {
-            if let Some(branch) = &run.spec.branch {
+            if let (Some(branch), Some(repository)) = (&run.spec.branch, &run.spec.repository) {
                 let place = &run.spec.workspace;
-                render::hint(&format!(
-                    "the work is in {place}, on branch {branch}; nothing is committed for you"
-                ));
+                let standing = place::standing(Path::new(place), Path::new(repository));
+                render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
             }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
@@ -196,6 +200,26 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
             model = run.spec.model
         )),
         Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
+    }
+}
+
+/// What a worktree holds, in words; `began` is the branch it was made on.
+fn stands(standing: Option<Standing>, began: &str) -> String {
+    let Some(Standing { branch, commits, is_dirty }) = standing else { return format!("on branch {began}") };
+    let on = match branch {
+        Some(branch) if branch == began => format!("on branch {branch}"),
+        Some(branch) => format!("on branch {branch}, having begun on {began}"),
+        None => format!("on no branch, having begun on {began}"),
+    };
+    let made = match commits {
+        1 => "1 commit was made".to_owned(),
+        many => format!("{many} commits were made"),
+    };
+    match (commits, is_dirty) {
+        (0, false) => format!("{on}; nothing is changed there"),
+        (0, true) => format!("{on}; nothing is committed for you"),
+        (_, false) => format!("{on}; {made}"),
+        (_, true) => format!("{on}; {made}, and there are changes that are not committed"),
     }
 }
 

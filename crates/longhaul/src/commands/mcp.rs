@@ -163,7 +163,7 @@ fn place(config: &ServerConfig) -> String {
 }
 
 fn as_line(row: &Row) -> Vec<String> {
-    let place = table::short(&place(&row.config), 60);
+    let place = table::fit(&place(&row.config), 60);
     let Some(Ok(look)) = &row.seen else {
         let nothing = || "".to_owned();
         return vec![

@@ -178,8 +178,8 @@ fn said(explained: &Explanation, action: Action, from: Option<&str>, beside: Opt
     let mut text = format!("{}: {}\n{rule}", action.as_str(), table::clean(&why));
     if !explained.commands.is_empty() {
         let lines = explained.commands.iter().map(|command| {
-            let words = table::short(&command.words.join(" "), 60);
-            vec![words, command.action.as_str().to_owned(), table::short(&command.why, 60)]
+            let words = table::fit(&command.words.join(" "), 60);
+            vec![words, command.action.as_str().to_owned(), table::fit(&command.why, 60)]
         });
         text = format!("{text}\n\n{}", table::rows(&["COMMAND", "ALONE", "WHY"], lines));
     }

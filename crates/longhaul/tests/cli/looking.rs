@@ -385,3 +385,49 @@ fn an_answer_fits_its_schema_or_is_said_not_to() {
     }
     assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
 }
+
+/// What came back is told with the call it came from, also when several were asked for at once; and whole, where it is no
+/// terminal that has no room for it.
+#[test]
+fn logs_tie_results_to_their_calls_and_pipes_get_everything() {
+    let long = "a long text ".repeat(40);
+    let desk = Desk::with_script(&format!(
+        r#"
+conversations:
+  - turns:
+      - text: "Both. {long}"
+        calls: [ {{ tool: bash, args: {{ command: "echo one" }} }}, {{ tool: bash, args: {{ command: "echo two; exit 3" }} }} ]
+      - text: "Done."
+"#
+    ));
+    let task = format!("a task of {long}");
+    let ran = desk.say(&["run", &task, "--model", "scripted/s.yaml"]);
+    assert!(ran.err.contains(&format!("turn 1: Both. {}", long.trim())), "{}", ran.err);
+    let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    let told = desk.get(&["logs", &id]);
+    for part in [
+        "\n> call_1 bash {\"command\":\"echo one\"}\n",
+        "\n> call_2 bash {\"command\":\"echo two; exit 3\"}\n",
+        "\n< call_1 bash\none\n",
+        "\n< call_2 bash\n",
+    ] {
+        assert!(told.contains(part), "{part:?}: {told}");
+    }
+    for args in [&["list"][..], &["show", &id], &["cost"]] {
+        assert!(desk.get(args).contains(task.trim()), "{args:?}: {}", desk.get(args));
+    }
+}
+
+/// An empty question is answered with how to ask one.
+#[test]
+fn an_empty_query_is_no_query() {
+    let desk = Desk::new();
+    desk.create();
+    let refused = desk.say(&["db", "query", " "]);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused.err.contains("the query is empty") && refused.err.contains("SELECT status"),
+        "{}",
+        refused.err
+    );
+}
