@@ -122,7 +122,7 @@ impl App {
         }
         match self.owner().whose(&self.state_dir)? {
             Whose::Strangers if self.is_doubted() => Err(owner::refused(&self.state_dir)),
-            whose => Ok(whose),
+            whose @ (Whose::Ours | Whose::Nobodys | Whose::Strangers) => Ok(whose),
         }
     }
 
