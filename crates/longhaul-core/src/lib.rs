@@ -27,6 +27,7 @@ pub mod prompt;
 pub mod repetition;
 pub mod report;
 pub mod run;
+pub mod secret;
 pub mod spec;
 pub mod status;
 pub mod suggest;

@@ -202,3 +202,6 @@ pub const CHANGED_FILES_MAX: usize = 1000;
 
 /// Bytes of a warning or note that goes into an event.
 pub const NOTE_BYTES_MAX: usize = 32 * 1024;
+
+/// From how many bytes on a value of letters and digits is taken for a secret, whatever it is called.
+pub const RANDOM_BYTES_MIN: usize = 20;

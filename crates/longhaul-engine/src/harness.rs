@@ -49,6 +49,10 @@ pub struct Harness {
     pub clock: Arc<dyn Clock>,
     /// What holds the commands of the runs driven here; on record with each of them.
     contained: Option<String>,
+    /// What of the user's own no tool touches, wherever it is.
+    hidden: Arc<[PathBuf]>,
+    /// What is written nowhere.
+    secrets: Secrets,
 }
 
 /// Where runs are kept.
@@ -109,8 +113,9 @@ impl Harness {
     fn new(keeping: Keeping, toolbox: Toolbox, models: Models, clock: Arc<dyn Clock>) -> Harness {
         let clerk = Arc::default();
         let models = Models { offers: offers(&toolbox), ..models };
+        let secrets = Secrets::new(models.secrets());
         let (toolbox, models) = (Arc::new(toolbox), Arc::new(models));
-        Harness { keeping, clerk, toolbox, models, clock, contained: None }
+        Harness { keeping, clerk, toolbox, models, clock, contained: None, hidden: Arc::default(), secrets }
     }
 
     /// The same with what was found to hold the commands of its tools.
@@ -119,13 +124,37 @@ impl Harness {
         Harness { contained: Some(by), ..self }
     }
 
+    /// The same with secrets that others may know of, and learn.
+    #[must_use]
+    pub fn with_secrets(self, secrets: Secrets) -> Harness {
+        secrets.learn(self.models.secrets());
+        Harness { secrets, ..self }
+    }
+
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// The same with places that no tool reads or writes, given with their links resolved: the user's own settings, which a
+    /// run that works in place may have in its workspace.
+    #[must_use]
+    pub fn hiding(self, paths: Vec<PathBuf>) -> Harness {
+        Harness { hidden: paths.into(), ..self }
+    }
+
     pub fn new_run_id(&self) -> Result<RunId, Error> {
         Ok(RunId::from_bits(fresh_bits(self.clock.now())?))
     }
 
-    /// Brings a run into being, in status created.
-    pub fn create(&self, spec: RunSpec) -> Result<Run, Error> {
+    /// Brings a run into being, in status created. A key that stands in what it is told is struck out: it would be in the
+    /// journal for ever.
+    pub fn create(&self, mut spec: RunSpec) -> Result<Run, Error> {
         spec.check()?;
+        self.secrets.learn(self.models.secrets());
+        let steps = spec.plan.steps.iter_mut().map(|step| &mut step.description);
+        for text in steps.chain([&mut spec.task, &mut spec.prompt]) {
+            *text = self.secrets.strike(text).into_owned();
+        }
         let id = spec.id.clone();
         self.begin(&id, Event::RunCreated(Box::new(spec)))
     }
@@ -239,7 +268,7 @@ impl Harness {
         if let Some(by) = self.contained.clone() {
             ledger.commit(Input::Contained { by })?;
         }
-        let secrets = Secrets::new(self.models.secrets());
+        let secrets = self.secrets.clone();
         let hands = Hands {
             models: Arc::new(models),
             secrets: secrets.clone(),
@@ -265,7 +294,7 @@ impl Harness {
 
     /// The models a run goes on with, if it can: there is one to ask, and what a limit on cost needs is known of all of them.
     pub fn models_for(&self, run: &Run, opening: &Opening) -> Result<Shelf, Error> {
-        let shelf = Shelf::new(Arc::clone(&self.models));
+        let shelf = Shelf::new(Arc::clone(&self.models), self.secrets.clone());
         let name = opening.model.as_ref().unwrap_or(&run.spec.model);
         let mut usable = Vec::new();
         match shelf.get(name) {
@@ -310,7 +339,14 @@ impl Harness {
     }
 
     /// A wish under a name of its own, so that it is obeyed once however often and by whichever way it arrives.
-    pub fn command(&self, wish: Wish) -> Result<Command, Error> {
+    pub fn command(&self, mut wish: Wish) -> Result<Command, Error> {
+        match &mut wish {
+            Wish::Pause { reason: text }
+            | Wish::Stop { reason: text }
+            | Wish::Reject { reason: text, .. }
+            | Wish::Answer { text, .. } => *text = self.secrets.strike(text).into_owned(),
+            Wish::Start { .. } | Wish::Approve { .. } => {}
+        }
         Ok(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish })
     }
 
@@ -459,10 +495,11 @@ impl Harness {
     fn guard(&self, workspace: &Path) -> Guard {
         let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let workspace = whole(workspace);
+        let hidden = self.hidden.to_vec();
         match self.home().map(|home| whole(home.dir())) {
-            Some(state) if workspace.starts_with(&state) => Guard::default(),
+            Some(state) if workspace.starts_with(&state) => Guard { hidden, ..Guard::default() },
             state => Guard {
-                hidden: state.into_iter().collect(),
+                hidden: hidden.into_iter().chain(state).collect(),
                 read_only: vec![workspace.join("longhaul.yaml")],
             },
         }

@@ -69,11 +69,13 @@ pub trait Performer: Send + Sync {
 pub struct Shelf {
     models: Arc<Models>,
     made: Mutex<HashMap<String, Arc<dyn Model>>>,
+    /// Learns the keys that models are made with.
+    secrets: Secrets,
 }
 
 impl Shelf {
-    pub fn new(models: Arc<Models>) -> Shelf {
-        Shelf { models, made: Mutex::default() }
+    pub fn new(models: Arc<Models>, secrets: Secrets) -> Shelf {
+        Shelf { models, made: Mutex::default(), secrets }
     }
 
     /// One that is there already, for doubles.
@@ -86,7 +88,7 @@ impl Shelf {
     /// The model made anew, if it now has another key: the old one may have expired.
     fn renewed(&self, name: &str, old: &dyn Model) -> Option<Arc<dyn Model>> {
         self.models.forget_keys();
-        let model = self.models.resolve(name).ok()?;
+        let model = self.resolve(name).ok()?;
         if model.account() == old.account() {
             return None;
         }
@@ -100,9 +102,16 @@ impl Shelf {
         if let Some(model) = made.get(name) {
             return Ok(Arc::clone(model));
         }
-        let model = self.models.resolve(name)?;
+        let model = self.resolve(name)?;
         made.insert(name.to_owned(), Arc::clone(&model));
         Ok(model)
+    }
+
+    /// Before the model is used, its key is known as something that must not be written.
+    fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
+        let model = self.models.resolve(name);
+        self.secrets.learn(self.models.secrets());
+        model
     }
 }
 
@@ -122,9 +131,10 @@ impl Performer for Hands {
         match work {
             Work::CallModel { turn, attempt, request } => {
                 let (models, deltas) = (Arc::clone(&self.models), Arc::clone(&self.deltas));
-                let toolbox = Arc::clone(&self.toolbox);
+                let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
                 let asking = call_model(models, deltas, turn, attempt, request, cancel);
-                Box::pin(asking.map(move |input| input.map(|input| by_own_names(input, &toolbox))))
+                let taken = move |input| by_own_names(struck_out(input, &secrets), &toolbox);
+                Box::pin(asking.map(|input| input.map(taken)))
             }
             Work::PrepareTool(work) => {
                 let tool = self.tool(&work);
@@ -294,7 +304,7 @@ fn by_own_names(mut input: Input, toolbox: &Toolbox) -> Input {
     input
 }
 
-/// What a tool reports, without the providers' keys.
+/// What a tool or a model says, without the providers' keys.
 fn struck_out(input: Input, secrets: &Secrets) -> Input {
     match input {
         Input::ToolEnded { call, attempt, outcome, duration_us, hold } => Input::ToolEnded {
@@ -311,11 +321,16 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
             let traces = traces.map_err(|outcome| secrets.strike_outcome(outcome));
             Input::ToolPrepared { call, attempt, traces }
         }
+        Input::ModelReplied { turn, attempt, reply, duration_us } => {
+            Input::ModelReplied { turn, attempt, reply: secrets.strike_reply(reply), duration_us }
+        }
+        Input::ModelFailed { turn, attempt, mut failure } => {
+            failure.message = secrets.strike(&failure.message).into_owned();
+            Input::ModelFailed { turn, attempt, failure }
+        }
         other @ (Input::Command(_)
         | Input::CommandUnfit { .. }
         | Input::Restarted { .. }
-        | Input::ModelReplied { .. }
-        | Input::ModelFailed { .. }
         | Input::ToolChecked { .. }
         | Input::Examined { .. }
         | Input::AsideEnded { .. }

@@ -1,26 +1,49 @@
-//! What must never be written down: the providers' keys. A tool that prints one has it struck out before the journal, the
-//! blobs or the model see it. So has one that prints most of it: long outputs are cut, and the cut may go through a key.
+//! What must never be written down: the providers' keys, and what MCP servers are given. A tool that prints one has it
+//! struck out before the journal, the blobs or the model see it, and so have a task and a model's own words. So has one that
+//! prints most of it: long outputs are cut, and the cut may go through a key. Secrets are learned as they are found, and
+//! never forgotten: a key that was renewed may still be somewhere.
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use longhaul_core::conversation::ModelReply;
 use longhaul_core::evidence::Examination;
+use longhaul_core::json::Json;
 use longhaul_core::tool::{Outcome, Output};
 use memchr::memmem;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 
 use crate::limits::{SECRET_BYTES_MIN, SECRET_PIECE_BYTES_MIN};
 
 const STRUCK_OUT: &str = "[secret]";
 
-/// Cheap to clone. Its `Debug` shows nothing, because the values are wrapped.
+/// Cheap to clone; what one clone learns all of them know. Its `Debug` shows nothing, because the values are wrapped.
 #[derive(Clone, Debug, Default)]
-pub struct Secrets(Arc<[SecretString]>);
+pub struct Secrets(Arc<RwLock<Arc<[SecretString]>>>);
 
 impl Secrets {
     pub fn new(values: Vec<SecretString>) -> Secrets {
-        Secrets(values.into_iter().filter(|value| value.expose_secret().len() >= SECRET_BYTES_MIN).collect())
+        let secrets = Secrets::default();
+        secrets.learn(values);
+        secrets
+    }
+
+    /// Knows these from now on as well.
+    pub fn learn(&self, values: impl IntoIterator<Item = SecretString>) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = known.to_vec();
+        for value in values.into_iter().filter(|value| value.expose_secret().len() >= SECRET_BYTES_MIN) {
+            if all.iter().all(|old| old.expose_secret() != value.expose_secret()) {
+                all.push(value);
+            }
+        }
+        *known = all.into();
+    }
+
+    fn known(&self) -> Arc<[SecretString]> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn strike<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -32,7 +55,7 @@ impl Secrets {
 
     /// The same for bytes that need not be text.
     pub fn strike_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        self.0.iter().map(|secret| secret.expose_secret().as_bytes()).fold(
+        self.known().iter().map(|secret| secret.expose_secret().as_bytes()).fold(
             Cow::Borrowed(bytes),
             |bytes, secret| {
                 let places = places(&bytes, secret);
@@ -42,7 +65,7 @@ impl Secrets {
     }
 
     pub fn strike_outcome(&self, outcome: Outcome) -> Outcome {
-        if self.0.is_empty() {
+        if self.known().is_empty() {
             return outcome;
         }
         match outcome {
@@ -58,7 +81,7 @@ impl Secrets {
 
     /// What the harness saw of the work, without keys that verify commands printed.
     pub fn strike_examination(&self, mut found: Examination) -> Examination {
-        if self.0.is_empty() {
+        if self.known().is_empty() {
             return found;
         }
         let strike = |text: &mut String| *text = self.strike(text).into_owned();
@@ -70,6 +93,55 @@ impl Secrets {
         found.handoff.iter_mut().for_each(strike);
         found.changes.iter_mut().for_each(strike);
         found
+    }
+
+    /// What a model said, without what it should not have known. Its own protocol's words are signed as they are: those with
+    /// a secret in them are not kept, and the reply goes back as text and calls.
+    pub fn strike_reply(&self, reply: ModelReply) -> ModelReply {
+        if self.known().is_empty() {
+            return reply;
+        }
+        let mut reply = reply;
+        reply.text = self.strike(&reply.text).into_owned();
+        for call in &mut reply.calls {
+            call.args = self.strike_json(&call.args);
+        }
+        reply.raw = reply.raw.filter(|raw| self.strike_json(&raw.content) == raw.content);
+        reply
+    }
+
+    /// The same JSON with every string struck, whichever way its letters are written.
+    fn strike_json(&self, json: &Json) -> Json {
+        let mut value = json.value();
+        if self.strike_value(&mut value) { Json::of(&value) } else { json.clone() }
+    }
+
+    /// Was anything struck out?
+    fn strike_value(&self, value: &mut Value) -> bool {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            Value::String(text) => match self.strike(text) {
+                Cow::Borrowed(_) => false,
+                Cow::Owned(clean) => {
+                    *text = clean;
+                    true
+                }
+            },
+            Value::Array(values) => {
+                values.iter_mut().fold(false, |any, value| self.strike_value(value) | any)
+            }
+            Value::Object(fields) => {
+                let before = std::mem::take(fields);
+                let mut any = false;
+                for (name, mut value) in before {
+                    any |= self.strike_value(&mut value);
+                    let clean = self.strike(&name).into_owned();
+                    any |= clean != name;
+                    fields.insert(clean, value);
+                }
+                any
+            }
+        }
     }
 
     fn strike_output(&self, output: Output) -> Output {
@@ -130,6 +202,33 @@ mod tests {
         assert_eq!(&*secrets.strike_bytes(text.as_bytes()), b"a [secret] b short [secret]");
         assert!(matches!(secrets.strike_bytes(b"\xff nothing"), Cow::Borrowed(_)));
         assert!(!format!("{secrets:?}").contains("canary"));
+    }
+
+    /// What is learned later is known to everybody who strikes, and what was known before stays so.
+    #[test]
+    fn a_renewed_key_is_learned() {
+        let secrets = Secrets::new(vec!["sk-canary-old".into()]);
+        let elsewhere = secrets.clone();
+        secrets.learn(["sk-canary-new".into(), "sk-canary-old".into()]);
+        assert_eq!(elsewhere.strike("sk-canary-old sk-canary-new"), "[secret] [secret]");
+        assert_eq!(secrets.known().len(), 2);
+    }
+
+    /// A key in a model's own words is struck out, also where JSON writes it in another way; what has none stays as it came.
+    #[test]
+    fn a_reply_is_struck_out() {
+        use longhaul_core::conversation::{ProposedCall, Raw};
+        let secrets = Secrets::new(vec!["sk-canary/\"1".into()]);
+        let reply = |key: &str, raw: bool| {
+            let args = Json::parse(format!(r#"{{"b": 1.50, "a": ["{key}"]}}"#)).unwrap();
+            let raw = raw.then(|| Raw { model: "m".into(), api: "a".into(), content: args.clone() });
+            let call = ProposedCall::new("bash", args);
+            ModelReply { text: format!("I use {key}."), calls: vec![call], raw, ..ModelReply::default() }
+        };
+        let struck = secrets.strike_reply(reply(r#"sk-canary\/\"1"#, true));
+        assert_eq!((struck.calls[0].args.as_str(), struck.raw), (r#"{"a":["[secret]"],"b":1.5}"#, None));
+        let plain = reply("nothing", true);
+        assert_eq!(secrets.strike_reply(plain.clone()), plain);
     }
 
     /// A cut through a long key leaves a piece, which is struck out too; what all keys of its kind begin with is not.

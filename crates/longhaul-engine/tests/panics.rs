@@ -87,7 +87,9 @@ async fn a_model_that_panics() {
     let model = place.harness.look(&id).unwrap().spec.model;
     let hands = Hands {
         rules: Arc::default(),
-        models: Arc::new(Shelf::new(Arc::clone(&place.harness.models)).with(&model, Arc::new(Broken))),
+        models: Arc::new(
+            Shelf::new(Arc::clone(&place.harness.models), Secrets::default()).with(&model, Arc::new(Broken)),
+        ),
         secrets: Secrets::default(),
         deltas: Arc::new(Quiet),
         toolbox: Arc::clone(&place.harness.toolbox),

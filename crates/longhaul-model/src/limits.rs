@@ -31,9 +31,6 @@ pub const KEY_COMMAND_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a key. Tokens of identity services have a few thousand.
 pub const KEY_BYTES_MAX: usize = 16 * 1024;
 
-/// From how many bytes on a header's value of letters and digits is taken for a secret, whatever the header is called.
-pub const RANDOM_BYTES_MIN: usize = 20;
-
 /// How many attempts in a row one entry of `fail` may stand for. One a second for a whole day fits.
 pub const FAIL_TIMES_MAX: u32 = 100_000;
 

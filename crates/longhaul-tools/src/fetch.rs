@@ -118,16 +118,17 @@ impl Fetch {
         client.get(url.clone()).send().await.map_err(|error| unreachable(url, &error))
     }
 
+    /// Why an address would not be gone to, as far as that can be said without asking for its name.
+    pub fn objection(&self, address: &str) -> Option<String> {
+        match Url::parse(address) {
+            Ok(url) => self.permit(&url).err(),
+            Err(error) => Some(format!("`{address}` is not an address: {error}")),
+        }
+    }
+
     /// The addresses behind a name that may be connected to.
     async fn permitted(&self, url: &Url) -> Result<Vec<SocketAddr>, Outcome> {
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(not_permitted(format!("only http and https can be fetched, not {}", url.scheme())));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(not_permitted("an address with a user or a password is not fetched".to_owned()));
-        }
-        let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(0));
-        self.permit(&format!("{host}:{port}"))?;
+        let (host, port) = self.permit(url).map_err(not_permitted)?;
         let (resolve, name) = (Arc::clone(&self.resolve), host.trim_matches(['[', ']']).to_owned());
         let found = blocking(move || resolve(&name, port)).await?.map_err(|error| {
             Outcome::failed(Failure::Network, format!("the name {host} could not be resolved: {error}"))
@@ -137,25 +138,41 @@ impl Fetch {
             .filter(|address| self.network == Network::Full || (self.is_open)(address.ip()))
             .collect();
         if open.is_empty() {
-            return Err(not_permitted(format!("{host} leads to no public address, and is not gone to")));
+            return Err(not_permitted(format!(
+                "{host} leads to no public address, and is not gone to; {OF_THIS_MACHINE}"
+            )));
         }
         Ok(open)
     }
 
-    fn permit(&self, target: &str) -> Result<(), Outcome> {
+    /// The host and the port, if the settings allow them.
+    fn permit<'a>(&self, url: &'a Url) -> Result<(&'a str, u16), String> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("only http and https can be fetched, not {}", url.scheme()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("an address with a user or a password is not fetched".to_owned());
+        }
+        let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(0));
+        let target = format!("{host}:{port}");
         let why = match &self.network {
-            Network::Full => return Ok(()),
+            Network::Full => return Ok((host, port)),
             Network::None => "no host is allowed".to_owned(),
             Network::Hosts(rules) => match admitted(rules, target.as_bytes()) {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok((host, port)),
                 Err(why) => format!("{why}; allowed: {}", self.network),
             },
         };
-        Err(not_permitted(format!(
-            "{target} may not be reached ({why}); a person can list it in `permissions.network`"
-        )))
+        let named = host.trim_matches(['[', ']']);
+        let is_local = named == "localhost" || named.parse().is_ok_and(|address| !(self.is_open)(address));
+        let advice = if is_local { OF_THIS_MACHINE } else { "a person can list it in `permissions.network`" };
+        Err(format!("{target} may not be reached ({why}); {advice}"))
     }
 }
+
+/// Listing a host would not help there.
+const OF_THIS_MACHINE: &str = "what is on this machine or in its own network is reached only with \
+    `permissions.network: full`, which a person can set";
 
 /// Answers every name with what was checked, so that nobody resolves it a second time.
 struct Pinned(Vec<SocketAddr>);

@@ -145,7 +145,9 @@ async fn a_name_does_not_lead_inside() {
     let server = Server::start(|_| html("inside"));
     let name = format!("localhost:{}", server.address.port());
     let outcome = fetched(network(&name), &format!("http://{name}/")).await;
-    assert_eq!(failure(&outcome).1, "localhost leads to no public address, and is not gone to");
+    let said = failure(&outcome).1;
+    assert!(said.starts_with("localhost leads to no public address, and is not gone to"), "{said}");
+    assert!(said.contains("`permissions.network: full`"), "{said}");
     assert_eq!(server.requests(), 0);
 }
 

@@ -77,6 +77,25 @@ pub fn is_dirty(repo: &Path) -> bool {
     Git::at(repo).run(&status).is_ok_and(|changes| !changes.is_empty())
 }
 
+/// Where a run's worktree stands, compared with the checkout it was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// `None` if it is on none.
+    pub branch: Option<String>,
+    /// Those that the checkout does not have.
+    pub commits: u64,
+    pub is_dirty: bool,
+}
+
+/// `None` if git cannot tell.
+pub fn standing(tree: &Path, repo: &Path) -> Option<Standing> {
+    let head = Git::at(repo).run(&["rev-parse", "--verify", "HEAD^{commit}"]).ok()?;
+    let since = format!("{head}..HEAD");
+    let commits = Git::at(tree).run(&["rev-list", "--count", &since]).ok()?.parse().ok()?;
+    let branch = Git::at(tree).run(&["symbolic-ref", "--quiet", "--short", "HEAD"]).ok();
+    Some(Standing { branch, commits, is_dirty: is_dirty(tree) })
+}
+
 /// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so
 /// the search goes on above it.
 pub fn discover_repo(cwd: &Path) -> Option<RepoRoot> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_core::ids::RunId;
-use longhaul_engine::Harness;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::{Harness, Secrets};
 use longhaul_model::{Limiter, Models};
 use longhaul_store::Home;
 use longhaul_tools::Toolbox;
@@ -19,6 +19,7 @@ use longhaul_workspace::place;
 use crate::cli::Shared;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::owner::{self, Owner, Whose};
 use crate::render;
 use crate::servers;
 use crate::settings::{self, Permissions, Settings};
@@ -34,6 +35,8 @@ pub struct App {
     servers: OnceLock<Servers>,
     /// Was the user told what is not trusted? Once is enough.
     told: OnceLock<()>,
+    /// Everything that is written and shown nowhere, whoever found it.
+    pub secrets: Secrets,
 }
 
 impl App {
@@ -45,8 +48,8 @@ impl App {
             Some(dir) => cwd.join(dir),
             None => project.join(".longhaul"),
         };
-        let (servers, told) = Default::default();
-        Ok(App { shared, cwd, project, state_dir, servers, told })
+        let (servers, told, secrets) = Default::default();
+        Ok(App { shared, cwd, project, state_dir, servers, told, secrets })
     }
 
     pub fn json(&self) -> bool {
@@ -90,9 +93,48 @@ impl App {
         self.servers.get()
     }
 
-    /// The state directory, made if it is not there.
+    /// The state directory, made if it is not there, and marked as this user's before anything is in it.
     pub fn make_home(&self) -> Result<Home, Failure> {
-        Home::open(&self.state_dir).map_err(unusable)
+        let open = || Home::open(&self.state_dir).map_err(unusable);
+        match self.whose()? {
+            Whose::Ours | Whose::Strangers => open(),
+            Whose::Nobodys => {
+                // One that came with the repository need not ignore anything.
+                std::fs::remove_file(self.state_dir.join(".gitignore")).ok();
+                let home = open()?;
+                match self.owner().claim(&self.state_dir) {
+                    Err(failure) if self.is_doubted() => Err(failure),
+                    Err(_) | Ok(()) => Ok(home),
+                }
+            }
+        }
+    }
+
+    /// Makes a stranger's state directory this user's.
+    pub fn adopt_home(&self) -> Result<(), Failure> {
+        self.owner().claim(&self.state_dir)
+    }
+
+    /// Whose the state directory is; refused if it is a stranger's.
+    fn whose(&self) -> Result<Whose, Failure> {
+        // What is no directory is refused by whoever opens it.
+        if self.state_dir.exists() && !self.state_dir.is_dir() {
+            return Ok(Whose::Ours);
+        }
+        match self.owner().whose(&self.state_dir)? {
+            Whose::Strangers if self.is_doubted() => Err(owner::refused(&self.state_dir)),
+            whose @ (Whose::Ours | Whose::Nobodys | Whose::Strangers) => Ok(whose),
+        }
+    }
+
+    /// Could whoever wrote the project have written the state directory as well?
+    fn is_doubted(&self) -> bool {
+        let within = whole(&self.state_dir).starts_with(whole(&self.project));
+        !self.shared.trust && (within || self.state_dir.starts_with(&self.project))
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::new(user_state_dir())
     }
 
     /// A harness that may write, but drives nothing: the state directory is made if it is not there.
@@ -118,7 +160,8 @@ impl App {
 
     fn over(&self, home: Home, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let toolbox = self.toolbox(settings, sandbox)?;
-        Ok(Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock)))
+        let harness = Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock));
+        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()))
     }
 
     /// The built-in tools and those of the MCP servers that are accepted, with the hooks around them. Nothing is started for this.
@@ -163,16 +206,10 @@ impl App {
 
     /// What holds the commands of the runs driven here; nothing is tried yet.
     pub fn sandbox(&self, permissions: Permissions) -> Result<Sandbox, Failure> {
-        let whole = |path: PathBuf| path.canonicalize().unwrap_or(path);
         let host = Host {
             environment: std::env::vars_os().collect(),
-            // An agent that works in place may have the user's own settings in its workspace.
-            hidden: [Some(self.state_dir.clone()), settings::user_dir(&environment())]
-                .into_iter()
-                .flatten()
-                .map(whole)
-                .collect(),
-            guarded: vec![whole(self.project.clone()).join("longhaul.yaml")],
+            hidden: [vec![whole(&self.state_dir)], users_own()].concat(),
+            guarded: vec![whole(&self.project).join("longhaul.yaml")],
         };
         let Permissions { sandbox: mode, network } = permissions;
         Ok(Sandbox::new(Options { mode, network, helper: std::env::current_exe()?, host }))
@@ -215,20 +252,20 @@ impl App {
 
     /// The state directory, if there is one.
     pub fn home(&self) -> Result<Option<Home>, Failure> {
+        self.whose()?;
         Home::existing(&self.state_dir).map_err(unusable)
     }
 
     /// A harness that leaves no trace.
     pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
-        Ok(Harness::forgetful(self.toolbox(settings, sandbox)?, models, Arc::new(SystemClock)))
+        let harness = Harness::forgetful(self.toolbox(settings, sandbox)?, models, Arc::new(SystemClock));
+        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()))
     }
 
     /// Where rate limits are shared by all runs of this user, whichever repository they are in.
     fn limits_dir(&self) -> PathBuf {
-        let set = |name: &str| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        let user = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-        user.map_or_else(|| self.state_dir.join("limits"), |dir| dir.join("longhaul/limits"))
+        user_state_dir().map_or_else(|| self.state_dir.join("limits"), |dir| dir.join("limits"))
     }
 
     /// What a model's name is resolved against here.
@@ -251,6 +288,29 @@ impl App {
 /// A harness that puts on record what was found to hold its commands. Where that is refused, none is run.
 fn contained(harness: Harness, sandbox: &Sandbox) -> Harness {
     sandbox.prove().into_iter().fold(harness, |harness, found| harness.contained(found.to_string()))
+}
+
+/// Where it is kept what belongs to the user and to no project.
+pub fn user_state_dir() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let user = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    user.map(|dir| dir.join("longhaul"))
+}
+
+/// What of the user's own no agent may see or make, which it could if it works in place and they are there.
+fn users_own() -> Vec<PathBuf> {
+    let own = [settings::user_dir(&environment()), user_state_dir()];
+    own.into_iter().flatten().map(|path| whole(&path)).collect()
+}
+
+/// A path with its links resolved, also of what is not there yet.
+fn whole(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    match there.and_then(|(dir, real)| Some(real.join(path.strip_prefix(dir).ok()?))) {
+        // A path joined with nothing ends in a slash.
+        Some(whole) => whole.components().collect(),
+        None => path.to_owned(),
+    }
 }
 
 pub fn environment() -> BTreeMap<String, String> {

@@ -32,3 +32,9 @@ pub const TRUSTED_REPOSITORIES_MAX: usize = 1000;
 
 /// Lines of the prompt's history that are kept.
 pub const HISTORY_LINES_MAX: usize = 1000;
+
+/// A mark of ownership, and the secret it is made from, are one line of hexadecimal digits.
+pub const MARK_BYTES_MAX: u64 = 256;
+
+/// How many of the ways in which an answer does not fit its schema are said. More would hide the first.
+pub const SCHEMA_PROBLEMS_MAX: usize = 3;

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use longhaul_core::spec::Mode;
-use longhaul_engine::Secrets;
 use longhaul_model::provider::BUILTINS;
 use longhaul_tools::mcp::{DIVIDER, Options, Servers, Strike, Why, variables_in};
 use longhaul_tools::{Sandbox, Tool};
@@ -19,8 +18,9 @@ use crate::settings::Settings;
 
 /// The servers of these settings. Starts nothing.
 pub fn servers(app: &App, settings: &Settings, sandbox: &Sandbox) -> Result<Servers, Failure> {
-    let models = app.models(settings);
-    let strike: Strike = Arc::new(move |text| Secrets::new(models.secrets()).strike(text).into_owned());
+    let secrets = app.secrets.clone();
+    secrets.learn(app.models(settings).secrets());
+    let strike: Strike = Arc::new(move |text| secrets.strike(text).into_owned());
     let options = Options {
         // Without a state directory nothing is written, or it would be there without being ignored by git.
         dir: app.home()?.map(|_| app.state_dir.join("mcp")),
@@ -30,7 +30,10 @@ pub fn servers(app: &App, settings: &Settings, sandbox: &Sandbox) -> Result<Serv
         strike,
         sandbox: sandbox.clone(),
     };
-    Servers::new(settings.mcp_servers.clone(), options).map_err(|error| Failure::usage(error.to_string()))
+    let servers = Servers::new(settings.mcp_servers.clone(), options)
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    app.secrets.learn(servers.secrets().into_iter().map(Into::into));
+    Ok(servers)
 }
 
 /// The tools of accepted servers; what stands in the way of one that was accepted is said.
@@ -45,7 +48,8 @@ pub fn tools(servers: &Servers) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// Accepts the servers that are new and that the run to be created may call. One that cannot be met is left out.
+/// Accepts the servers that are new and that the run to be created may call, for good once it is: see [`keep_met`]. One that
+/// cannot be met is left out.
 pub fn meet(
     app: &App,
     settings: &Settings,
@@ -74,6 +78,12 @@ pub fn meet(
         }
     }
     Ok(())
+}
+
+/// Keeps what was met, now that the run it was met for exists.
+pub fn keep_met(app: &App) -> Result<(), Failure> {
+    let Some(servers) = app.servers_in_use() else { return Ok(()) };
+    servers.keep_met().map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// Tool names with `SERVER__*` in place of all of a server's tools written out.

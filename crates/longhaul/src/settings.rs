@@ -22,6 +22,7 @@ use crate::agents::{AgentDirs, Most};
 use crate::duration;
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
+use crate::misread;
 use crate::rules::WrittenRules;
 use crate::trust::{self, Item, Trust};
 
@@ -302,10 +303,8 @@ fn read_layer(source: Source, path: &Path) -> Result<Option<Layer>, Failure> {
     if says_nothing {
         return Ok(None);
     }
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let file: File = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
-        Failure::usage(format!("{shown}: {error}"))
-            .hint("`longhaul init` in an empty directory writes such a file with every field")
+    let file: File = misread::yaml(&shown, &text).map_err(|failure| {
+        failure.hint("`longhaul init` in an empty directory writes such a file with every field")
     })?;
     Ok(Some((source, shown, json!(file))))
 }

@@ -1,9 +1,10 @@
 //! Trust: which parts of a repository's settings may do harm, and whether the user agreed to exactly these.
 //!
 //! Whoever clones a repository has not agreed to run its commands or to send a key to its addresses. So MCP servers, hooks,
-//! the search provider and model providers in the project's file do nothing until the user has seen them; the agreement is a digest of just these
-//! items, kept in the user's own directory, so that any change of them undoes it. What the user's own file or
-//! environment says needs no trust, and neither do limits, the choice of a model, and scripted providers.
+//! the search provider and model providers in the project's file do nothing until the user has seen them; the agreement is a digest of
+//! just these items, kept in the user's own directory, so that any change of them undoes it. Neither has a user agreed to runs
+//! that leave no trace. What the user's own file or environment says needs no trust, and neither do limits, the choice of a
+//! model, and scripted providers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -75,6 +76,11 @@ pub fn items(project: &Value, users: &Value) -> Vec<Item> {
     if let Some(value) = project.get("search") {
         let config: SearchConfig = serde_json::from_value(value.clone()).unwrap_or_default();
         items.push(Item { key: "search".to_owned(), does: search_does(&config), value: value.clone() });
+    }
+    let enabled = &project["harness"]["enabled"];
+    if *enabled == false && users["harness"]["enabled"] != false {
+        let does = vec!["keeps nothing of any run: no journal, nothing to resume or to look at".to_owned()];
+        items.push(Item { key: "harness.enabled".to_owned(), does, value: enabled.clone() });
     }
     items
 }
@@ -357,7 +363,7 @@ mod tests {
     fn everything_that_may_do_harm_is_named() {
         let project = json!({
             "models": { "default": "house/x" },
-            "harness": { "autonomy": 5 },
+            "harness": { "autonomy": 5, "enabled": false },
             "providers": {
                 "rehearsal": { "api": "scripted" },
                 "sly": { "api": "scripted", "base_url": "http://evil" },
@@ -373,7 +379,7 @@ mod tests {
         let items = items(&project, &Value::Null);
         assert_eq!(
             names(&items),
-            "providers.anthropic, providers.house, providers.sly, mcp.servers.a, mcp.servers.b, hooks.before_tool"
+            "providers.anthropic, providers.house, providers.sly, mcp.servers.a, mcp.servers.b, hooks.before_tool, harness.enabled"
         );
         let all = does(project, Value::Null).join("\n");
         for part in [
@@ -384,6 +390,7 @@ mod tests {
             "gives it N=${HOME}",
             "to https://b\nsends the header authorization with $TOKEN\nis switched off",
             "./hook.sh",
+            "keeps nothing of any run",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }

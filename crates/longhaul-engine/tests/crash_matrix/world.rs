@@ -182,7 +182,7 @@ impl World {
         let hands = Hands {
             rules: Arc::default(),
             models: Arc::new(
-                Shelf::new(Arc::default())
+                Shelf::new(Arc::default(), Secrets::default())
                     .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),
             ),
             secrets: Secrets::default(),

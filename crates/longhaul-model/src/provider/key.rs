@@ -8,10 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 
+use longhaul_core::secret::is_secret;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::config::{Builtin, ProviderConfig};
-use crate::limits::{KEY_BYTES_MAX, KEY_COMMAND_TIME, RANDOM_BYTES_MIN};
+use crate::limits::{KEY_BYTES_MAX, KEY_COMMAND_TIME};
 
 /// The secrets of one provider.
 #[derive(Clone, Default)]
@@ -135,18 +136,6 @@ fn variable<'a>(provider: &str, config: &'a ProviderConfig) -> Option<&'a str> {
 
 fn in_environment(variable: Option<&str>, environment: &BTreeMap<String, String>) -> Option<SecretString> {
     environment.get(variable?).map(|key| key.trim()).filter(|key| !key.is_empty()).map(SecretString::from)
-}
-
-/// Is this value a secret, going by what it is called and how it looks? Headers also say `x-team: platform`, and a word
-/// like that must not be struck out of every file it stands in.
-fn is_secret(name: &str, value: &str) -> bool {
-    const TELLING: [&str; 9] =
-        ["auth", "cookie", "credential", "key", "pass", "secret", "session", "signature", "token"];
-    let name = name.to_lowercase();
-    let is_mixed = value.chars().any(|letter| letter.is_ascii_digit())
-        && value.chars().any(|letter| letter.is_ascii_alphabetic())
-        && !value.contains(char::is_whitespace);
-    TELLING.iter().any(|word| name.contains(word)) || (is_mixed && value.len() >= RANDOM_BYTES_MIN)
 }
 
 /// Puts environment variables in the place of `${NAME}`, and those of their values that are secrets among `parts`.

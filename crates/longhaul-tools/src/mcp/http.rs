@@ -11,10 +11,11 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::FixedInterval;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
+use super::bounded::Bounded;
 use super::limits;
 use crate::http;
 
-pub(super) type Transport = StreamableHttpClientTransport<reqwest::Client>;
+pub(super) type Transport = StreamableHttpClientTransport<Bounded>;
 
 pub(super) fn transport(url: &str, headers: &[(String, String)]) -> Result<Transport, String> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
@@ -24,7 +25,8 @@ pub(super) fn transport(url: &str, headers: &[(String, String)]) -> Result<Trans
     let mut retry = FixedInterval::default();
     retry.max_times = Some(limits::STREAM_RETRIES_MAX);
     config.retry_config = Arc::new(retry);
-    Ok(Transport::with_client(http::client(|builder| builder.connect_timeout(limits::CONNECT_TIME))?, config))
+    let client = http::client(|builder| builder.connect_timeout(limits::CONNECT_TIME))?;
+    Ok(Transport::with_client(Bounded(client), config))
 }
 
 fn parsed(headers: &[(String, String)]) -> Result<HashMap<HeaderName, HeaderValue>, String> {

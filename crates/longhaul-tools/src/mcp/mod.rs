@@ -5,6 +5,7 @@
 //! none outlives the run it was started for. Refuses to repeat a call by itself, to pass a provider's key, and to use a
 //! server that is no longer what was accepted.
 
+mod bounded;
 mod client;
 mod config;
 mod http;
@@ -139,14 +140,34 @@ impl Servers {
         (tools, not_offered)
     }
 
-    /// Looks at a server that is new and accepts it as it is; one that was accepted before is left alone.
+    /// Looks at a server that is new and accepts it as it is, in this process only until [`Servers::keep_met`]; one that was
+    /// accepted before is left alone.
     pub async fn meet(&self, name: &str) -> Result<(), Error> {
         let server = self.enabled(name)?;
         if server.read_pin()?.is_some() {
             return Ok(());
         }
         let look = server.look(self.nobody(), false).await?;
-        server.keep(&look.pin)
+        self.shared.pins.hold(name, look.pin);
+        Ok(())
+    }
+
+    /// Keeps what was met for later processes, now that there is something they were met for.
+    pub fn keep_met(&self) -> Result<(), Error> {
+        for (name, pin) in self.shared.pins.take_held() {
+            self.enabled(&name)?.keep(&pin)?;
+        }
+        Ok(())
+    }
+
+    /// What was accepted of a server, for people to see also when it may not be started.
+    pub fn accepted(&self, name: &str) -> Result<Option<Pin>, Error> {
+        self.enabled(name)?.read_pin()
+    }
+
+    /// Everything secret that servers are given.
+    pub fn secrets(&self) -> Vec<String> {
+        self.servers.values().flat_map(|server| server.secrets()).collect()
     }
 
     /// Starts a server to see everything it has, unless its program changed since it was accepted.
@@ -177,6 +198,7 @@ impl Servers {
         blobs: Arc<dyn Blobs>,
     ) -> Result<Outcome, Error> {
         let server = self.enabled(name)?;
+        server.check_named(tool)?;
         server.read_pin()?;
         let time = server.config.call_time(usual_time);
         let put = server.call(self.nobody(), tool, arguments, time, cancel).await;

@@ -152,7 +152,7 @@ pub enum PinError {
     Write { path: String, source: io::Error },
 }
 
-/// The pins of all servers: in a directory, or only in this process where nothing may be written.
+/// The pins of all servers: in a directory, or only in this process, where nothing may be written or not yet.
 pub(super) struct Pins {
     dir: Option<PathBuf>,
     held: Mutex<BTreeMap<String, Pin>>,
@@ -164,8 +164,10 @@ impl Pins {
     }
 
     pub(super) fn get(&self, server: &str) -> Result<Option<Pin>, PinError> {
-        let Some(path) = self.path(server) else {
-            return Ok(self.held.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned());
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned();
+        let path = match (held, self.path(server)) {
+            (None, Some(path)) => path,
+            (held, _) => return Ok(held),
         };
         let failed = |why: String| PinError::Read { path: path.display().to_string(), why };
         let file = match fs::File::open(&path) {
@@ -183,10 +185,23 @@ impl Pins {
         Ok(Some(pin))
     }
 
+    /// Accepts in this process only.
+    pub(super) fn hold(&self, server: &str, pin: Pin) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(server.to_owned(), pin);
+    }
+
+    /// What is held and can be written now; nothing where there is no place for it.
+    pub(super) fn take_held(&self) -> BTreeMap<String, Pin> {
+        if self.dir.is_none() {
+            return BTreeMap::new();
+        }
+        std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Replaced whole or not at all, so that a reader never sees half of it.
     pub(super) fn put(&self, server: &str, pin: &Pin) -> Result<(), PinError> {
         let Some(path) = self.path(server) else {
-            self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(server.to_owned(), pin.clone());
+            self.hold(server, pin.clone());
             return Ok(());
         };
         let text = serde_json::to_vec_pretty(pin).unwrap_or_default();

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use longhaul_core::ids::RunId;
+use longhaul_core::secret::is_secret;
 use longhaul_core::tool::Failure;
 use rmcp::model::JsonObject;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::{Client, Heard, file_uri};
-use super::config::{ConfigError, ServerConfig, Variables, Way};
+use super::config::{ConfigError, ServerConfig, Variables, Way, variables_in};
 use super::link::{Called, Link, Place};
 use super::listing::Listing;
 use super::log::Log;
@@ -38,11 +39,13 @@ pub enum Error {
     #[error("MCP server `{server}` did not start within {ms} ms")]
     Slow { server: String, ms: u128 },
     #[error(
-        "MCP server `{server}` is not what was accepted: {} changed; a person has to look at it with \
-         `longhaul mcp tools {server}` and accept it with `longhaul mcp accept {server}`",
+        "MCP server `{server}` is not what was accepted: {} changed; nothing of it is used until a person accepts it with \
+         `longhaul mcp accept {server}`, which shows what is different",
         changed.join(", ")
     )]
     Changed { server: String, changed: Vec<String> },
+    #[error("the settings of MCP server `{server}` do not name its tool `{tool}`; they name: {named}")]
+    NotNamed { server: String, tool: String, named: String },
     #[error("MCP server `{server}` ended, and is started again in {ms} ms")]
     Resting { server: String, ms: u128 },
     #[error("MCP server `{server}`: {source}")]
@@ -57,7 +60,7 @@ impl Error {
     /// What a call fails with that could not be put to the server. Nothing has happened then, so trying again is safe.
     pub(super) fn failure(&self) -> Failure {
         match self {
-            Error::Changed { .. } => Failure::NotPermitted,
+            Error::Changed { .. } | Error::NotNamed { .. } => Failure::NotPermitted,
             Error::Unreachable { .. } | Error::Resting { .. } => Failure::Network,
             Error::Config(_)
             | Error::NoProgram { .. }
@@ -137,6 +140,15 @@ impl Server {
         self.unchanged(pin.identity.changes(&now))
     }
 
+    /// May this tool be called, going by the settings?
+    pub(super) fn check_named(&self, tool: &str) -> Result<(), Error> {
+        if self.config.allows(tool) {
+            return Ok(());
+        }
+        let named = self.config.tools.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ");
+        Err(Error::NotNamed { server: self.name.clone(), tool: tool.to_owned(), named })
+    }
+
     pub(super) fn keep(&self, pin: &Pin) -> Result<(), Error> {
         let kept = self.shared.pins.put(&self.name, pin);
         kept.map_err(|source| Error::Pin { server: self.name.clone(), source })?;
@@ -198,10 +210,17 @@ impl Server {
         }
     }
 
-    /// Values that were sent to the server as headers: if it repeats them, they are struck out.
+    /// Values that the server was given: every header, and of its variables those that are secrets. If it repeats them, they
+    /// are struck out. One that cannot be put together is not given either.
     pub(super) fn secrets(&self) -> Vec<String> {
-        let values = self.headers().unwrap_or_default().into_iter().map(|(_, value)| value);
-        values.filter(|value| value.len() >= limits::SECRET_BYTES_MIN).collect()
+        let variables = self.variables();
+        let given = self.config.env.iter().filter_map(|(name, value)| {
+            let whole = variables.expand(name, value).ok()?;
+            let called = [&[name.as_str()], variables_in(value).as_slice()].concat().join(" ");
+            is_secret(&called, &whole).then_some(whole)
+        });
+        let headers = self.config.headers.values().filter_map(|value| variables.expand("", value).ok());
+        given.chain(headers).filter(|value| value.len() >= limits::SECRET_BYTES_MIN).collect()
     }
 
     fn accepted(&self) -> Option<Pin> {
@@ -246,7 +265,10 @@ impl Server {
             }
             Err(error) => {
                 self.log.note(&error.to_string());
-                seat.failed();
+                // Waiting does not make it what was accepted; the next call is told the same at once.
+                if !matches!(error, Error::Changed { .. }) {
+                    seat.failed();
+                }
                 Err(error)
             }
         }

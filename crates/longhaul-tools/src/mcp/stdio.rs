@@ -103,7 +103,7 @@ impl Program {
         let environment: Vec<(OsString, OsString)> = environment.chain(markers).collect();
         let more = More {
             cwd: Some(self.cwd.canonicalize()?),
-            shown: self.files().iter().flat_map(|file| belongs_to(file)).collect(),
+            shown: self.files().iter().flat_map(|file| belongs_to(file, &homes())).collect(),
             network: self.network.clone(),
             lasting: true,
         };
@@ -116,14 +116,13 @@ impl Program {
 
 /// What a program needs to be there of where it was installed: its directory, both as it is called and as links lead there;
 /// with a `bin` what is beside that, and in a `node_modules` all of it.
-fn belongs_to(file: &Path) -> Vec<PathBuf> {
+fn belongs_to(file: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
+    // What lies directly in a home directory has more beside its programs than what belongs to one of them.
+    let is_homely =
+        |place: &Path| homes.iter().any(|home| home.starts_with(place) || place.parent() == Some(home));
     let installed = |file: &Path| {
         let modules = file.ancestors().filter(|dir| dir.ends_with("node_modules")).last();
         let directory = file.parent()?;
-        // What lies directly in a home directory has more beside its programs than what belongs to one of them.
-        let is_homely = |place: &Path| {
-            place.parent().is_some_and(|home| std::env::var_os("HOME").is_some_and(|own| home == own))
-        };
         let whole = directory.parent().filter(|place| directory.ends_with("bin") && !is_homely(place));
         Some(modules.or(whole).unwrap_or(directory).to_owned())
     };
@@ -132,6 +131,13 @@ fn belongs_to(file: &Path) -> Vec<PathBuf> {
         .flatten()
         .filter_map(|file| installed(file))
         .collect()
+}
+
+/// The user's home, by its name and where links lead from there.
+fn homes() -> Vec<PathBuf> {
+    let named = std::env::var_os("HOME").map(PathBuf::from);
+    let real = named.as_ref().and_then(|home| home.canonicalize().ok());
+    named.into_iter().chain(real).collect()
 }
 
 /// Finds a program as a shell would: with a slash from `cwd`, else in `PATH`.
@@ -321,6 +327,25 @@ mod tests {
         assert!(
             watched.watch(&vec![b'x'; limits::MESSAGE_BYTES_MAX]).unwrap_err().contains("message of more")
         );
+    }
+
+    /// A12: a server that is installed in the home directory sees what belongs to it, and not the rest of the home.
+    #[test]
+    fn a_program_of_the_home_directory_does_not_open_it() {
+        let homes = ["/home/me".into(), "/data/me".into()];
+        let shown = |file: &str| belongs_to(Path::new(file), &homes);
+        for (file, opened) in [
+            ("/home/me/bin/server", "/home/me/bin"),
+            ("/data/me/bin/server", "/data/me/bin"),
+            ("/home/me/secrets/bin/server", "/home/me/secrets/bin"),
+            ("/home/bin/server", "/home/bin"),
+            ("/home/me/tools/server/bin/server", "/home/me/tools/server"),
+            ("/home/me/x/node_modules/a/node_modules/b/cli.js", "/home/me/x/node_modules"),
+            ("/opt/server/bin/server", "/opt/server"),
+            ("/opt/server/server", "/opt/server"),
+        ] {
+            assert_eq!(shown(file), [PathBuf::from(opened)], "{file}");
+        }
     }
 
     #[test]

@@ -438,8 +438,22 @@ impl World {
         for path in &host.hidden {
             // What is shown inside of it, like the workspace, is mounted over the emptiness.
             if path.exists() && self.shows(path) {
+                self.hold_above(path);
                 self.add(Mount::Nothing(path.clone()));
+            } else if path.starts_with(workspace) {
+                // What is not there would be believed once it is.
+                self.swept.push(path.clone());
             }
+        }
+    }
+
+    /// Makes the directories above a path mounts of their own: renaming one of them would take the path from under its cover.
+    fn hold_above(&mut self, path: &Path) {
+        let above = path.ancestors().skip(1).take_while(|dir| !self.mounts.contains_key(*dir));
+        let above: Vec<PathBuf> = above.map(Path::to_owned).collect();
+        let root = above.last().and_then(|dir| self.mounts.get(dir.parent()?));
+        if matches!(root, Some(Mount::Writable(_))) {
+            above.into_iter().for_each(|dir| self.add(Mount::Writable(dir)));
         }
     }
 
@@ -547,6 +561,41 @@ mod tests {
         fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join("home").display())).unwrap();
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();
         assert_eq!(below(&policy, &base), ["scratch home", "write state/workspace/run/run_x"]);
+    }
+
+    /// A12: a state directory deep in the workspace stays under its cover: no directory above it can be moved. What of the
+    /// user's own is not there yet cannot be made.
+    #[test]
+    fn what_lies_above_the_state_directory_is_held() {
+        let (_outer, base) = ground(&["home", "repo/sub/dir/state"], &[]);
+        let mut host = host(&base, "repo/sub/dir/state");
+        host.hidden.push(base.join("repo/.config/longhaul"));
+        let policy = Policy::new(&host, &base.join("repo"), Network::None).unwrap();
+        let expected = [
+            "scratch home",
+            "write repo",
+            "write repo/sub",
+            "write repo/sub/dir",
+            "nothing repo/sub/dir/state",
+        ];
+        assert_eq!(below(&policy, &base), expected);
+        assert_eq!(policy.swept, ["repo/longhaul.yaml", "repo/.config/longhaul"].map(|path| base.join(path)));
+    }
+
+    /// A12: of the machine's certificates what is public is there, and no private key.
+    #[test]
+    fn private_keys_of_the_machine_are_not_shown() {
+        let (_outer, base) = ground(&["home", "repo"], &[]);
+        let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::Full).unwrap();
+        let readable = policy.readable();
+        for hidden in
+            ["/etc/ssl/private/ssl-cert.key", "/etc/pki/tls/private/localhost.key", "/etc/shadow", "/etc/ssh"]
+        {
+            let shown = readable.iter().find(|mount| Path::new(hidden).starts_with(mount));
+            assert_eq!(shown, None, "{hidden}");
+        }
+        let certificates = Path::new("/etc/ssl/certs");
+        assert_eq!(readable.iter().any(|mount| mount == certificates), certificates.exists());
     }
 
     /// A106: below a checkout's root the rest of it is to be read; nobody works in the home directory or the system's.

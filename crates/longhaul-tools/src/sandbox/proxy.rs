@@ -96,6 +96,8 @@ fn listen(listener: &UnixListener, stopped: &AtomicBool, gate: Arc<Gate>) {
 
 fn serve(gate: &Gate, client: &UnixStream) -> io::Result<()> {
     client.set_read_timeout(Some(limits::PROXY_HEAD_TIME_MAX))?;
+    // A refusal, too, may be read by nobody.
+    client.set_write_timeout(Some(limits::PROXY_HEAD_TIME_MAX))?;
     let Some((head, rest)) = read_head(client)? else {
         return refuse(client, "431 Request Header Fields Too Large", "the request is too long");
     };
@@ -162,14 +164,14 @@ fn refuse(mut client: &UnixStream, status: &str, why: &str) -> io::Result<()> {
 }
 
 fn tunnel(mut client: &UnixStream, mut upstream: TcpStream, rest: &[u8]) -> io::Result<()> {
-    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
-    upstream.write_all(rest)?;
     // A side that is silent for so long is gone; without an end to it, threads would pile up.
     let patience = Some(limits::TUNNEL_SILENCE_MAX);
     client.set_read_timeout(patience)?;
     client.set_write_timeout(patience)?;
     upstream.set_read_timeout(patience)?;
     upstream.set_write_timeout(patience)?;
+    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+    upstream.write_all(rest)?;
     thread::scope(|scope| {
         let (mut from_client, mut to_server) = (client.try_clone()?, upstream.try_clone()?);
         scope.spawn(move || {
@@ -250,5 +252,27 @@ mod tests {
         let socket = proxy.socket();
         drop(proxy);
         assert!(!socket.exists());
+    }
+
+    /// A43: whoever neither reads nor writes does not keep a tunnel for ever, on either side and in either direction.
+    #[test]
+    fn a_tunnel_waits_for_nobody_without_end() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let upstream = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        // The same socket, to be looked at when the tunnel is gone.
+        let watched = upstream.try_clone().unwrap();
+        let (client, other) = UnixStream::pair().unwrap();
+        drop((server.accept().unwrap(), other.shutdown(Shutdown::Write)));
+        tunnel(&client, upstream, b"").unwrap();
+        let patience = Some(limits::TUNNEL_SILENCE_MAX);
+        let times = (client.read_timeout().unwrap(), client.write_timeout().unwrap());
+        assert_eq!(times, (patience, patience));
+        let times = (watched.read_timeout().unwrap(), watched.write_timeout().unwrap());
+        assert_eq!(times, (patience, patience));
+        let (client, other) = UnixStream::pair().unwrap();
+        (&other).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let gate = Gate { rules: Vec::new(), world: TEST, tunnels: Default::default() };
+        serve(&gate, &client).unwrap();
+        assert_eq!(client.write_timeout().unwrap(), Some(limits::PROXY_HEAD_TIME_MAX));
     }
 }

@@ -17,15 +17,21 @@ pub struct Repo {
 impl Repo {
     /// With one commit of `a.txt`; `None` where there is no git.
     pub fn new() -> Option<Repo> {
+        let repo = Repo::empty(&[])?;
+        repo.write("a.txt", "one\ntwo\n");
+        repo.git(&["add", "."]);
+        repo.git(&["commit", "--quiet", "-m", "first"]);
+        Some(repo)
+    }
+
+    /// Without a commit, made with these options of `git init`.
+    pub fn empty(options: &[&str]) -> Option<Repo> {
         if Command::new("git").arg("--version").output().is_err() {
             println!("SKIP: git is not installed");
             return None;
         }
         let repo = Repo { fixture: Fixture::new() };
-        repo.git(&["init", "--quiet", "--initial-branch=main", "."]);
-        repo.write("a.txt", "one\ntwo\n");
-        repo.git(&["add", "."]);
-        repo.git(&["commit", "--quiet", "-m", "first"]);
+        repo.git(&[&["init", "--quiet", "--initial-branch=main"], options, &["."]].concat());
         Some(repo)
     }
 

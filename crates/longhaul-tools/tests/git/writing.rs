@@ -142,3 +142,28 @@ async fn a_branch_is_made_once() {
     repo.git(&["branch", "feature/x", "feature/x-gone"]);
     assert_eq!(check().await, Found::Unknown);
 }
+
+/// D6.7: a repository with longer names for its objects is used like any other, from its first commit on; what its attributes
+/// name is not run there either.
+#[tokio::test]
+async fn a_repository_of_sha256_is_used_like_any_other() {
+    let Some(repo) = Repo::empty(&["--object-format=sha256"]) else { return };
+    repo.config("user.name", "A Person");
+    repo.config("user.email", "person@example.com");
+    let program = repo.program("convert.sh");
+    repo.config("diff.evil.textconv", &program);
+    repo.write(".gitattributes", "*.txt diff=evil\n");
+    repo.write("a.txt", "one\n");
+    done(&repo.run("git_add", json!({ "paths": ["a.txt", ".gitattributes"] })).await);
+    let committed = repo.run("git_commit", json!({ "message": "first" })).await;
+    let id = repo.git(&["rev-parse", "HEAD"]);
+    assert_eq!(id.len(), 64);
+    assert!(done(&committed).starts_with(&format!("committed {id} on main: 2 files changed")));
+    assert_eq!(repo.git(&["hash-object", "-t", "tree", "/dev/null"]), EMPTY_TREE);
+    repo.write("a.txt", "two\n");
+    assert!(done(&repo.run("git_diff", json!({})).await).contains("+two"));
+    assert!(!repo.mark().exists());
+}
+
+/// What git itself says of a tree without files.
+const EMPTY_TREE: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";

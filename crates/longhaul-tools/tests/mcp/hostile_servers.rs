@@ -35,6 +35,34 @@ async fn a_server_that_cannot_be_met_is_refused() {
     refused("malformed", &["tools/list"]).await;
 }
 
+/// A server elsewhere that answers without end is not listened to without end, whether it says how much will come or not.
+#[tokio::test]
+async fn an_answer_over_http_without_end_is_not_kept() {
+    use std::io::{Read, Write};
+    for head in ["transfer-encoding: chunked\r\n", "content-length: 99999999999\r\n", ""] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let mut written = 0usize;
+            for mut caller in listener.incoming().take(1).flatten() {
+                assert!(caller.read(&mut [0; 64 * 1024]).unwrap() > 0);
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{head}\r\n");
+                caller.write_all(head.as_bytes()).unwrap();
+                let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
+                while caller.write_all(chunk.as_bytes()).is_ok() {
+                    written += chunk.len();
+                }
+            }
+            written
+        });
+        let rig = Rig::new(json!({ "url": url, "start_timeout_ms": 60_000 }));
+        let error = rig.servers.meet("srv").await.unwrap_err().to_string();
+        assert!(error.contains("larger than 16777216 bytes"), "{head}: {error}");
+        // Beside what was read, only what fits between two sockets.
+        assert!(server.join().unwrap() < 64 * 1024 * 1024, "{head}");
+    }
+}
+
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
     let rig = Rig::new(json!({ "command": ["no-such-program"] }));
@@ -120,10 +148,14 @@ async fn a_changed_program_is_not_started() {
     let rig = Rig::over(fixture, server.clone()).met().await;
     assert_eq!(rig.starts(), 1);
     fs::write(&script, format!("{original}\n# and more\n")).unwrap();
-    let outcome = rig.call("say", json!({})).await;
-    let (kind, message, _) = failure(&outcome);
-    assert_eq!(kind, Failure::NotPermitted);
-    assert!(message.contains(&format!("the program {}", script.display())), "{message}");
+    // However often it is called; a wait that grew with each would outgrow the patience of the calls after a few.
+    for _ in 0..20 {
+        let outcome = rig.call("say", json!({})).await;
+        let (kind, message, _) = failure(&outcome);
+        assert_eq!(kind, Failure::NotPermitted, "{message}");
+        assert!(message.contains(&format!("the program {}", script.display())), "{message}");
+        assert!(message.contains("`longhaul mcp accept srv`") && !message.contains("mcp tools"), "{message}");
+    }
     assert!(rig.servers.look("srv").await.is_err());
     assert_eq!(rig.starts(), 1, "not even to look at it");
     fs::write(&script, &original).unwrap();
@@ -239,6 +271,35 @@ async fn the_environment_has_no_key_in_it() {
     assert!(text.contains("GIVEN=home is /"), "{text}");
     assert!(!text.contains("canary") && !names.contains(&"CARGO_MANIFEST_DIR"), "{text}");
     rig.rest().await;
+}
+
+/// What a server was given and repeats is struck out: of variables those that are secrets, by their name or their look.
+#[tokio::test]
+async fn a_token_that_a_server_repeats_is_struck_out() {
+    let fixture = crate::fixture::Fixture::new();
+    let mut server = hostile(&fixture, "honest");
+    server["env"] =
+        json!({ "SERVICE_TOKEN": "canary one", "PLAIN": "visible words", "ODD": "r4nd0mr4nd0mr4nd0mr4nd0m" });
+    let rig = Rig::over(fixture, server).met().await;
+    let text = "canary one, visible words, r4nd0mr4nd0mr4nd0mr4nd0m";
+    let outcome = rig.call("say", json!({ "text": text })).await;
+    assert_eq!(done(&outcome), "[secret], visible words, [secret]");
+    let mut secrets = rig.servers.secrets();
+    secrets.sort();
+    assert_eq!(secrets, ["canary one", "r4nd0mr4nd0mr4nd0mr4nd0m"]);
+    rig.rest().await;
+}
+
+/// A server is accepted for good once there is something it was met for.
+#[tokio::test]
+async fn what_was_met_for_nothing_is_not_kept() {
+    let rig = Rig::hostile("honest");
+    rig.servers.meet("srv").await.unwrap();
+    assert!(!rig.names().is_empty());
+    let pin = rig.fixture.outer.path().join("state/mcp/srv.json");
+    assert!(!pin.exists());
+    rig.servers.keep_met().unwrap();
+    assert!(pin.exists() && !rig.names().is_empty());
 }
 
 /// Only the tools that the settings name are offered.

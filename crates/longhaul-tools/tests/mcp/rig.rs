@@ -64,6 +64,7 @@ impl Rig {
     /// Meets the server and takes its tools.
     pub async fn met(self) -> Rig {
         self.servers.meet("srv").await.unwrap();
+        self.servers.keep_met().unwrap();
         self
     }
 

@@ -71,6 +71,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 }
 
 pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
+    refuse_agents()?;
     let (run, gate) = parse(app, &args.id)?;
     // What is approved is what stands there now, and nothing that may stand there later under the same number.
     let now = app.reading()?.look(&run)?;
@@ -79,6 +80,7 @@ pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
 }
 
 pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
+    refuse_agents()?;
     if args.reason.trim().is_empty() {
         return Err(Failure::usage("a rejection needs a reason: it is what the run is replanned by"));
     }
@@ -87,6 +89,7 @@ pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
 }
 
 pub fn answer(app: &App, args: AnswerArgs) -> Result<Exit, Failure> {
+    refuse_agents()?;
     if args.text.trim().is_empty() {
         return Err(Failure::usage("an answer cannot be empty"));
     }
@@ -94,13 +97,18 @@ pub fn answer(app: &App, args: AnswerArgs) -> Result<Exit, Failure> {
     settle(app, &run, Wish::Answer { gate, text: args.text })
 }
 
-/// An answer that starts work is left in the inbox for whoever drives the run; the rejection of a step can be applied here.
-fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
+/// Asked before anything is looked at: an agent need not even learn whether there is such a gate.
+fn refuse_agents() -> Result<(), Failure> {
     if insider::is_agents() {
         return Err(Failure::usage(
             "this is a command of an agent, and an agent does not answer for a person",
         ));
     }
+    Ok(())
+}
+
+/// An answer that starts work is left in the inbox for whoever drives the run; the rejection of a step can be applied here.
+fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();
@@ -175,7 +183,7 @@ fn list(app: &App) -> Result<Exit, Failure> {
                 text(gate, "stepId"),
                 text(gate, "createdAt"),
                 action(gate),
-                table::short(&text(gate, "description"), 60),
+                table::fit(&text(gate, "description"), 60),
             ]
         });
         render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "ACTION", "DESCRIPTION"], lines));

@@ -71,7 +71,7 @@ fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
     }
     let replies = |run: &Run| run.spending.iter().map(|spent| spent.replies).sum();
     let lines = runs.iter().map(|run| {
-        let mut line = vec![run.spec.id.to_string(), table::short(&run.spec.task, 40)];
+        let mut line = vec![run.spec.id.to_string(), table::fit(&run.spec.task, 40)];
         line.extend(counts(replies(run), &run.usage));
         line
     });

@@ -18,13 +18,16 @@ use longhaul_workspace::place;
 use serde::Deserialize;
 
 use super::conduct::{self, ConductArgs};
+use super::list;
 use crate::agents;
 use crate::app::{App, repository};
 use crate::choice;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::misread;
 use crate::render;
+use crate::schema;
 use crate::servers;
 use crate::settings::Settings;
 
@@ -53,7 +56,7 @@ pub struct Options {
     /// What the run is for: exec works, review may only look, complete answers once without tools
     #[arg(long, default_value = "exec", value_name = "MODE")]
     pub mode: ModeArg,
-    /// Ask the provider for an answer in JSON that fits the schema in this file
+    /// With `--mode complete`: an answer in JSON that fits the schema in this file; one that does not exits with 1
     #[arg(long, value_name = "FILE")]
     pub answer_schema: Option<PathBuf>,
     /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
@@ -225,7 +228,12 @@ pub fn create(
     for name in &models {
         check_model(harness, name, &spec.limits)?;
     }
-    Ok(harness.create(spec)?)
+    let run = harness.create(spec)?;
+    if run.spec.task != task {
+        render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
+    }
+    servers::keep_met(app)?;
+    Ok(run)
 }
 
 /// A model that cannot be had is better said now than when somebody starts the run, and so is a budget that could not be
@@ -275,7 +283,7 @@ fn spec(
         let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
         grant.ok_or_else(none)?.ask = Some(true);
     }
-    let place = place(app, options, &id);
+    let place = place(app, options, &id)?;
     let surroundings = surroundings(&place);
     let conduct = conduct::settled(app, settings, &options.conduct, options.looping.clone(), surroundings)?;
     let mut retry = settings.retry;
@@ -383,14 +391,18 @@ fn limits(settings: &Settings, options: &Options, mode: Mode) -> Result<Limits, 
 
 fn answer_schema(app: &App, options: &Options) -> Result<Option<Json>, Failure> {
     let Some(file) = &options.answer_schema else { return Ok(None) };
+    if options.mode.mode() != Mode::Complete {
+        return Err(Failure::usage("--answer-schema is for an answer, and this run works")
+            .hint("`--mode complete` answers once, without tools unless `--tools` names some"));
+    }
     let path = app.cwd.join(file);
     let shown = path.display();
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Failure::usage(format!("cannot read the schema {shown}: {error}")))?;
     let schema: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    if !schema.is_object() {
-        return Err(Failure::usage(format!("{shown}: a JSON Schema is an object")));
+    if let Some(trouble) = schema::trouble(&schema) {
+        return Err(Failure::usage(format!("{shown} is not a JSON Schema that can be used: {trouble}")));
     }
     Ok(Some(Json::of(&schema)))
 }
@@ -410,12 +422,17 @@ struct Chosen {
 }
 
 /// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
-fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
+fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
     if options.in_place {
-        return Chosen { path: app.cwd.clone(), repository: None, branch: None };
+        if let Some(other) = list::at_work_in(app, &app.cwd)? {
+            render::warn(&format!(
+                "{other} works in this directory as well, at this moment; they may change the same files"
+            ));
+        }
+        return Ok(Chosen { path: app.cwd.clone(), repository: None, branch: None });
     }
     let path = app.state_dir.join("workspace").join("run").join(id.as_str());
-    match repository(&app.cwd) {
+    Ok(match repository(&app.cwd) {
         Some(repository) => {
             if place::is_dirty(&repository) {
                 render::warn(
@@ -425,7 +442,7 @@ fn place(app: &App, options: &Options, id: &RunId) -> Chosen {
             Chosen { path, repository: Some(repository), branch: Some(format!("longhaul/{id}")) }
         }
         None => Chosen { path, repository: None, branch: None },
-    }
+    })
 }
 
 /// A plan as people write it: what is always the same may be left out.
@@ -452,9 +469,7 @@ fn read_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read the plan {shown}: {error}")))?;
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let file: PlanFile = serde_saphyr::from_str_with_options(&text, options)
-        .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let file: PlanFile = misread::yaml(&shown.to_string(), &text)?;
     let steps = file.steps.into_iter().map(|planned| {
         let agent = planned.agent.as_deref().unwrap_or(agent);
         let step = Step::new(&planned.id, &planned.description, agent);

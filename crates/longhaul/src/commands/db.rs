@@ -29,6 +29,10 @@ pub enum What {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let What::Query { sql } = args.what;
+    if sql.trim().is_empty() {
+        return Err(Failure::usage("the query is empty")
+            .hint("for example `longhaul db query \"SELECT status, count(*) FROM runs GROUP BY status\"`"));
+    }
     let (answer, unreadable) = app.reading()?.query(&sql)?;
     if app.json() {
         let object = |row: &Vec<Value>| -> Map<String, Value> {
@@ -53,7 +57,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => table::short(text, 60),
+        Value::String(text) => table::fit(text, 60),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
 }

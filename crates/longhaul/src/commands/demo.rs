@@ -161,6 +161,8 @@ impl Demo {
             .current_dir(&self.dir)
             .envs(std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LONGHAUL_")))
             .env("LONGHAUL_STATE_DIR", &self.state_dir)
+            // It made this repository itself, also for a user without a home.
+            .env("LONGHAUL_TRUST", "1")
             .env("LONGHAUL_SANDBOX", self.sandbox.as_str())
             // The user's own settings are for real work; the demo is the same for everybody.
             .env("XDG_CONFIG_HOME", &self.state_dir)
@@ -180,8 +182,7 @@ impl Demo {
 
     fn harness(&self) -> Result<Option<Harness>, Failure> {
         let Some(home) = Home::existing(&self.state_dir)? else { return Ok(None) };
-        let shared =
-            crate::cli::Shared { state_dir: Some(self.state_dir.clone()), trust: false, json: false };
+        let shared = crate::cli::Shared { state_dir: Some(self.state_dir.clone()), trust: true, json: false };
         let harness = App::new(shared)?.reading()?;
         Ok((!home.all_runs()?.is_empty()).then_some(harness))
     }

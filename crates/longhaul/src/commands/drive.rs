@@ -12,11 +12,13 @@ use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
 use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
+use longhaul_workspace::place::{self, Standing};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::cost;
 use super::create::LimitArgs;
 use super::holding::HoldingArgs;
+use super::list::WAITING;
 use super::looping::IterationArgs;
 use crate::app::App;
 use crate::exit::Exit;
@@ -53,6 +55,9 @@ pub fn drive(
             report(app, &run, &ending, interrupted);
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
+            }
+            if let Some(misfit) = super::result::misfit(&run) {
+                return Ok(super::result::exit(&run, Some(misfit)));
             }
             let paused_by_us = interrupted && ending == Ending::Paused(Cause::Asked);
             Ok(match ending {
@@ -159,9 +164,12 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         render::words(output);
     }
     let spent = table::duration(run.updated_at.millis_since(run.created_at));
+    let status = match ending {
+        Ending::WaitingForHuman => WAITING.to_owned(),
+        Ending::Completed | Ending::Failed | Ending::Paused(_) => run.status.to_string(),
+    };
     let summary = format!(
-        "{} after {spent}, {} turns, {} calls, {}",
-        run.status,
+        "{status} after {spent}, {} turns, {} calls, {}",
         run.turns,
         run.calls_started,
         cost::cost(&run.usage)
@@ -169,11 +177,10 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
     render::talk(&format!("{id} {summary}"));
     match ending {
         Ending::Completed | Ending::Failed => {
-            if let Some(branch) = &run.spec.branch {
+            if let (Some(branch), Some(repository)) = (&run.spec.branch, &run.spec.repository) {
                 let place = &run.spec.workspace;
-                render::hint(&format!(
-                    "the work is in {place}, on branch {branch}; nothing is committed for you"
-                ));
+                let standing = place::standing(Path::new(place), Path::new(repository));
+                render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
             }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
@@ -210,6 +217,26 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
 fn stuck(run: &Run) -> bool {
     const WORDS: [&str; 5] = ["doom_loop", "no_progress", "not_verified", "empty_output", "the judge"];
     run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
+}
+
+/// What a worktree holds, in words; `began` is the branch it was made on.
+fn stands(standing: Option<Standing>, began: &str) -> String {
+    let Some(Standing { branch, commits, is_dirty }) = standing else { return format!("on branch {began}") };
+    let on = match branch {
+        Some(branch) if branch == began => format!("on branch {branch}"),
+        Some(branch) => format!("on branch {branch}, having begun on {began}"),
+        None => format!("on no branch, having begun on {began}"),
+    };
+    let made = match commits {
+        1 => "1 commit was made".to_owned(),
+        many => format!("{many} commits were made"),
+    };
+    match (commits, is_dirty) {
+        (0, false) => format!("{on}; nothing is changed there"),
+        (0, true) => format!("{on}; nothing is committed for you"),
+        (_, false) => format!("{on}; {made}"),
+        (_, true) => format!("{on}; {made}, and there are changes that are not committed"),
+    }
 }
 
 /// What to type at the question the run stands at, and how to see all of it.

@@ -93,7 +93,7 @@ fn plain(line: &Value) -> String {
         .filter(|(name, value)| {
             !matches!(name.as_str(), "seq" | "at" | "harnessId" | "type") && !value.is_null()
         })
-        .map(|(name, value)| format!("{name}={}", crate::render::table::short(&value.to_string(), 80)))
+        .map(|(name, value)| format!("{name}={}", crate::render::table::fit(&value.to_string(), 80)))
         .collect();
     let seq = line.get("seq").and_then(Value::as_u64).unwrap_or(0);
     format!("{seq:>5}  {}  {:<20} {}", text("at"), text("type"), details.join(" "))

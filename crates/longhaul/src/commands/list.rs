@@ -1,6 +1,7 @@
 //! `list`: all runs, newest first, from the catalogue.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::status::{Status, Wait};
@@ -74,11 +75,27 @@ fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
     Ok(running.iter().filter(undriven).map(|row| row.id.clone()).collect())
 }
 
+/// How a run is called that goes on only after a person's word: it is not at work, whatever its status says.
+pub const WAITING: &str = "waiting for a person";
+
+/// A run that works in this directory at this moment.
+pub fn at_work_in(app: &App, directory: &Path) -> Result<Option<RunId>, Failure> {
+    if app.home()?.is_none() {
+        return Ok(None);
+    }
+    let filter = Filter { status: Some(Status::Running), ..Filter::default() };
+    let (mut rows, _) = app.reading()?.list(&filter)?;
+    rows.retain(|row| row.workspace.as_deref().is_some_and(|place| Path::new(place) == directory));
+    let undriven = undriven(app, &rows)?;
+    Ok(rows.into_iter().map(|row| row.id).find(|id| !undriven.contains(id)))
+}
+
 fn as_line(row: &RunRow, undriven: &HashSet<RunId>) -> Vec<String> {
     let state = match row.wait {
         Wait::None if undriven.contains(&row.id) => format!("{} (nobody drives it)", row.status),
         Wait::None => row.status.to_string(),
-        wait @ (Wait::Human | Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child) => {
+        Wait::Human => WAITING.to_owned(),
+        wait @ (Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child) => {
             format!("{} ({wait})", row.status)
         }
     };
@@ -89,7 +106,7 @@ fn as_line(row: &RunRow, undriven: &HashSet<RunId>) -> Vec<String> {
         format!("{}/{}", row.steps_completed, row.steps_total),
         row.tool_calls.to_string(),
         row.updated_at.to_string(),
-        table::short(&row.task, 50),
+        table::fit(&row.task, 50),
     ]
 }
 

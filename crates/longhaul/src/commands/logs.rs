@@ -2,6 +2,7 @@
 
 use longhaul_core::conversation::Message;
 use longhaul_core::event::Event;
+use longhaul_core::ids::CallId;
 use longhaul_core::run::{Run, Silence};
 
 use super::events::follow;
@@ -36,6 +37,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     })
 }
 
+/// A call by its number and its tool, so that what came back is seen with what was asked.
+fn named(run: &Run, id: CallId) -> String {
+    run.call(id).map_or_else(|| id.to_string(), |call| format!("{id} {}", call.tool))
+}
+
 fn retell(run: &Run, event: &Event) -> Vec<String> {
     match event {
         Event::StepStarted { step } => {
@@ -54,11 +60,17 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             if !text.trim().is_empty() {
                 lines.push(format!("\n{}", text.trim_end()));
             }
-            lines.extend(calls.iter().map(|call| format!("\n> {} {}", call.tool, call.args)));
+            // The last calls there are, which got their numbers with the reply.
+            let numbered = run.calls.iter().skip(run.calls.len().saturating_sub(calls.len()));
+            lines.extend(numbered.map(|call| format!("\n> {} {} {}", call.id, call.tool, call.args)));
             lines
         }
-        Event::CallFinished { outcome, .. } => vec![outcome.for_model().to_string()],
-        Event::CallRefused { message, .. } => vec![format!("refused: {message}")],
+        Event::CallFinished { call, outcome, .. } => {
+            vec![format!("\n< {}\n{}", named(run, *call), outcome.for_model())]
+        }
+        Event::CallRefused { call, message, .. } => {
+            vec![format!("\n< {} refused: {message}", named(run, *call))]
+        }
         Event::TurnFailed { message, .. } if run.silence.as_ref().is_none_or(Silence::is_news) => {
             vec![format!("(the model did not answer: {message})")]
         }
@@ -73,8 +85,8 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             vec![format!("(the journal began in schema version {from}; it goes on in version {to})")]
         }
         Event::Contained { by } => vec![format!("(sandbox {by})")],
-        Event::CallRetryScheduled { message, .. } => {
-            vec![format!("(failed, will be tried again: {message})")]
+        Event::CallRetryScheduled { call, message, .. } => {
+            vec![format!("({} failed, will be tried again: {message})", named(run, *call))]
         }
         Event::WaitingForHuman { ask: Some(ask), .. } => vec![format!("(waits for a person: {})", ask.text)],
         Event::CommandDropped { why, .. } => vec![format!("(a command was not obeyed: {why})")],

@@ -163,7 +163,7 @@ fn place(config: &ServerConfig) -> String {
 }
 
 fn as_line(row: &Row) -> Vec<String> {
-    let place = table::short(&place(&row.config), 60);
+    let place = table::fit(&place(&row.config), 60);
     let Some(Ok(look)) = &row.seen else {
         let nothing = || "".to_owned();
         return vec![
@@ -222,22 +222,17 @@ fn listed_json(listed: &[longhaul_tools::mcp::Listed]) -> Value {
 
 fn tools(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
     let config = servers.configs().find(|(known, _)| *known == name).map(|(_, config)| config.clone());
-    let seen = runtime()?.block_on(servers.look(name)).map_err(refused)?;
+    let seen = match runtime()?.block_on(servers.look(name)) {
+        Err(error @ Error::Changed { .. }) => return accepted_tools(app, servers, name, &error),
+        seen => seen.map_err(refused)?,
+    };
     let row = Row { name: name.to_owned(), config: config.unwrap_or_default(), seen: Some(Ok(seen)) };
     if app.json() {
         render::json(&as_json(&row));
         return Ok(Exit::Ok);
     }
     if let Some(Ok(look)) = &row.seen {
-        for offered in used(&row, look) {
-            let hints = if offered.hints.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", offered.hints.join(", "))
-            };
-            render::data(&format!("{}  {}{hints}", offered.name, class(offered.class)));
-            render::data(&indented(&offered.description));
-        }
+        used(&row, look).for_each(show_tool);
         for (kind, listed) in [("resource", &look.listing.resources), ("prompt", &look.listing.prompts)] {
             for one in listed {
                 render::data(&format!("{kind} {}  {}", one.name, one.about));
@@ -248,6 +243,28 @@ fn tools(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
         render::talk(&line);
     }
     Ok(Exit::Ok)
+}
+
+/// The tools as they were accepted, of a server that is not started because it is not what was accepted.
+fn accepted_tools(app: &App, servers: &Servers, name: &str, changed: &Error) -> Result<Exit, Failure> {
+    let tools = servers.accepted(name).map_err(refused)?.map_or(Vec::new(), |pin| pin.tools);
+    if app.json() {
+        let tools: Vec<Value> = tools.iter().map(tool_json).collect();
+        render::json(
+            &json!({ "name": name, "state": "changed", "error": changed.to_string(), "tools": tools }),
+        );
+    } else {
+        tools.iter().for_each(show_tool);
+        render::warn(&format!("these are the tools as they were accepted: {changed}"));
+    }
+    Ok(Exit::Ok)
+}
+
+fn show_tool(offered: &Offered) {
+    let hints =
+        if offered.hints.is_empty() { String::new() } else { format!(" ({})", offered.hints.join(", ")) };
+    render::data(&format!("{}  {}{hints}", offered.name, class(offered.class)));
+    render::data(&indented(&offered.description));
 }
 
 /// The class, and in brief what it means.
@@ -316,16 +333,11 @@ fn call(
         // The server is told, and ended.
         calling.await
     });
-    report(app, &outcome.map_err(refused)?, &blobs, &app.models(settings))
+    report(app, &outcome.map_err(refused)?, &blobs)
 }
 
-fn report(
-    app: &App,
-    outcome: &Outcome,
-    blobs: &Shown,
-    models: &longhaul_model::Models,
-) -> Result<Exit, Failure> {
-    let secrets = longhaul_engine::Secrets::new(models.secrets());
+fn report(app: &App, outcome: &Outcome, blobs: &Shown) -> Result<Exit, Failure> {
+    let secrets = &app.secrets;
     let outcome = secrets.strike_outcome(outcome.clone());
     let whole = blobs.whole().map(|text| secrets.strike(&text).into_owned());
     if app.json() {
@@ -340,7 +352,7 @@ fn report(
 /// A server that cannot be used is a matter of settings.
 fn refused(error: Error) -> Failure {
     let hint = match &error {
-        Error::Changed { .. } => None,
+        Error::Changed { .. } | Error::NotNamed { .. } => None,
         Error::Config(_) | Error::NoProgram { .. } | Error::Unknown { .. } | Error::Disabled { .. } => {
             Some("servers stand under `mcp.servers` in longhaul.yaml; `longhaul mcp list` shows them")
         }

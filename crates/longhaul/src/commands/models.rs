@@ -131,7 +131,7 @@ fn as_line(line: &Line) -> Vec<String> {
         input,
         cache_read,
         output,
-        line.trouble.as_deref().map_or("ready".to_owned(), |trouble| table::short(trouble, 60)),
+        line.trouble.as_deref().map_or("ready".to_owned(), |trouble| table::fit(trouble, 60)),
     ]
 }
 
@@ -192,7 +192,7 @@ fn report(app: &App, name: &str, checked: &Checked, took_ms: u64) {
     };
     render::data(&format!(
         "{name} answers and {called}: {} in {}, {} tokens in, {output_tokens} out, {}",
-        table::short(&checked.said, 60),
+        table::fit(&checked.said, 60),
         table::duration(took_ms),
         input_tokens + cache_read_tokens + cache_write_tokens,
         cost::cost(&checked.usage),

@@ -1,13 +1,15 @@
 //! `--record FILE`: what a run's model said, as a script that plays it again. It is made from the journal, so a run that
 //! was killed and resumed is recorded whole.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::conversation::Stop;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::prompt;
-use longhaul_engine::{Harness, Secrets};
+use longhaul_engine::Harness;
 use longhaul_model::{Part, Recording, Replied, Scripted};
 
 use crate::app::App;
@@ -17,7 +19,8 @@ use crate::render;
 /// Where to record, if anywhere; the same for `run` and `resume`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct RecordArgs {
-    /// When the run rests, write what its model said so far as a script for `--model scripted/FILE`
+    /// Whenever the run rests, write what its model said so far as a script for `--model scripted/FILE`; a later `resume`
+    /// remembers it
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 }
@@ -40,6 +43,24 @@ impl RecordArgs {
                 .hint("only a recording is replaced by a new one; name another file, or remove this one"));
         }
         Ok(Some(path))
+    }
+}
+
+/// Where a run is recorded: what was asked for now, which is remembered with the run, else what was asked for before.
+pub fn remembered(harness: &Harness, id: &RunId, asked: Option<PathBuf>) -> Option<PathBuf> {
+    let note = harness.home().map(|home| home.run_dir(id).join("record"));
+    match (asked, note) {
+        (Some(path), Some(note)) => {
+            // What cannot be remembered is recorded this time all the same.
+            replace(&note, path.as_os_str().as_encoded_bytes()).ok();
+            Some(path)
+        }
+        (asked @ Some(_), None) => asked,
+        (None, note) => {
+            let bytes = std::fs::read(note?).ok()?;
+            let path = PathBuf::from(OsStr::from_bytes(&bytes));
+            may_be_replaced(&path).then_some(path)
+        }
     }
 }
 
@@ -80,7 +101,7 @@ pub fn write(harness: &Harness, id: &RunId, path: &Path) -> Result<(), Failure> 
     let script = recording
         .script(&name)
         .map_err(|error| Failure::from(anyhow::anyhow!("the run cannot be written as a script: {error}")))?;
-    let secrets = Secrets::new(harness.models.secrets());
+    let secrets = harness.secrets().clone();
     replace(path, secrets.strike(&script).as_bytes())?;
     render::talk(&format!("recorded in {}", path.display()));
     Ok(())

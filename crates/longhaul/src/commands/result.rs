@@ -1,11 +1,15 @@
 //! `result`: what came of a run.
 
 use longhaul_core::report::Report;
+use longhaul_core::run::Run;
+use longhaul_core::status::Status;
+use serde::Serialize;
 
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::schema;
 
 /// Show what came of a run: what was asked and done, what shows it, what it took and what remains; exits as the run did
 #[derive(Debug, clap::Args)]
@@ -17,15 +21,39 @@ pub struct Args {
     pub output: bool,
 }
 
+/// The report, and whether the answer is what was asked for.
+#[derive(Serialize)]
+struct Judged<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    fits: Option<bool>,
+    misfit: Option<&'a str>,
+}
+
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let run = app.reading()?.look(&app.run(&args.id)?)?;
+    let misfit = misfit(&run);
     let report = Report::of(&run);
     if args.output {
         render::words(&report.output);
     } else if app.json() {
-        render::json(&report);
+        let fits = run.spec.answer_schema.as_ref().map(|_| misfit.is_none());
+        render::json(&Judged { report: &report, fits, misfit: misfit.as_deref() });
     } else {
         render::words(report.markdown().trim_end());
     }
-    Ok(Exit::of_run(&run))
+    Ok(exit(&run, misfit))
+}
+
+/// What is wrong with the answer of a run that was asked for one of a schema.
+pub fn misfit(run: &Run) -> Option<String> {
+    let schema = run.spec.answer_schema.as_ref().filter(|_| run.status == Status::Completed)?;
+    schema::misfit(&schema.value(), run.output().unwrap_or(""))
+}
+
+/// As the run did, but for an answer that is not what was asked for: a script must not take it for one.
+pub fn exit(run: &Run, misfit: Option<String>) -> Exit {
+    let Some(misfit) = misfit else { return Exit::of_run(run) };
+    render::warn(&format!("the answer does not fit the schema: {misfit}"));
+    Exit::Failed
 }

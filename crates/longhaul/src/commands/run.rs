@@ -5,7 +5,7 @@ use longhaul_engine::Opening;
 use super::create::{self, OnAskArg, Options};
 use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
-use super::record::RecordArgs;
+use super::record::{RecordArgs, remembered};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -50,6 +50,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
     let id = run.spec.id;
+    let record = remembered(&harness, &id, record);
     tell(&sandbox)?;
     if args.detach {
         let again = Again { holding: args.holding, record, ..Again::default() };

@@ -1,8 +1,10 @@
 //! `show`: one run as it stands.
 
 use longhaul_core::conversation::Usage;
+use longhaul_core::status::Wait;
 use longhaul_core::view::RunView;
 
+use super::list::WAITING;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -20,6 +22,14 @@ fn waits(view: &RunView) -> String {
     match view.wake_at {
         Some(at) => format!("{} until {at}", view.wait),
         None => view.wait.to_string(),
+    }
+}
+
+/// The status, but for a run that is running in name only.
+fn status(view: &RunView) -> String {
+    match view.wait {
+        Wait::Human => format!("{WAITING} ({} once answered)", view.status),
+        Wait::None | Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child => view.status.to_string(),
     }
 }
 
@@ -50,13 +60,13 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Some(holder) => format!("by process {} on {}", holder.pid, holder.host),
         None => "by nobody".to_owned(),
     };
-    let wait = waits(&view);
+    let (wait, status) = (waits(&view), status(&view));
     let mut lines = vec![
         ("id", view.id.to_string()),
-        ("task", table::short(&view.task, 100)),
+        ("task", table::fit(&view.task, 100)),
         ("agent", view.agent_name),
         ("model", view.model),
-        ("status", view.status.to_string()),
+        ("status", status),
         ("wait", wait),
         ("reason", view.reason.unwrap_or_default()),
         ("driven", driven),

@@ -13,7 +13,7 @@ use super::create::{LimitArgs, settled_model};
 use super::drive::{self, Again};
 use super::holding::{self, HoldingArgs, hold};
 use super::looping::IterationArgs;
-use super::record::RecordArgs;
+use super::record::{RecordArgs, remembered};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let sandbox = hold(app, &settings, &args.holding)?;
     let harness = app.driving(&settings, sandbox.clone())?;
     holding::tell(&sandbox)?;
-    let record = args.record.settled(app)?;
+    let record = remembered(&harness, &id, args.record.settled(app)?);
     if let Some(number) = args.checkpoint {
         tell(&id, &harness.take_back(&id, number)?);
     }

@@ -25,7 +25,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             step.agent.clone(),
             if step.critical { "yes" } else { "" }.to_owned(),
             step.dependencies.join(", "),
-            table::short(step.error.as_deref().unwrap_or(&step.description), 60),
+            table::fit(step.error.as_deref().unwrap_or(&step.description), 60),
         ]
     });
     render::data(&table::rows(&["STEP", "STATUS", "AGENT", "CRITICAL", "AFTER", "DESCRIPTION"], lines));

@@ -12,6 +12,7 @@ use longhaul_store::Home;
 use longhaul_store::catalog::Filter;
 use serde_json::{Value, json};
 
+use super::trust::refuse_agents;
 use crate::app::{App, run_id};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -53,6 +54,8 @@ pub enum What {
         #[arg(value_name = "ID")]
         id: String,
     },
+    /// Say that a state directory from another machine is yours; what came with a repository is not
+    Adopt,
     /// Make the catalogue anew from the journals
     Rebuild,
     /// Print a run as a document (`json`) or with every event (`bin`)
@@ -97,6 +100,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Stats { id } => stats(app, &app.run(&id)?),
         What::Verify { id } => verify(app, id.as_deref()),
         What::Repair { id } => repair(app, &app.run(&id)?),
+        What::Adopt => adopt(app),
         What::Rebuild => rebuild(app),
         What::Export { id, format } if format == "bin" => export(app, &app.run(&id)?),
         What::Export { id, .. } => super::export::run(app, super::export::Args { id }),
@@ -104,6 +108,20 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Delete { id, force } => super::rm::run(app, super::rm::Args { ids: vec![id], force }),
         What::Import { file, rename } => import(app, &file, &run_id(&rename)?),
     }
+}
+
+fn adopt(app: &App) -> Result<Exit, Failure> {
+    refuse_agents("adopt a state directory")?;
+    let shown = app.state_dir.display();
+    if !app.state_dir.is_dir() {
+        return Err(Failure::usage(format!("there is no state directory {shown}")));
+    }
+    app.adopt_home()?;
+    let runs = app.home()?.map_or(Ok(0), |home| home.all_runs().map(|runs| runs.len()))?;
+    render::talk(&format!(
+        "{shown} is yours now, with {runs} runs and the MCP servers that were accepted there"
+    ));
+    Ok(Exit::Ok)
 }
 
 fn status(app: &App) -> Result<Exit, Failure> {

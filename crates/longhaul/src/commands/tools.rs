@@ -35,12 +35,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let lines = run.calls.iter().map(|call| {
         let outcome = match call.outcome() {
             None => "under way".to_owned(),
-            Some(outcome) => outcome.error().map_or("done".to_owned(), |error| table::short(error, 50)),
+            Some(outcome) => outcome.error().map_or("done".to_owned(), |error| table::fit(error, 50)),
         };
         vec![
             call.id.to_string(),
             call.tool.clone(),
-            table::short(call.args.as_str(), 50),
+            table::fit(call.args.as_str(), 50),
             call.attempt().retries().to_string(),
             call.duration_ms().map(|millis| format!("{millis:.1} ms")).unwrap_or_default(),
             outcome,

@@ -17,7 +17,7 @@ use longhaul_core::tool::Outcome;
 use longhaul_engine::watch::Watcher;
 use longhaul_model::Deltas;
 
-use super::table::{duration, short};
+use super::table::{duration, fit_talk, short};
 use super::{talk, theme};
 
 /// Shared by the watcher, which prints events, and the model's deltas, which only move the last line.
@@ -151,7 +151,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::StepStarted { step: index } => {
             let description =
                 run.plan.steps.get(*index as usize).map_or("", |step| step.description.as_str());
-            format!("{} started: {}", step(index), short(description, 80))
+            format!("{} started: {}", step(index), fit_talk(description, 80))
         }
         Event::ModelReplied { turn, text, .. } => return replied(run, *turn, text),
         Event::TurnFailed { .. } | Event::ModelChanged { why: Some(_), .. }
@@ -201,7 +201,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
                     format!("waiting for a person's leave (approval {id}): {}: {}", tool(&ask.call), ask.text)
                 }
                 AskKind::Question => {
-                    format!("waiting for a person's answer (approval {id}): {}", short(&ask.text, 200))
+                    format!("waiting for a person's answer (approval {id}): {}", fit_talk(&ask.text, 200))
                 }
             }
         }
@@ -302,7 +302,7 @@ fn replied(run: &Run, turn: u32, text: &str) -> Option<String> {
         let silent_ms = silence.ended?.millis_since(silence.since);
         Some(format!("the model answers again after {}", duration(silent_ms)))
     });
-    let said = (!text.trim().is_empty()).then(|| format!("turn {turn}: {}", short(text, 100)));
+    let said = (!text.trim().is_empty()).then(|| format!("turn {turn}: {}", fit_talk(text, 100)));
     let lines: Vec<String> = again.into_iter().chain(said).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
@@ -310,7 +310,9 @@ fn replied(run: &Run, turn: u32, text: &str) -> Option<String> {
 fn outcome_word(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done { .. } => theme::done("done"),
-        Outcome::Failed { message, .. } => format!("{} ({})", theme::failure("failed"), short(message, 60)),
+        Outcome::Failed { message, .. } => {
+            format!("{} ({})", theme::failure("failed"), fit_talk(message, 60))
+        }
         Outcome::Unknown { .. } => theme::warning("interrupted, outcome unknown"),
     }
 }

@@ -1,5 +1,7 @@
 //! Tables for people: aligned columns, no frames, so that they can be cut and grepped.
 
+use std::io::{self, IsTerminal};
+
 /// Each column as wide as its widest cell, two blanks between columns.
 pub fn rows(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = vec![header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
@@ -34,6 +36,21 @@ pub fn short(text: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// One clean line: whole for a file or a pipe, which have room, and at most `width` characters for a terminal.
+pub fn fit(text: &str, width: usize) -> String {
+    if io::stdout().is_terminal() { short(text, width) } else { one_line(text) }
+}
+
+/// The same for talk.
+pub fn fit_talk(text: &str, width: usize) -> String {
+    if io::stderr().is_terminal() { short(text, width) } else { one_line(text) }
+}
+
+fn one_line(text: &str) -> String {
+    let lines: Vec<String> = clean(text).lines().map(|line| line.trim().to_owned()).collect();
+    lines.join(" ").trim().to_owned()
+}
+
 pub fn duration(millis: u64) -> String {
     match millis {
         0..1000 => format!("{millis} ms"),
@@ -60,6 +77,7 @@ mod tests {
         assert_eq!(short("abc", 5), "abc");
         assert_eq!(short("abcdef", 5), "abcd…");
         assert_eq!(short("abc\ndef", 5), "abc…");
+        assert_eq!(one_line(" abc\n  def\u{7}\n"), "abc def\u{fffd}");
         assert_eq!(duration(61_500), "1 min 1 s");
     }
 }

@@ -8,6 +8,8 @@ use tempfile::TempDir;
 
 pub struct Desk {
     dir: TempDir,
+    /// What longhaul keeps for its user lies outside of every project.
+    users: TempDir,
 }
 
 pub struct Said {
@@ -38,7 +40,7 @@ impl Desk {
     }
 
     pub fn with_script(script: &str) -> Desk {
-        let desk = Desk { dir: tempfile::tempdir().unwrap() };
+        let desk = Desk { dir: tempfile::tempdir().unwrap(), users: tempfile::tempdir().unwrap() };
         desk.write("s.yaml", script);
         desk
     }
@@ -59,6 +61,7 @@ impl Desk {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.dir.path())
+            .env("XDG_STATE_HOME", self.users.path())
             // What holds commands has tests of its own; here it would only depend on the machine.
             .env("LONGHAUL_SANDBOX", "off")
             // What these tests write into the project is theirs; those about trust take it away.

@@ -1,5 +1,7 @@
 //! Creating, starting, pausing, stopping, removing.
 
+use std::process::{Command, Stdio};
+
 use serde_json::json;
 
 use super::desk::{Desk, SCRIPT};
@@ -316,4 +318,100 @@ fn the_hint_at_a_limit_works() {
         }
         assert_eq!(said.out, "All done.\n", "{flag}: {}", said.err);
     }
+}
+
+/// A run that goes on only after a person's word is not called running by those who tell people about it.
+#[test]
+fn a_run_at_a_gate_waits_for_a_person() {
+    let desk = Desk::new();
+    let ran = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--autonomy", "1"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains(" waiting for a person after "), "{}", ran.err);
+    let listed = desk.json(&["list"])[0].clone();
+    assert_eq!((listed["status"].as_str(), listed["wait"].as_str()), (Some("running"), Some("human")));
+    let id = listed["id"].as_str().unwrap();
+    let lines = [desk.get(&["list"]), desk.get(&["show", id])];
+    for text in lines {
+        assert!(text.contains("waiting for a person"), "{text}");
+        assert!(!text.contains("running (human)") && !text.contains("status       running"), "{text}");
+    }
+}
+
+/// Two runs that work in one directory at the same time may be meant, and are said.
+#[test]
+fn a_second_run_in_place_is_warned_of() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "touch began; sleep 600" } } ]
+      - text: "Done."
+"#,
+    );
+    let create = || desk.say(&["create", "--task", "x", "--in-place", "--model", "scripted/s.yaml"]);
+    let first = create();
+    assert!(!first.err.contains("works in this directory"), "{}", first.err);
+    let id = first.out.trim().to_owned();
+    let mut child =
+        desk.command(&["start", &id]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !desk.path("began").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it began");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let second = create();
+    assert!(second.err.contains(&format!("{id} works in this directory as well")), "{}", second.err);
+    desk.get(&["pause", &id]);
+    child.wait().unwrap();
+    assert!(!create().err.contains("works in this directory"));
+}
+
+/// What is said at the end about the worktree is what is there: commits, changes, another branch.
+#[test]
+fn the_end_says_what_is_in_the_worktree() {
+    let commit = "git -c user.name=a -c user.email=a@localhost commit -qm work";
+    for (command, said) in [
+        ("true", "; nothing is changed there"),
+        ("echo x > f", "; nothing is committed for you"),
+        (&*format!("echo x > f; git add f; {commit}"), "; 1 commit was made\n"),
+        (
+            &*format!("git switch -qc other; echo x > f; git add f; {commit}; echo y > g"),
+            "on branch other, having begun on longhaul/run_",
+        ),
+    ] {
+        let desk = Desk::with_script(
+            "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: sh work.sh } } ] }, { text: Done. } ] } ]",
+        );
+        // In a file, because rules ask about a commit.
+        desk.write("work.sh", command);
+        git(&desk, &["init", "-q"]);
+        git(&desk, &["add", "s.yaml", "work.sh"]);
+        git(&desk, &["-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "first"]);
+        let ran = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains(said), "{command}: {}", ran.err);
+        if command.contains("other") {
+            let rest = "; 1 commit was made, and there are changes that are not committed";
+            assert!(ran.err.contains(rest), "{}", ran.err);
+        }
+    }
+}
+
+/// A recording that was asked for once is made again whenever the run rests.
+#[test]
+fn a_recording_is_remembered_by_resume() {
+    let desk = Desk::new();
+    let run = ["run", "x", "--model", "scripted/s.yaml", "--record", "r.yaml", "--max-steps", "1"];
+    assert_eq!(desk.say(&run).code, 4);
+    let first = std::fs::read_to_string(desk.path("r.yaml")).unwrap();
+    assert!(!first.contains("All done."), "{first}");
+    let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    let resumed = desk.say(&["resume", &id, "--max-steps", "9"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    let whole = std::fs::read_to_string(desk.path("r.yaml")).unwrap();
+    assert!(whole.contains("All done."), "{whole}");
+}
+
+fn git(desk: &Desk, words: &[&str]) {
+    let output = Command::new("git").args(words).current_dir(desk.path("")).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
 }

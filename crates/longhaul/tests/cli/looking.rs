@@ -1,6 +1,6 @@
 //! Commands that only look: list, steps, result, events, replay, config, doctor, completions.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::desk::{Desk, files_below};
 
@@ -209,6 +209,48 @@ fn settings_are_layered() {
     }
 }
 
+/// What is wrong in a file is said with its line, its field and what was meant, and in no parser's words.
+#[test]
+fn a_mistake_in_the_settings_is_said_in_plain_words() {
+    let desk = Desk::new();
+    for (text, said) in [
+        (
+            "harness: { autonmy: 3 }",
+            "line 1: harness.autonmy: there is no such field; did you mean `autonomy`?; there are enabled, ",
+        ),
+        ("harness: { autonomy: high }", "line 1: harness.autonomy: `high` is not a whole number"),
+        (
+            "harness:\n  limits:\n    max_steps: -3",
+            "line 3: harness.limits.max_steps: `-3` is not a whole number",
+        ),
+        ("models: [a]", "line 1: this is not a group of fields"),
+        ("harness: { enabled: no }", "line 1: harness.enabled: `no` is not true or false"),
+        (
+            "providers:\n  x: { api: chatt }",
+            "line 2: providers.x.api: `chatt` is none of anthropic, responses, chat, scripted; did you mean `chat`?",
+        ),
+        (
+            "mcp: { servers: { a: { comand: [x] } } }",
+            "mcp.servers.a.comand: there is no such field; did you mean `command`?",
+        ),
+        ("hooks: { before_tool: [ { comand: x } ] }", "hooks.before_tool[0].comand: there is no such field"),
+        ("permissions: { bash: { 'ls *': maybe } }", "`maybe` is none of allow, ask, deny"),
+        ("harness: { autonomy: 3, autonomy: 4 }", "line 1: `autonomy` is there twice"),
+        ("modles: { default: x }", "modles: there is no such field; did you mean `models`?"),
+        ("harness: [\n", "line "),
+    ] {
+        desk.write("longhaul.yaml", text);
+        let told = desk.say(&["config", "show"]);
+        assert_eq!(told.code, 2, "{text}");
+        assert!(told.err.contains(&desk.path("longhaul.yaml").display().to_string()), "{}", told.err);
+        assert!(told.err.contains(said), "{text}: {}", told.err);
+        for jargon in ["<input>", "u8", "u32", "variant", "mapping", "untagged", "struct", "column", "Policy"]
+        {
+            assert!(!told.err.contains(jargon), "{text}: {}", told.err);
+        }
+    }
+}
+
 /// Those who only look leave nothing behind.
 #[test]
 fn looking_makes_nothing() {
@@ -304,4 +346,88 @@ fn rows_are_kept_current() {
         (&json!(3), &json!(3), &json!("completed"))
     );
     assert!(row["completedAt"].is_string());
+}
+
+/// An answer is what was asked for, or it is said not to be: by the exit code, in words, and to whoever asks later.
+#[test]
+fn an_answer_fits_its_schema_or_is_said_not_to() {
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: '{\"ok\": 1}' } ] } ]");
+    desk.write("good.json", r#"{ "type": "object", "properties": { "ok": { "type": "integer" } } }"#);
+    desk.write("other.json", r#"{ "type": "object", "properties": { "ok": { "type": "boolean" } } }"#);
+    desk.write("none.json", r#"{ "type": "banana" }"#);
+    let ask = |schema: &str, mode: &str| {
+        desk.say(&["run", "x", "--model", "scripted/s.yaml", "--mode", mode, "--answer-schema", schema])
+    };
+    let good = ask("good.json", "complete");
+    assert_eq!((good.code, good.out.as_str()), (0, "{\"ok\": 1}\n"), "{}", good.err);
+    let other = ask("other.json", "complete");
+    assert_eq!((other.code, other.out.as_str()), (1, "{\"ok\": 1}\n"), "{}", other.err);
+    assert!(other.err.contains("does not fit the schema: at /ok: 1 is not of type"), "{}", other.err);
+    let ids: Vec<String> = desk
+        .json(&["list"])
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids.len(), 2);
+    let said: Vec<Value> = ids
+        .iter()
+        .map(|id| serde_json::from_str(&desk.say(&["result", id, "--json"]).out).unwrap())
+        .collect();
+    assert_eq!((&said[0]["fits"], &said[1]["fits"]), (&json!(false), &json!(true)));
+    assert_eq!((desk.say(&["result", &ids[0]]).code, desk.say(&["result", &ids[1]]).code), (1, 0));
+    for (schema, mode, word) in
+        [("none.json", "complete", "not a JSON Schema"), ("good.json", "exec", "--mode complete")]
+    {
+        let refused = ask(schema, mode);
+        assert_eq!((refused.code, refused.err.contains(word)), (2, true), "{}", refused.err);
+    }
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
+}
+
+/// What came back is told with the call it came from, also when several were asked for at once; and whole, where it is no
+/// terminal that has no room for it.
+#[test]
+fn logs_tie_results_to_their_calls_and_pipes_get_everything() {
+    let long = "a long text ".repeat(40);
+    let desk = Desk::with_script(&format!(
+        r#"
+conversations:
+  - turns:
+      - text: "Both. {long}"
+        calls: [ {{ tool: bash, args: {{ command: "echo one" }} }}, {{ tool: bash, args: {{ command: "echo two; exit 3" }} }} ]
+      - text: "Done."
+"#
+    ));
+    let task = format!("a task of {long}");
+    let ran = desk.say(&["run", &task, "--model", "scripted/s.yaml"]);
+    assert!(ran.err.contains(&format!("turn 1: Both. {}", long.trim())), "{}", ran.err);
+    let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    let told = desk.get(&["logs", &id]);
+    for part in [
+        "\n> call_1 bash {\"command\":\"echo one\"}\n",
+        "\n> call_2 bash {\"command\":\"echo two; exit 3\"}\n",
+        "\n< call_1 bash\none\n",
+        "\n< call_2 bash\n",
+    ] {
+        assert!(told.contains(part), "{part:?}: {told}");
+    }
+    for args in [&["list"][..], &["show", &id], &["cost"]] {
+        assert!(desk.get(args).contains(task.trim()), "{args:?}: {}", desk.get(args));
+    }
+}
+
+/// An empty question is answered with how to ask one.
+#[test]
+fn an_empty_query_is_no_query() {
+    let desk = Desk::new();
+    desk.create();
+    let refused = desk.say(&["db", "query", " "]);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused.err.contains("the query is empty") && refused.err.contains("SELECT status"),
+        "{}",
+        refused.err
+    );
 }

@@ -213,6 +213,77 @@ fn no_key_goes_in_or_out() {
     assert!(asked.err.contains("holds a model provider's key"), "{}", asked.err);
 }
 
+/// A token that a server is given is struck out wherever it turns up: in what the server says, in the task, in the model's own
+/// words and in what it calls.
+#[test]
+fn a_servers_token_is_struck_out_everywhere() {
+    let token = "canary-token-0123456789";
+    let desk = Desk::with_script(&format!(
+        r#"
+name: mcp
+conversations:
+  - turns:
+      - text: "I found {token}."
+        calls: [ {{ tool: srv__say, args: {{ text: "it is {token}" }} }}, {{ tool: write, args: {{ path: a.txt, content: "{token}" }} }} ]
+      - text: "All of {token} is done."
+"#
+    ));
+    settings(&desk, "honest", "      env: { SERVICE_TOKEN: \"${GIVEN}\" }\n");
+    let mut command =
+        desk.command(&["run", &format!("use {token}"), "--in-place", "--model", "scripted/s.yaml"]);
+    let output = command.env("GIVEN", token).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("a key stands in the task"), "{said}");
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "[secret]");
+    let kept = super::desk::files_below(&desk.path(".longhaul"));
+    assert!(kept.iter().any(|(path, _)| path.ends_with("journal")));
+    for (path, bytes) in kept {
+        assert!(!String::from_utf8_lossy(&bytes).contains(token), "{}", path.display());
+    }
+}
+
+/// A59: advice that can be followed: what was accepted is shown of a server that may not be started, and accepting it helps.
+#[test]
+fn a_changed_program_is_shown_and_accepted() {
+    let desk = desk("honest", "say");
+    let script = desk.path("server.py");
+    let original = concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-tools/tests/mcp/hostile.py");
+    std::fs::copy(original, &script).unwrap();
+    let memory = desk.path("memory").display().to_string();
+    let command = json!(["python3", script.display().to_string(), "honest", memory]);
+    desk.write("longhaul.yaml", &format!("mcp:\n  servers:\n    srv:\n      command: {command}\n"));
+    run(&desk, &[]);
+    let started = starts(&desk);
+    std::fs::write(&script, std::fs::read_to_string(original).unwrap() + "\n# more\n").unwrap();
+    let shown = desk.say(&["mcp", "tools", "srv"]);
+    assert_eq!((shown.code, starts(&desk)), (0, started), "{}", shown.err);
+    assert!(
+        shown.out.contains("srv__say") && shown.err.contains("`longhaul mcp accept srv`"),
+        "{}",
+        shown.err
+    );
+    assert_eq!(desk.json(&["mcp", "tools", "srv"])["state"], "changed");
+    desk.get(&["mcp", "accept", "srv"]);
+    assert_eq!(desk.get(&["mcp", "call", "srv", "say", r#"{"text": "hello"}"#]), "hello\n");
+}
+
+/// The settings' list of tools holds for people too, and a run that is refused accepts no server.
+#[test]
+fn what_is_not_named_is_not_called_and_a_refused_run_accepts_nothing() {
+    let desk = desk("honest", "say");
+    settings(&desk, "honest", "      tools: [say]\n");
+    let refused = desk.say(&["mcp", "call", "srv", "die"]);
+    assert_eq!((refused.code, starts(&desk)), (2, 0), "{}", refused.err);
+    assert!(refused.err.contains("do not name its tool `die`; they name: say"), "{}", refused.err);
+    let refused = desk.say(&["create", "--task", "x", "--model", "nobody/m"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    let pin = desk.path(".longhaul/mcp/srv.json");
+    assert!(!pin.exists());
+    desk.create();
+    assert!(pin.exists());
+}
+
 fn start(desk: &Desk, args: &[&str]) -> Child {
     desk.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }

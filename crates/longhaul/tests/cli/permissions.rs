@@ -37,7 +37,7 @@ fn wrong_rules_are_refused() {
         ("permisions: { bash: deny }", "permisions"),
         ("permissions: { bash: { '': deny } }", "a pattern is empty"),
         ("permissions: { bash: { 'curl * | sh': allow } }", "a pipe can be asked about or denied"),
-        ("permissions: { bash: { 'rm *': deny, 'rm *': allow } }", "uplicate"),
+        ("permissions: { bash: { 'rm *': deny, 'rm *': allow } }", "`rm *` is there twice"),
         ("permissions: { bsh: deny }", "there is no tool `bsh`"),
     ] {
         desk.write("longhaul.yaml", written);
@@ -70,7 +70,31 @@ fn a_check_explains_itself() {
     assert_eq!(desk.say(&["permissions", "check", "../x", "--tool", "read"]).code, 1);
     let checked = desk.say(&["permissions", "check", "ls \"$X\" 'a", "--json"]);
     let checked: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
-    assert_eq!((&checked["action"], &checked["rule"]), (&json!("ask"), &json!(null)));
+    assert_eq!((&checked["byRules"], &checked["rule"]), (&json!("ask"), &json!(null)));
+    assert_eq!((&checked["action"], &checked["autonomy"]), (&json!("deny"), &json!(4)));
+}
+
+/// D7.5: a check says what would become of a call in a run: with its autonomy, and with the hosts it may reach.
+#[test]
+fn a_check_knows_the_run_around_the_rules() {
+    let desk = Desk::new();
+    let code = |args: &[&str]| desk.say(&[&["permissions", "check"], args].concat()).code;
+    assert_eq!(["1", "3", "4", "5"].map(|level| code(&["git push", "--autonomy", level])), [3, 3, 3, 1]);
+    let unclear = "ls \"$X\" 'a";
+    assert_eq!(["1", "3", "4", "5"].map(|level| code(&[unclear, "--autonomy", level])), [3, 3, 1, 1]);
+    assert_eq!((code(&["ls", "--autonomy", "5"]), code(&["ls", "--autonomy", "6"])), (0, 2));
+    let told = desk.say(&["permissions", "check", unclear, "--autonomy", "4"]).out;
+    assert!(told.starts_with("deny: with autonomy 4 nobody is asked in doubt"), "{told}");
+    assert!(told.contains("by the rules ask: "), "{told}");
+    let unknown = desk.say(&["permissions", "check", "x", "--tool", "banana"]);
+    assert!(unknown.code == 2 && unknown.err.contains("there is no tool `banana`"), "{}", unknown.err);
+    assert_eq!(code(&["{}", "--tool", "server__tool"]), 0);
+    user(&desk, "permissions: { fetch: allow, network: [docs.example] }\n");
+    assert_eq!(code(&["https://docs.example/x", "--tool", "fetch"]), 0);
+    let other = desk.say(&["permissions", "check", "https://other.example/", "--tool", "fetch"]);
+    assert!(other.code == 1 && other.out.contains("other.example:443 may not be reached"), "{}", other.out);
+    let local = desk.say(&["permissions", "check", "http://127.0.0.1:8080/", "--tool", "fetch"]).out;
+    assert!(local.contains("`permissions.network: full`") && !local.contains("can list it"), "{local}");
 }
 
 /// What the agent does: something that is asked about by the project's rules, and something else.

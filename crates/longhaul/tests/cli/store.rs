@@ -176,3 +176,48 @@ fn derived_files_may_fail() {
     assert_eq!(desk.json(&["show", &id])["status"], "completed");
     assert_eq!(desk.json(&["list"])[0]["status"], "completed", "the list is made from the journals");
 }
+
+/// A71: a state directory that came with the repository is not believed: not its runs, not its accepted servers. The user's
+/// own word makes it theirs; one outside of the project is theirs because they named it.
+#[test]
+fn a_strangers_state_directory_is_refused() {
+    let desk = Desk::new();
+    let home = tempfile::tempdir().unwrap();
+    let id = desk.create();
+    let elsewhere = |args: &[&str]| {
+        let mut command = desk.command(args);
+        command.env_remove("LONGHAUL_TRUST").env("XDG_STATE_HOME", home.path());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for args in
+        [&["list"][..], &["show", &id], &["resume", &id], &["create", "--task", "x"], &["mcp", "list"]]
+    {
+        let (code, said) = elsewhere(args);
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains("was not made by you on this machine"), "{args:?}: {said}");
+        assert!(said.contains("`longhaul store adopt`"), "{args:?}: {said}");
+    }
+    assert_eq!(elsewhere(&["list", "--trust"]).0, Some(0));
+    assert_eq!(elsewhere(&["list"]).0, Some(2), "trust for one command changes nothing");
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::rename(desk.path(".longhaul"), outside.path().join("state")).unwrap();
+    assert_eq!(
+        elsewhere(&["--state-dir", outside.path().join("state").to_str().unwrap(), "show", &id]).0,
+        Some(0)
+    );
+    std::os::unix::fs::symlink(outside.path().join("state"), desk.path(".longhaul")).unwrap();
+    assert_eq!(elsewhere(&["list"]).0, Some(2), "a link can come with a repository too");
+    assert_eq!(elsewhere(&["store", "adopt"]).0, Some(0));
+    assert_eq!(elsewhere(&["show", &id]).0, Some(0));
+}
+
+/// A71: an empty state directory may have come with the repository, and then with rules that ignore nothing.
+#[test]
+fn what_is_kept_is_ignored_by_git_whatever_came_with_the_repository() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.path(".longhaul")).unwrap();
+    desk.write(".longhaul/.gitignore", "!*\n");
+    desk.create();
+    assert_eq!(std::fs::read_to_string(desk.path(".longhaul/.gitignore")).unwrap(), "*\n");
+}

@@ -199,3 +199,47 @@ fn a_project_does_not_raise_what_the_user_set() {
         assert_eq!(said.err.contains("may not raise your own"), code == 2, "{}", said.err);
     }
 }
+
+/// A71: that runs leave no trace is not a repository's to choose.
+#[test]
+fn a_journal_is_kept_until_the_user_agrees_otherwise() {
+    let stranger = Stranger::new("harness: { enabled: false }");
+    let ran = stranger.say(RUN);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("sets harness.enabled, which is ignored"), "{}", ran.err);
+    let kept = || stranger.desk.json(&["list"]).as_array().unwrap().len();
+    assert_eq!(kept(), 1);
+    assert_eq!(stranger.say(&["trust", "--yes"]).code, 0);
+    let ran = stranger.say(&[RUN, &["--in-place"]].concat());
+    assert_eq!((ran.code, kept()), (0, 1), "{}", ran.err);
+}
+
+/// A71: the user's own settings are not an agent's to write or to read, also where it works in place and they are there.
+#[test]
+fn the_users_own_settings_are_out_of_reach() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - turns:
+      - calls:
+          - { tool: write, args: { path: .config/longhaul/trust.json, content: "{}" } }
+          - { tool: read, args: { path: state/longhaul/owner-secret } }
+          - { tool: write, args: { path: .config/other, content: "x" } }
+      - text: "Done."
+"#,
+    );
+    // The second time all of them are there.
+    for (config, state) in [(".config", "state"), ("./.config/", "state/.")] {
+        let mut command = desk.command(&["run", "x", "--in-place", "--model", "scripted/s.yaml"]);
+        command.env("XDG_CONFIG_HOME", desk.path(config)).env("XDG_STATE_HOME", desk.path(state));
+        let ran = said(command);
+        assert!(!desk.path(".config/longhaul/trust.json").exists(), "{}", ran.err);
+        assert!(desk.path(".config/other").exists(), "{}", ran.err);
+        std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+        std::fs::remove_file(desk.path(".config/other")).unwrap();
+    }
+    let secret = std::fs::read_to_string(desk.path("state/longhaul/owner-secret")).unwrap();
+    let journals = super::desk::files_below(&desk.path(".longhaul/runs"));
+    let found = journals.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(&secret));
+    assert!(!found && !journals.is_empty());
+}

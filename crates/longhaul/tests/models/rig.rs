@@ -28,6 +28,8 @@ pub const KEY: &str = "sk-test-0123456789";
 
 pub struct Rig {
     directory: TempDir,
+    /// What longhaul keeps for its user lies outside of every project.
+    users: TempDir,
     environment: Vec<(String, String)>,
 }
 
@@ -51,7 +53,8 @@ impl Said {
 
 impl Rig {
     pub fn new() -> Rig {
-        Rig { directory: tempfile::tempdir().unwrap(), environment: Vec::new() }
+        let (directory, users) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        Rig { directory, users, environment: Vec::new() }
     }
 
     /// One provider of each protocol, all of them the one server.
@@ -102,6 +105,7 @@ impl Rig {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.directory.path())
+            .env("XDG_STATE_HOME", self.users.path())
             // What holds commands has tests of its own; here the home directory is where runs work.
             .env("LONGHAUL_SANDBOX", "off")
             .env("LONGHAUL_TRUST", "1")

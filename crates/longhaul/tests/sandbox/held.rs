@@ -61,6 +61,25 @@ async fn git_works_in_place() {
     assert!(matches!(sub.run("echo z > ../top").await, Outcome::Failed { .. }));
 }
 
+/// A12: a state directory deep in the workspace cannot be moved from under its cover by moving what it lies in.
+#[tokio::test]
+async fn a_deep_state_directory_stays_covered() {
+    if !can_hold("a_deep_state_directory_stays_covered") {
+        return;
+    }
+    let outer = tempfile::tempdir().unwrap();
+    let state = outer.path().join("work/sub/dir/state");
+    fs::create_dir_all(state.join("runs")).unwrap();
+    fs::write(state.join("runs/secret"), "secret").unwrap();
+    let held = Held::over(outer, "work", "work/sub/dir/state");
+    let said =
+        held.get("mv sub/dir sub/moved; mv sub moved; cat */*/*/runs/secret */*/runs/secret; true").await;
+    assert!(!said.lines().any(|line| line == "secret"), "{said}");
+    assert!(state.join("runs/secret").exists(), "{said}");
+    assert!(!held.root().join("moved/dir/state/runs").exists(), "{said}");
+    held.get("echo x > sub/dir/file && mv sub/dir/file sub/dir/other").await;
+}
+
 /// What toolchains need is there: a crate is built and tested without a network.
 #[tokio::test]
 async fn cargo_works() {
