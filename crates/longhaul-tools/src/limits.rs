@@ -145,6 +145,9 @@ pub const HOOK_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// What is kept of a hook's reason, in bytes.
 pub const HOOK_REASON_BYTES_MAX: usize = 4 * 1024;
 
+/// Bytes of a changed file that are kept from its preparation until the change is made; a larger one is computed twice.
+pub const PREPARED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Time a command gets between being asked to end and being killed: enough for git to remove its lock file.
 pub const TERMINATE_GRACE: Duration = Duration::from_millis(500);
 
