@@ -157,7 +157,10 @@ pub const OUTPUT_GRACE: Duration = Duration::from_millis(250);
 /// Rounds of looking for a call's processes and killing them. With the pause below, two seconds.
 pub const KILL_ROUNDS_MAX: usize = 200;
 
-/// Pause between two such rounds: a killed process is gone within it unless it hangs in the kernel.
+/// Pause after the first of them, doubled from round to round: a namespace that is ending is gone after about this.
+pub const KILL_FIRST_PAUSE: Duration = Duration::from_micros(500);
+
+/// The longest pause between two such rounds: a killed process is gone within it unless it hangs in the kernel.
 pub const KILL_ROUND_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes read of a process's environment. A process that exports more hides its marker, at its own cost of memory.
