@@ -173,6 +173,12 @@ pub const ANCESTORS_MAX: usize = 1000;
 /// workspace, which is on disk.
 pub const SCRATCH_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
+/// Bytes of one file of the system's settings that a command gets a copy of; what is larger is mounted.
+pub const SETTING_BYTES_MAX: u64 = 16 * 1024;
+
+/// Bytes of all those files. Written as JSON they may take twice as many, and the kernel takes 128 KiB as one argument.
+pub const SETTINGS_BYTES_MAX: usize = 48 * 1024;
+
 /// Bytes of memory one process of a command may always have, however small the machine: linkers need that. Otherwise it
 /// is half of what the machine has, so that the harness and other runs keep the rest.
 pub const COMMAND_MEMORY_BYTES_MIN: u64 = 2 * 1024 * 1024 * 1024;
