@@ -16,6 +16,9 @@ use crate::limits;
 /// The kernel's own mark for its threads, among the flags it shows.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
+/// More than the kernel says of a process: some fifty numbers and a name.
+const STAT_BYTES_MAX: usize = 4096;
+
 /// One process that was alive at the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -118,10 +121,13 @@ fn read_process(pid: i32) -> Option<Process> {
 
 /// A process and its state's letter.
 fn read_stat(pid: i32) -> Option<(char, Process)> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // One read tells all of it: this is done for every process of the machine.
+    let mut buffer = [0; STAT_BYTES_MAX];
+    let count = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
+    let stat = &buffer[..count];
     // The name in parentheses may contain anything, also spaces and parentheses.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let fields = String::from_utf8_lossy(&stat[after_name..]).into_owned();
+    let fields = str::from_utf8(&stat[after_name..]).ok()?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
     let state = fields.first()?.chars().next()?;
