@@ -4,9 +4,12 @@
 //! look at the file says after a crash. Between the last look and the rename another process may slip in; that window
 //! cannot be closed on a file system, only kept short. Refuses to compute what the new bytes are.
 
+use std::sync::{Mutex, PoisonError};
+
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_workspace::Error;
 
+use crate::limits;
 use crate::tool::{Context, blocking, refused};
 
 /// What is to be at a path.
@@ -45,6 +48,46 @@ impl Change {
             Ok(()) => Outcome::done(self.report),
             Err(error) => refused(&error),
         }
+    }
+
+    /// Makes a change that was computed when it was prepared: the file is asked last whether it is still the one it was
+    /// computed from.
+    pub(crate) fn make_prepared(self, context: &Context) -> Outcome {
+        // Where it is gone, no directory is made for it.
+        if let Err(error) = context.workspace.open_file(&self.path) {
+            return refused(&error);
+        }
+        let mut found = None;
+        let agreed = || {
+            let now = found.insert(context.workspace.digest(&self.path));
+            now.as_ref().is_ok_and(|now| *now == self.before)
+        };
+        match (context.workspace.replace_if(&self.path, &self.bytes, &context.key, agreed), found) {
+            (Ok(true), _) => Outcome::done(self.report),
+            (Ok(false), Some(Ok(now))) if now == self.after => settled(context, &self.path, self.report),
+            (Ok(false), Some(Err(error))) | (Err(error), _) => refused(&error),
+            (Ok(false), _) => changed_meanwhile(&self.path),
+        }
+    }
+}
+
+/// The one change that was prepared last, so that it need not be computed again when its intent is on record. Losing it costs
+/// time only.
+#[derive(Default)]
+pub(crate) struct Prepared(Mutex<Option<(String, Change)>>);
+
+impl Prepared {
+    /// Keeps a change for the call with this key.
+    pub(crate) fn keep(&self, key: &str, change: Change) {
+        let small = change.bytes.len() <= limits::PREPARED_BYTES_MAX;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = small.then(|| (key.to_owned(), change));
+    }
+
+    /// The change that was prepared for the call with this key, if it is the one of this trace.
+    pub(crate) fn take(&self, key: &str, trace: &Trace) -> Option<Change> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, change) = kept.take_if(|(of, change)| of == key && change.trace() == *trace)?;
+        Some(change)
     }
 }
 

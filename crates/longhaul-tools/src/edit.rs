@@ -4,6 +4,8 @@
 //! Refuses to guess: a piece that is absent, or that occurs more often than was said, changes nothing, and neither does an
 //! edit of a file that is no longer as its `expect` says.
 
+use std::sync::Arc;
+
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
 use longhaul_workspace::digest_of;
@@ -13,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::arguments::{invalid, parse, schema};
-use crate::change::{self, Change};
+use crate::change::{self, Change, Prepared};
 use crate::limits;
 use crate::nearby;
 use crate::tag;
@@ -57,11 +59,14 @@ struct Order {
     expect: Option<String>,
 }
 
-pub struct Edit(ToolSpec);
+pub struct Edit {
+    spec: ToolSpec,
+    prepared: Arc<Prepared>,
+}
 
 impl Edit {
     pub fn new() -> Edit {
-        Edit(ToolSpec {
+        let spec = ToolSpec {
             name: "edit".to_owned(),
             description: "Replaces exact pieces of text in a file. The text in old must occur exactly once, \
                           unless replace_all is true. Read the file first; give old without line numbers. \
@@ -69,11 +74,12 @@ impl Edit {
                 .to_owned(),
             class: EffectClass::Checkable,
             schema: schema::<Args>(),
-        })
+        };
+        Edit { spec, prepared: Arc::default() }
     }
 
     fn arguments(&self, args: &Json) -> Result<Order, Outcome> {
-        let Args { path, old, new, replace_all, edits, expect } = parse(args, &self.0.schema)?;
+        let Args { path, old, new, replace_all, edits, expect } = parse(args, &self.spec.schema)?;
         let pieces = match (old, new, edits) {
             (Some(old), Some(new), None) => vec![Piece { old, new, replace_all }],
             (None, None, Some(edits)) if !replace_all => edits,
@@ -96,17 +102,24 @@ impl Edit {
     }
 
     async fn trace(&self, context: &Context, args: &Json) -> Result<Trace, Outcome> {
-        let (context, args) = (context.clone(), self.arguments(args)?);
+        let (context, args, prepared) = (context.clone(), self.arguments(args)?, Arc::clone(&self.prepared));
         blocking(move || {
             let bytes = context.workspace.read(&args.path).map_err(|error| refused(&error))?;
-            Ok(edited(&args, digest_of(&bytes), bytes)?.trace())
+            let change = edited(&args, digest_of(&bytes), bytes)?;
+            let trace = change.trace();
+            prepared.keep(&context.key, change);
+            Ok(trace)
         })
         .await?
     }
 
     async fn make(&self, context: &Context, args: &Json, trace: Option<&Trace>) -> Result<Outcome, Outcome> {
         let (context, args, trace) = (context.clone(), self.arguments(args)?, trace.cloned());
+        let prepared = trace.as_ref().and_then(|trace| self.prepared.take(&context.key, trace));
         blocking(move || {
+            if let Some(change) = prepared {
+                return Ok(change.make_prepared(&context));
+            }
             let bytes = context.workspace.read(&args.path).map_err(|error| refused(&error))?;
             let digest = digest_of(&bytes);
             if let Some(trace) = &trace {
@@ -133,7 +146,7 @@ impl Default for Edit {
 
 impl Tool for Edit {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn prepare<'a>(
@@ -245,11 +258,16 @@ impl Piece {
         }
         replaced.pieces += count;
         replaced.lines.push(named_lines(&text, &places));
-        Ok(self.put(&text, &places))
+        Ok(self.put(text, &places))
     }
 
     /// The text with `new` at these places. They were searched for once; a large file is slow to search.
-    fn put(&self, text: &str, places: &[usize]) -> String {
+    fn put(&self, mut text: String, places: &[usize]) -> String {
+        if let [place] = *places {
+            // In place: a large file is not copied for one piece.
+            text.replace_range(place..place + self.old.len(), &self.new);
+            return text;
+        }
         let mut result = String::with_capacity(text.len() + places.len() * self.new.len());
         let mut from = 0;
         for &place in places {

@@ -145,6 +145,9 @@ pub const HOOK_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// What is kept of a hook's reason, in bytes.
 pub const HOOK_REASON_BYTES_MAX: usize = 4 * 1024;
 
+/// Bytes of a changed file that are kept from its preparation until the change is made; a larger one is computed twice.
+pub const PREPARED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Time a command gets between being asked to end and being killed: enough for git to remove its lock file.
 pub const TERMINATE_GRACE: Duration = Duration::from_millis(500);
 
@@ -154,7 +157,10 @@ pub const OUTPUT_GRACE: Duration = Duration::from_millis(250);
 /// Rounds of looking for a call's processes and killing them. With the pause below, two seconds.
 pub const KILL_ROUNDS_MAX: usize = 200;
 
-/// Pause between two such rounds: a killed process is gone within it unless it hangs in the kernel.
+/// Pause after the first of them, doubled from round to round: a namespace that is ending is gone after about this.
+pub const KILL_FIRST_PAUSE: Duration = Duration::from_micros(500);
+
+/// The longest pause between two such rounds: a killed process is gone within it unless it hangs in the kernel.
 pub const KILL_ROUND_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes read of a process's environment. A process that exports more hides its marker, at its own cost of memory.
@@ -166,6 +172,12 @@ pub const ANCESTORS_MAX: usize = 1000;
 /// Bytes of memory that a command's private directories (`/tmp`, home) may take, each. Larger things belong in the
 /// workspace, which is on disk.
 pub const SCRATCH_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Bytes of one file of the system's settings that a command gets a copy of; what is larger is mounted.
+pub const SETTING_BYTES_MAX: u64 = 16 * 1024;
+
+/// Bytes of all those files. Written as JSON they may take twice as many, and the kernel takes 128 KiB as one argument.
+pub const SETTINGS_BYTES_MAX: usize = 48 * 1024;
 
 /// Bytes of memory one process of a command may always have, however small the machine: linkers need that. Otherwise it
 /// is half of what the machine has, so that the harness and other runs keep the rest.

@@ -12,7 +12,7 @@ use longhaul_core::ids::RunId;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::limits;
-use crate::table::{Belongs, search};
+use crate::table::{self, Belongs, search};
 
 /// Environment variables that mark the processes of a run and of one call.
 pub(crate) const RUN_MARKER: &str = "LONGHAUL_RUN";
@@ -22,7 +22,7 @@ pub(crate) const CALL_MARKER: &str = "LONGHAUL_CALL";
 /// while no call of the run is under way; it may take two seconds. Answers how many processes were killed.
 pub fn reap_leftovers(run: &RunId) -> usize {
     let marker = format!("{RUN_MARKER}={run}");
-    kill_all(&Belongs { marker: &marker, leader: None }).killed
+    kill_all(&Belongs { marker: &marker, leader: None, since: 0 }).killed
 }
 
 /// What killing came to.
@@ -47,12 +47,16 @@ pub(crate) struct Tree {
     leader: Pid,
     marker: String,
     reach: Reach,
+    /// When the leader was started. All others are younger, so a machine with many processes is not asked about each.
+    since: u64,
     ended: bool,
 }
 
 impl Tree {
+    /// The tree of a process that we started and have not collected yet.
     pub(crate) fn new(leader: Pid, key: &str, reach: Reach) -> Tree {
-        Tree { leader, marker: format!("{CALL_MARKER}={key}"), reach, ended: false }
+        let since = table::started(leader.as_raw_pid());
+        Tree { leader, marker: format!("{CALL_MARKER}={key}"), reach, since, ended: false }
     }
 
     /// Asks them to end.
@@ -85,7 +89,7 @@ impl Tree {
     }
 
     fn belongs(&self) -> Belongs<'_> {
-        Belongs { marker: &self.marker, leader: Some(self.leader.as_raw_pid()) }
+        Belongs { marker: &self.marker, leader: Some(self.leader.as_raw_pid()), since: self.since }
     }
 }
 
@@ -101,7 +105,7 @@ impl Drop for Tree {
 fn kill_all(belongs: &Belongs<'_>) -> Killed {
     let mut killed = BTreeSet::new();
     let mut clean_rounds = 0;
-    for _ in 0..limits::KILL_ROUNDS_MAX {
+    for round in 0..limits::KILL_ROUNDS_MAX {
         let search = search(belongs);
         for process in &search.found {
             process.kill();
@@ -111,7 +115,8 @@ fn kill_all(belongs: &Belongs<'_>) -> Killed {
         if clean_rounds == 2 || (clean_rounds == 1 && !search.undecided) {
             return Killed { killed: killed.len(), survivors: 0 };
         }
-        thread::sleep(limits::KILL_ROUND_PAUSE);
+        // Most are gone at once; what is not is looked for less and less often.
+        thread::sleep(limits::KILL_ROUND_PAUSE.min(limits::KILL_FIRST_PAUSE * (1 << round.min(8))));
     }
     let survivors = search(belongs).found.len();
     Killed { killed: killed.len().saturating_sub(survivors), survivors }

@@ -13,6 +13,12 @@ use rustix::process::{Pid, Signal};
 
 use crate::limits;
 
+/// The kernel's own mark for its threads, among the flags it shows.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// More than the kernel says of a process: some fifty numbers and a name.
+const STAT_BYTES_MAX: usize = 4096;
+
 /// One process that was alive at the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -21,6 +27,8 @@ pub(crate) struct Process {
     group: i32,
     session: i32,
     started: u64,
+    /// A thread of the kernel itself, which has no environment and belongs to nobody.
+    kernel: bool,
 }
 
 /// What makes a process belong to a call or a run.
@@ -29,6 +37,8 @@ pub(crate) struct Belongs<'a> {
     pub(crate) marker: &'a str,
     /// The leader of its process group or session.
     pub(crate) leader: Option<i32>,
+    /// When the first of them was started, as [`started`] answers it: what is older is not asked.
+    pub(crate) since: u64,
 }
 
 /// The processes found, and whether some could not be judged yet because they were just starting a program.
@@ -43,9 +53,12 @@ pub(crate) fn search(belongs: &Belongs<'_>) -> Search {
     let spared = ancestors(&table, std::process::id().cast_signed());
     let mut undecided = false;
     let mut found = BTreeSet::new();
-    for process in table.values().filter(|process| !spared.contains(&process.pid)) {
+    let may_belong = |process: &&Process| {
+        process.started >= belongs.since && !process.kernel && !spared.contains(&process.pid)
+    };
+    for process in table.values().filter(may_belong) {
         let environment = environment(process.pid);
-        undecided |= environment.is_empty() && !is_kernel_thread(process);
+        undecided |= environment.is_empty();
         let led = belongs.leader.is_some_and(|leader| process.group == leader || process.session == leader);
         if led || environment.split(|byte| *byte == 0).any(|entry| entry == belongs.marker.as_bytes()) {
             found.insert(process.pid);
@@ -89,6 +102,12 @@ impl Process {
     fn signal(&self, _signal: Signal) {}
 }
 
+/// When a process was started, in the kernel's ticks; 0, which is before all others, where that is not known. Also for one that
+/// is dead and was not collected.
+pub(crate) fn started(pid: i32) -> u64 {
+    read_stat(pid).map_or(0, |(_, process)| process.started)
+}
+
 fn snapshot() -> BTreeMap<i32, Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -97,17 +116,27 @@ fn snapshot() -> BTreeMap<i32, Process> {
 
 /// `None` for a process that is gone, also for one that is dead and only waits to be collected by its parent.
 fn read_process(pid: i32) -> Option<Process> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    read_stat(pid).filter(|(state, _)| !matches!(state, 'Z' | 'X')).map(|(_, process)| process)
+}
+
+/// A process and its state's letter.
+fn read_stat(pid: i32) -> Option<(char, Process)> {
+    // One read tells all of it: this is done for every process of the machine.
+    let mut buffer = [0; STAT_BYTES_MAX];
+    let count = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
+    let stat = &buffer[..count];
     // The name in parentheses may contain anything, also spaces and parentheses.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let fields = String::from_utf8_lossy(&stat[after_name..]).into_owned();
+    let fields = str::from_utf8(&stat[after_name..]).ok()?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
-    if matches!(fields.first(), Some(&("Z" | "X"))) {
-        return None;
-    }
+    let state = fields.first()?.chars().next()?;
     let started = fields.get(19)?.parse().ok()?;
-    Some(Process { pid, parent: number(1)?, group: number(2)?, session: number(3)?, started })
+    let kernel = fields.get(6)?.parse::<u64>().ok()? & KERNEL_THREAD != 0;
+    Some((
+        state,
+        Process { pid, parent: number(1)?, group: number(2)?, session: number(3)?, started, kernel },
+    ))
 }
 
 /// Empty when it may not be read, for kernel threads, and for a moment while a program is started.
@@ -117,11 +146,6 @@ fn environment(pid: i32) -> Vec<u8> {
         file.take(limits::ENVIRON_BYTES_MAX).read_to_end(&mut bytes).ok();
     }
     bytes
-}
-
-fn is_kernel_thread(process: &Process) -> bool {
-    const KERNEL_THREADS_PARENT: i32 = 2;
-    process.pid == KERNEL_THREADS_PARENT || process.parent == KERNEL_THREADS_PARENT
 }
 
 fn ancestors(table: &BTreeMap<i32, Process>, pid: i32) -> BTreeSet<i32> {
@@ -145,5 +169,37 @@ fn add_descendants(table: &BTreeMap<i32, Process>, spared: &BTreeSet<i32>, found
             return;
         }
         found.extend(more);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A process is found by its marker if it is young enough, also before it is collected, and what is older is not asked.
+    #[test]
+    fn what_is_older_than_the_first_does_not_belong() {
+        let marker = format!("LONGHAUL_CALL=table-{}", std::process::id());
+        let (name, value) = marker.split_once('=').unwrap();
+        let mut child = Command::new("sleep").arg("600").env(name, value).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let since = started(pid);
+        let found = |since| {
+            let belongs = Belongs { marker: &marker, leader: None, since };
+            // Until it has become the program, it has our environment.
+            let rounds = std::iter::repeat_with(|| search(&belongs)).find(|search| !search.undecided);
+            rounds.unwrap().found.iter().map(|process| process.pid).collect::<Vec<_>>()
+        };
+        assert_eq!((found(since), found(0)), (vec![pid], vec![pid]));
+        assert_eq!(found(since + 1), Vec::<i32>::new());
+        child.kill().unwrap();
+        // Dead and not collected, it still says when it was started, and belongs no more.
+        while read_process(pid).is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!((started(pid), found(since)), (since, vec![]));
+        child.wait().unwrap();
+        assert_eq!(started(pid), 0);
     }
 }

@@ -453,6 +453,46 @@ async fn a_traced_change_overwrites_nobody_and_is_made_once() {
     }
 }
 
+/// D6.3: an edit that was computed when it was prepared asks the file again before it is made.
+#[tokio::test]
+async fn a_prepared_edit_overwrites_nobody() {
+    use std::os::unix::fs::MetadataExt;
+    let fixture = Fixture::new();
+    let args = json!({ "path": "a/file", "old": "old", "new": "new" });
+    fs::create_dir(fixture.path("a")).unwrap();
+    let file = fixture.path("a/file");
+    let prepared = async || {
+        fs::write(&file, "an old text").unwrap();
+        fixture.prepare("edit", &args).await.unwrap()
+    };
+
+    let trace = prepared().await;
+    fs::write(&file, "an old text, changed").unwrap();
+    let refused = fixture.run_traced("edit", &args, &trace).await;
+    assert!(failure(&refused).1.starts_with("`a/file` was changed by somebody else"), "{refused:?}");
+    assert_eq!(fs::read(&file).unwrap(), b"an old text, changed");
+
+    let trace = prepared().await;
+    fs::write(&file, "an new text").unwrap();
+    let inode = fs::metadata(&file).unwrap().ino();
+    done(&fixture.run_traced("edit", &args, &trace).await);
+    assert_eq!(fs::metadata(&file).unwrap().ino(), inode, "what was there already was written again");
+
+    let trace = prepared().await;
+    fs::remove_dir_all(fixture.path("a")).unwrap();
+    let refused = fixture.run_traced("edit", &args, &trace).await;
+    assert!(failure(&refused).1.contains("a/file"), "{refused:?}");
+    assert_eq!(fixture.names(), <[String; 0]>::default());
+
+    fs::create_dir(fixture.path("a")).unwrap();
+    let trace = prepared().await;
+    // Another call is prepared in between, by the same tool.
+    let other = json!({ "path": "a/file", "old": "text", "new": "word" });
+    fixture.prepare("edit", &other).await.unwrap();
+    done(&fixture.run_traced("edit", &args, &trace).await);
+    assert_eq!(fs::read(&file).unwrap(), b"an new text");
+}
+
 #[tokio::test]
 async fn a_new_file_is_recognised_after_a_crash() {
     let fixture = Fixture::new();

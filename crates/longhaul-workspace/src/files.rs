@@ -227,6 +227,29 @@ impl Workspace {
 
     /// The same for a file that is new at `path` and gets the permission bits of that at `like`, if there is one.
     pub fn replace_like(&self, path: &str, like: &str, bytes: &[u8], key: &str) -> Result<(), Error> {
+        self.put(path, like, bytes, key, || true).map(drop)
+    }
+
+    /// The same as [`Workspace::replace`], if `agreed` says so when all is written and only the new name is missing: whoever looks
+    /// at the old file then looks as late as can be. Answers whether it was replaced.
+    pub fn replace_if(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        key: &str,
+        agreed: impl FnOnce() -> bool,
+    ) -> Result<bool, Error> {
+        self.put(path, path, bytes, key, agreed)
+    }
+
+    fn put(
+        &self,
+        path: &str,
+        like: &str,
+        bytes: &[u8],
+        key: &str,
+        agreed: impl FnOnce() -> bool,
+    ) -> Result<bool, Error> {
         self.check_present()?;
         let temporary = temporary_name(key)?;
         let spot = self.locate_to_write(path, Parents::Create)?;
@@ -237,16 +260,24 @@ impl Workspace {
         if let Some(stat) = &old {
             regular(path, stat)?;
         }
-        let written = self.write_temporary(path, &spot, &temporary, bytes, old.as_ref()).and_then(|()| {
+        let replaced = self.write_temporary(path, &spot, &temporary, bytes, old.as_ref()).and_then(|()| {
+            if !agreed() {
+                return Ok(false);
+            }
             renameat(&spot.directory, &temporary, &spot.directory, &spot.name)
+                .map(|()| true)
                 .map_err(|errno| self.refusal("replace", path, errno))
         });
-        if written.is_err() {
+        if !matches!(replaced, Ok(true)) {
             // Best effort: a leftover is found again by its name, and the first error is the one to report.
             unlinkat(&spot.directory, &temporary, AtFlags::empty()).ok();
         }
-        written?;
-        sync_directory(&spot.directory).map_err(|errno| self.refusal("sync the directory of", path, errno))
+        if replaced? {
+            sync_directory(&spot.directory)
+                .map_err(|errno| self.refusal("sync the directory of", path, errno))?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Removes the file at `path`, for good. One that is not there is removed already; a link is refused.

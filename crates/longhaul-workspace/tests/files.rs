@@ -125,6 +125,23 @@ fn replacing_creates_parents_keeps_the_mode_and_leaves_no_temporary_file() {
 }
 
 #[test]
+fn what_is_not_agreed_to_is_not_replaced() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("file"), "one").unwrap();
+    // When it is asked, all is written but the name.
+    let refused = || {
+        assert_eq!(names(fixture.workspace.root()), [".longhaul-key.tmp", "file"]);
+        assert_eq!(fixture.workspace.read(".longhaul-key.tmp").unwrap(), b"two");
+        false
+    };
+    assert!(!fixture.workspace.replace_if("file", b"two", "key", refused).unwrap());
+    assert_eq!(names(fixture.workspace.root()), ["file"]);
+    assert_eq!(fixture.workspace.read("file").unwrap(), b"one");
+    assert!(fixture.workspace.replace_if("file", b"two", "key", || true).unwrap());
+    assert_eq!(fixture.workspace.read("file").unwrap(), b"two");
+}
+
+#[test]
 fn a_link_inside_stays_and_its_target_is_replaced() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.path("sub")).unwrap();

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use super::network::Network;
 use super::policy::{Mount, Policy};
+use super::settings::{self, Copies};
 use crate::limits;
 
 /// Where a system keeps its programs.
@@ -60,10 +61,11 @@ fn is_the_systems(file: &Path) -> bool {
     found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0
 }
 
-/// The arguments that make the world of `policy`, up to the command; `helper` is our own program, `egress` the socket of the
-/// proxy.
+/// The arguments that make the world of `policy`, up to the command; `copies` are put there by the inner stage, `helper` is our
+/// own program, `egress` the socket of the proxy.
 pub(super) fn arguments(
     policy: &Policy,
+    copies: &Copies,
     abilities: Abilities,
     helper: &Path,
     egress: Option<&Path>,
@@ -78,7 +80,10 @@ pub(super) fn arguments(
     }
     // Root keeps every capability in a namespace of its own unless told otherwise.
     list.add(&["--cap-drop", "ALL", "--new-session", "--die-with-parent", "--hostname", "longhaul"]);
-    for mount in &policy.mounts {
+    if !copies.files.is_empty() {
+        list.add(&["--tmpfs", settings::PLACE]);
+    }
+    for mount in policy.mounts.iter().filter(|mount| !copies.replace(mount)) {
         list.mount(mount, abilities);
     }
     list.add(&["--proc", "/proc", "--dev", "/dev"]);
@@ -138,11 +143,13 @@ mod tests {
     use super::*;
 
     fn words(policy: &Policy, abilities: Abilities) -> String {
-        let words = arguments(policy, abilities, Path::new("/usr/bin/longhaul"), None);
+        let copies = Copies { files: [("/etc/passwd".into(), String::new())].into() };
+        let words = arguments(policy, &copies, abilities, Path::new("/usr/bin/longhaul"), None);
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
 
-    /// A32: every namespace, no capability, whatever the policy; what is covered is made read-only after all mounts.
+    /// A32: every namespace, no capability, whatever the policy; what is covered is made read-only after all mounts, and what is
+    /// copied is not mounted.
     #[test]
     fn a_policy_becomes_arguments() {
         let policy = Policy {
@@ -151,6 +158,8 @@ mod tests {
             mounts: vec![
                 Mount::Link { at: "/bin".into(), to: "usr/bin".into() },
                 Mount::Scratch("/tmp".into()),
+                Mount::ReadOnly("/etc/passwd".into()),
+                Mount::ReadOnly("/etc/ld.so.cache".into()),
                 Mount::ReadOnly("/usr".into()),
                 Mount::Writable("/w".into()),
                 Mount::Nothing("/w/.longhaul".into()),
@@ -162,7 +171,8 @@ mod tests {
         let all = Abilities { disable_userns: true, size: true };
         let expected = "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --unshare-net \
              --disable-userns --cap-drop ALL --new-session --die-with-parent --hostname longhaul \
-             --symlink usr/bin /bin --size 4294967296 --tmpfs /tmp --ro-bind /usr /usr --bind /w /w --tmpfs /w/.longhaul \
+             --tmpfs /etc --symlink usr/bin /bin --size 4294967296 --tmpfs /tmp \
+             --ro-bind /etc/ld.so.cache /etc/ld.so.cache --ro-bind /usr /usr --bind /w /w --tmpfs /w/.longhaul \
              --proc /proc --dev /dev \
              --ro-bind-try /proc/sys /proc/sys --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger \
              --ro-bind-try /proc/irq /proc/irq --ro-bind-try /proc/bus /proc/bus --ro-bind-try /proc/fs /proc/fs \

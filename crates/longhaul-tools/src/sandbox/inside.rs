@@ -5,7 +5,7 @@
 //! the command starts and cannot be taken back. Refuses to go on when a capability is left, or when a layer that the
 //! kernel has could not be put on: what is then not run cannot do harm.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -56,15 +56,26 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> Result<Infallible
     // Whoever started us may have left anything open; it stays open for no one else.
     close_fds::set_fds_cloexec(3, &[]);
     check_mounts(&orders)?;
-    for (path, text) in &orders.files {
-        fs::write(path, text).map_err(|error| EnterError::Kernel("write its files", error))?;
-    }
+    write_files(&orders.files).map_err(|error| EnterError::Kernel("write its files", error))?;
     restrict(&orders)?;
     if orders.relay {
         relay::start().map_err(|error| EnterError::Kernel("lead to the proxy", error))?;
     }
     let source = Command::new(&program).args(arguments).exec();
     Err(EnterError::Exec { program, source })
+}
+
+fn write_files(files: &BTreeMap<PathBuf, String>) -> io::Result<()> {
+    for (path, text) in files {
+        match fs::write(path, text) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                fs::write(path, text)?;
+            }
+            written => written?,
+        }
+    }
+    Ok(())
 }
 
 /// Bubblewrap follows links, both to what it mounts and to where. A link that was put there meanwhile shows as another inode

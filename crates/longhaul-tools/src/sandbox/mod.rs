@@ -24,6 +24,7 @@ mod report;
 mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod settings;
 mod wrapped;
 
 use std::collections::BTreeMap;

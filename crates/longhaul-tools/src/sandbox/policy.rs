@@ -29,19 +29,16 @@ const SYSTEM: &[&str] = &[
     "/sys/devices/system/cpu",
 ];
 
-/// What of `/etc`: how programs are found, linked and localised. Nothing that is a secret, nothing that names services.
+/// What of `/etc`: how programs are found, linked and localised. Nothing that is a secret, nothing that names services, and
+/// nothing that only a terminal or an administrator reads: each mount makes the start of every command longer.
 const ETC: &[&str] = &[
     "alternatives",
-    "bash.bashrc",
-    "ca-certificates",
-    "ca-certificates.conf",
     "crypto-policies",
     "debian_version",
     "fonts",
     "group",
     "host.conf",
     "hosts",
-    "inputrc",
     "java",
     "java-11-openjdk",
     "java-17-openjdk",
@@ -67,7 +64,6 @@ const ETC: &[&str] = &[
     "python3",
     "rpc",
     "services",
-    "shells",
     "ssl/certs",
     "ssl/openssl.cnf",
     "terminfo",
@@ -314,6 +310,17 @@ impl World {
         }
     }
 
+    /// Shows a setting of the system. One that is a link into what is shown stays one, which costs no mount.
+    fn show_setting(&mut self, path: &Path) {
+        match path.canonicalize() {
+            Ok(to) if path.is_symlink() && self.shows(&to) => {
+                self.add(Mount::Link { at: path.to_owned(), to })
+            }
+            Ok(_) => self.add(Mount::ReadOnly(path.to_owned())),
+            Err(_) => {}
+        }
+    }
+
     /// Shows what the user's settings name, unless that is writable already, seen already, or all of the home directory.
     fn show_more(&mut self, path: &Path, workspace: &Path, home: &Path) {
         if !path.starts_with(workspace) && !home.starts_with(path) && !self.shows(path) {
@@ -326,7 +333,7 @@ impl World {
             self.show(Path::new(path));
         }
         for name in ETC {
-            self.show_content(&Path::new("/etc").join(name));
+            self.show_setting(&Path::new("/etc").join(name));
         }
         if *network == Network::Full {
             self.show_content(Path::new("/etc/resolv.conf"));

@@ -19,7 +19,8 @@ use super::orders::Seen;
 use super::orders::{ENTER, Orders};
 use super::policy::{Mount, Policy};
 use super::proxy::Proxy;
-use super::{Job, Tools, Wrapping, bwrap, relay};
+use super::settings::Copies;
+use super::{Job, Tools, Wrapping, bwrap, relay, settings};
 use crate::process::Reach;
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -129,8 +130,7 @@ pub(super) fn wrap(
     #[cfg(target_os = "linux")]
     if tools.wrapping == Wrapping::Namespaces {
         orders.seen = seen(policy)?;
-        let binds = |mount: &Mount| matches!(mount, Mount::ReadOnly(_) | Mount::Writable(_));
-        orders.mounts = policy.mounts.iter().map(|mount| (mount.at().to_owned(), binds(mount))).collect();
+        orders.mounts = mounts(policy);
     }
     let socket = egress.as_ref().map(|proxy| proxy.socket());
     let mut kept = Kept { scratch: None, swept: policy.swept.clone(), _egress: egress };
@@ -139,8 +139,11 @@ pub(super) fn wrap(
     let mut command = match (tools.wrapping, &tools.bubblewrap) {
         (Wrapping::Namespaces, Some(bubblewrap)) => {
             let mut command = Command::new(&bubblewrap.program);
-            let arguments = bwrap::arguments(policy, bubblewrap.abilities, &tools.helper, socket.as_deref());
-            command.args(arguments).arg(bwrap::HELPER);
+            let copies = Copies::of(policy);
+            let (abilities, socket) = (bubblewrap.abilities, socket.as_deref());
+            command.args(bwrap::arguments(policy, &copies, abilities, &tools.helper, socket));
+            command.arg(bwrap::HELPER);
+            orders.files.extend(copies.files);
             command.env_clear().envs(private(policy, passed, Path::new("/tmp")));
             command
         }
@@ -161,6 +164,14 @@ pub(super) fn wrap(
     let orders = serde_json::to_string(&orders).map_err(|error| format!("a path is not text: {error}"))?;
     command.arg(ENTER).arg(orders).arg("--").args(words).current_dir(&policy.cwd);
     Ok(Wrapped { command, kept, namespaces: tools.wrapping == Wrapping::Namespaces, held: true })
+}
+
+/// Where there may be mounts: also for what is copied, which does no harm, because it would be what the policy shows.
+#[cfg(target_os = "linux")]
+fn mounts(policy: &Policy) -> BTreeMap<PathBuf, bool> {
+    let binds = |mount: &Mount| matches!(mount, Mount::ReadOnly(_) | Mount::Writable(_));
+    let mounts = policy.mounts.iter().map(|mount| (mount.at().to_owned(), binds(mount)));
+    mounts.chain([(PathBuf::from(settings::PLACE), false)]).collect()
 }
 
 /// What is mounted of where commands may write. One in the background can exchange a directory for a link between our look and
