@@ -5,6 +5,7 @@
 //! and servers are only those that the settings have, trusted as those are.
 
 use longhaul_agents::{Agent, BadAgent, Origin, Roster};
+use longhaul_core::conduct::Compaction;
 use longhaul_core::money::Usd;
 use longhaul_core::spec::Autonomy;
 use longhaul_tools::mcp::DIVIDER;
@@ -44,12 +45,24 @@ pub fn over(settings: &Settings, agent: &Agent) -> Result<Settings, Failure> {
     limits.max_tool_calls = own.max_tool_calls.unwrap_or(limits.max_tool_calls);
     limits.max_tokens = own.max_tokens.or(limits.max_tokens);
     limits.max_cost = own.max_cost.or(limits.max_cost);
+    limits.timeout_ms = agent.harness_config.timeout_ms.or(limits.timeout_ms);
+    settings.compaction = compaction(&settings.compaction, agent);
     settings.autonomy = agent.autonomy.unwrap_or(settings.autonomy);
     if let Some(rules) = &agent.permissions {
         let place = agent.file.as_ref().map_or_else(|| agent.name.clone(), |file| file.display().to_string());
         settings.rules.add(rules.clone(), Source::Project, &place)?;
     }
     Ok(settings)
+}
+
+fn compaction(base: &Compaction, agent: &Agent) -> Compaction {
+    let own = &agent.compaction;
+    Compaction {
+        enabled: own.enabled.unwrap_or(base.enabled),
+        threshold: own.threshold.map_or(base.threshold, |part| (part * 100.0).round() as u32),
+        protect_tokens: own.protect_tokens.unwrap_or(base.protect_tokens),
+        summarizer: agent.summarizer.clone().or_else(|| base.summarizer.clone()),
+    }
 }
 
 /// Its tools with those of the servers it names. One that names servers and no tools gets what is built in, and theirs.

@@ -1,5 +1,6 @@
 //! How an agent is kept on course, from what was typed, its file and the settings.
 
+use longhaul_agents::{Agent, Engine};
 use longhaul_core::conduct::{Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings};
 
 use super::create::settled_model;
@@ -42,28 +43,37 @@ impl ProtectArg {
     }
 }
 
-/// Everything about a run's conduct.
+/// Everything about a run's conduct: what was typed goes beside what the agent's file asks for, and over it where only one can
+/// be.
 pub fn settled(
     app: &App,
     settings: &Settings,
     args: &ConductArgs,
+    agent: &Agent,
     looping: Option<Looping>,
     surroundings: Surroundings,
 ) -> Result<Conduct, Failure> {
-    let model = |name: &String| settled_model(name, &app.cwd);
-    let judge = args.judge.as_ref().map(|name| Judge { model: model(name), acceptance: args.accept.clone() });
-    let protect = (!args.protect.is_empty()).then(|| Protect {
-        globs: args.protect.clone(),
-        policy: args.protect_policy.map_or(ProtectPolicy::Report, ProtectArg::policy),
+    let typed = args.judge.as_ref().map(|name| settled_model(name, &app.cwd));
+    let of_file = || agent.judge.as_ref().map(|name| settled_model(name, &app.project));
+    let judge = typed.or_else(of_file).map(|model| Judge { model, acceptance: args.accept.clone() });
+    let verify = [agent.verify.as_deref().unwrap_or(&[]), &args.verify].concat();
+    let globs = [agent.protect.as_deref().unwrap_or(&[]), &args.protect].concat();
+    let of_file = agent.protect_policy.map(|policy| match policy {
+        longhaul_agents::ProtectPolicy::Report => ProtectPolicy::Report,
+        longhaul_agents::ProtectPolicy::Refuse => ProtectPolicy::Refuse,
     });
+    let policy = args.protect_policy.map(ProtectArg::policy).or(of_file).unwrap_or_default();
+    let protect = (!globs.is_empty()).then_some(Protect { globs, policy });
     let compaction =
         Some(settings.compaction.clone()).filter(|compaction| *compaction != Compaction::default());
     let conduct = Conduct {
         looping,
-        verify: args.verify.clone(),
+        verify,
         protect,
         compaction,
         judge,
+        repeats_max: agent.harness_config.doom_loop_threshold,
+        plain: (agent.engine == Some(Engine::Plain)).then_some(true),
         surroundings: Some(surroundings),
         ..Conduct::default()
     };

@@ -97,6 +97,9 @@ pub struct Options {
     /// Iterations until a promise is kept; only `loop` has them.
     #[arg(skip)]
     pub looping: Option<Looping>,
+    /// Was it said how many iterations there may be?
+    #[arg(skip)]
+    pub iterations_typed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -249,7 +252,8 @@ fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Fai
     Ok(())
 }
 
-fn spec(
+/// What the run would be; nothing is written.
+pub fn spec(
     app: &App,
     harness: &Harness,
     settings: &Settings,
@@ -265,7 +269,7 @@ fn spec(
         ));
     }
     let settings = &agents::over(settings, &agent)?;
-    let models = models(app, harness, settings, options, agent.models)?;
+    let models = models(app, harness, settings, options, agent.models.clone())?;
     let model = models.first().cloned().unwrap_or_default();
     let mode = options.mode.mode();
     let autonomy = match options.autonomy {
@@ -277,15 +281,19 @@ fn spec(
         "none" => Plan::single(task, &agent.name),
         file => read_plan(&app.cwd.join(file), &agent.name)?,
     };
-    let mut tools = tools(harness, mode, options.tools.clone(), agent.tools)?;
+    let mut tools = tools(harness, mode, options.tools.clone(), agent.tools.clone())?;
     for name in &options.ask {
         let grant = tools.iter_mut().find(|grant| grant.name == *name);
         let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
         grant.ok_or_else(none)?.ask = Some(true);
     }
     let place = place(app, options, &id)?;
-    let surroundings = surroundings(&place);
-    let conduct = conduct::settled(app, settings, &options.conduct, options.looping.clone(), surroundings)?;
+    let surroundings = surroundings(app, &place);
+    let looping = options.looping.clone().map(|looping| match agent.limits.max_iterations {
+        Some(max_iterations) if !options.iterations_typed => Looping { max_iterations, ..looping },
+        Some(_) | None => looping,
+    });
+    let conduct = conduct::settled(app, settings, &options.conduct, &agent, looping, surroundings)?;
     let mut retry = settings.retry;
     retry.timeout_ms = options.tool_timeout_ms.unwrap_or(retry.timeout_ms);
     Ok(RunSpec {
@@ -318,7 +326,7 @@ fn spec(
 }
 
 /// What the agent is told of where it works.
-fn surroundings(place: &Chosen) -> Surroundings {
+fn surroundings(app: &App, place: &Chosen) -> Surroundings {
     let mut environment = format!(
         "Workspace: {}\nPlatform: {} {}\n",
         place.path.display(),
@@ -328,7 +336,10 @@ fn surroundings(place: &Chosen) -> Surroundings {
     if let Some(branch) = &place.branch {
         environment.push_str(&format!("Git branch: {branch}, in a worktree of its own\n"));
     }
-    Surroundings { environment, ..Surroundings::default() }
+    let rules = longhaul_agents::project_rules(&app.project);
+    rules.notes.iter().for_each(|note| render::warn(note));
+    let text = Some(rules.text).filter(|text| !text.trim().is_empty());
+    Surroundings { environment, rules: text, rule_files: rules.files }
 }
 
 /// The models to work with, the preferred one first. A script is named by where the name was written: on the command line

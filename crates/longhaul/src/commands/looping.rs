@@ -140,7 +140,8 @@ fn start(app: &App, args: Args) -> Result<Exit, Failure> {
         features: args.init_from.is_some().then_some(true),
         ..Looping::default()
     });
-    let options = Options { looping: Some(looping), ..args.options };
+    let iterations_typed = args.iterations.max_iterations.is_some();
+    let options = Options { looping: Some(looping), iterations_typed, ..args.options };
     let sandbox = hold(app, &settings, &args.holding)?;
     if options.in_place {
         check_place(&sandbox, &app.cwd)?;

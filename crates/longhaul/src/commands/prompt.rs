@@ -2,13 +2,19 @@
 
 use longhaul_core::conversation::{Message, ModelRequest};
 use longhaul_core::event::Event;
+use longhaul_core::ids::Attempt;
 use longhaul_core::prompt;
+use longhaul_core::run::Run;
+use longhaul_core::time::Timestamp;
+use longhaul_tools::sandbox::Sandbox;
 use serde_json::json;
 
+use super::create::{self, Options};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
+use crate::settings::Settings;
 
 /// Show exactly what the model was sent: instructions and conversation, as they were at any turn
 #[derive(Debug, clap::Args)]
@@ -40,6 +46,25 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Failure::usage(format!("{id} has no such turn"))
             .hint(format!("`longhaul logs {id}` shows what there is"))
     })?;
+    print(app, &request);
+    Ok(Exit::Ok)
+}
+
+/// What the model would be sent first, were the run created.
+pub fn show_first(app: &App, settings: &Settings, task: &str, options: &Options) -> Result<Exit, Failure> {
+    let harness = app.forgetful(settings, Sandbox::off())?;
+    let spec = create::spec(app, &harness, settings, task, options, harness.new_run_id()?)?;
+    spec.check().map_err(anyhow::Error::from)?;
+    let at = Timestamp::default();
+    let created = Event::RunCreated(Box::new(spec));
+    let mut run = Run::first(1, at, &created).map_err(anyhow::Error::from)?;
+    run.apply(2, at, &Event::GateChecked { step: 0, required: false }).map_err(anyhow::Error::from)?;
+    run.apply(3, at, &Event::StepStarted { step: 0 }).map_err(anyhow::Error::from)?;
+    print(app, &prompt::request(&run, 1, Attempt::FIRST));
+    Ok(Exit::Ok)
+}
+
+fn print(app: &App, request: &ModelRequest) {
     if app.json() {
         render::json(&json!({
             "model": request.model,
@@ -51,9 +76,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             "tools": request.tools,
         }));
     } else {
-        render::words(&shown(&request));
+        render::words(&shown(request));
     }
-    Ok(Exit::Ok)
 }
 
 fn shown(request: &ModelRequest) -> String {

@@ -5,6 +5,7 @@ use longhaul_engine::Opening;
 use super::create::{self, OnAskArg, Options};
 use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
+use super::prompt;
 use super::record::{RecordArgs, remembered};
 use crate::app::App;
 use crate::exit::Exit;
@@ -33,10 +34,16 @@ pub struct Args {
     /// Leave the run to a background process and return at once
     #[arg(long)]
     pub detach: bool,
+    /// Only show what the model would be sent first; nothing is created or asked
+    #[arg(long)]
+    pub show_prompt: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let settings = app.settings()?;
+    if args.show_prompt {
+        return prompt::show_first(app, &settings, &args.task, &args.options);
+    }
     if !settings.enabled {
         return run_without_trace(app, &settings, &args);
     }

@@ -23,7 +23,11 @@ You are a code analysis agent...
 /// Reads for ever.
 const ENDLESS: &str = r#"
 conversations:
-  - turns: [ { calls: [ { tool: read, args: { path: s.yaml } } ] } ]
+  - turns:
+      - calls: [ { tool: read, args: { path: s.yaml, offset: 1 } } ]
+      - calls: [ { tool: read, args: { path: s.yaml, offset: 2 } } ]
+      - calls: [ { tool: read, args: { path: s.yaml, offset: 3 } } ]
+      - calls: [ { tool: read, args: { path: s.yaml, offset: 4 } } ]
 "#;
 
 fn with_agent(script: &str, name: &str, text: &str) -> Desk {

@@ -469,3 +469,107 @@ fn a_run_ends_with_its_time() {
     desk.get(&["resume", &id, "--timeout", "5m"]);
     assert_eq!(desk.json(&["show", &id])["status"], "completed");
 }
+
+/// D1.1, D1.2, D1.3, D11.5: an agent's file chooses the engine, and what holds its agent: turns, circles, time, evidence.
+#[test]
+fn an_agent_file_says_how_its_agent_is_held() {
+    let script =
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: \"cat nothing\" } } ] } ] } ]";
+    let desk = Desk::with_script(script);
+    fs::create_dir(desk.path("agents")).unwrap();
+    let agent = |name: &str, matter: &str| {
+        desk.write(
+            &format!("agents/{name}.md"),
+            &format!("---\nmodel: scripted/s.yaml\n{matter}\n---\nYou are {name}.\n"),
+        );
+        desk.say(&["run", "x", "--in-place", "--agent", name, "--max-tool-calls", "50"]);
+        desk.json(&["show", &only_run(&desk)])
+    };
+    let patient = agent("patient", "harness: agentic\nharness_config: { doom_loop_threshold: 5 }");
+    assert_eq!((&patient["engine"], &patient["finishReason"]), (&"agentic".into(), &"doom_loop".into()));
+    let events = desk.events(&only_run(&desk));
+    assert_eq!(of_type(&events, "doom_loop")[0]["count"], 5);
+    assert_eq!(of_type(&events, "run_created")[0]["engine"], "agentic");
+
+    let plain = agent("plain", "harness: \"\"\nharness_config: { max_steps: 7 }");
+    assert_eq!((&plain["engine"], &plain["finishReason"]), (&"plain".into(), &"max_steps".into()));
+    assert_eq!(plain["turnCount"], 7);
+
+    desk.write(
+        "s.yaml",
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: \"sleep 60\", timeout_ms: 60000 } } ] } ] } ]",
+    );
+    let late = agent("late", "harness_config: { timeout: 1s }");
+    assert_eq!(late["finishReason"], "timeout");
+
+    desk.write("s.yaml", "conversations: [ { turns: [ { text: done } ] } ]");
+    let strict = agent("strict", "verify: [\"test -f never\"]\nprotect: [\"tests/**\"]");
+    assert_eq!(strict["finishReason"], "not_verified");
+}
+
+/// D8.2: what the model would be sent, without asking it: the agent's text, where it works, and the repository's own rules.
+#[test]
+fn the_first_prompt_can_be_seen() {
+    let desk = Desk::new();
+    desk.write("AGENTS.md", "Never touch the vendored code.\n");
+    let args = [
+        "run",
+        "Fix it",
+        "--model",
+        "scripted/s.yaml",
+        "--in-place",
+        "--verify",
+        "make test",
+        "--show-prompt",
+    ];
+    let shown = desk.get(&args);
+    for part in
+        ["Fix it", "Workspace: ", "AGENTS.md", "Never touch the vendored code.", "`make test`", "[tools]"]
+    {
+        assert!(shown.contains(part), "{part} is missing in {shown}");
+    }
+    assert_eq!(desk.json(&["list"]), serde_json::json!([]));
+}
+
+/// D1.4, D1.5: what a run gives back: success, response, turns, tokens, why it ended, how long it took.
+#[test]
+fn a_run_gives_back_what_came_of_it() {
+    let desk = Desk::new();
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--in-place"]);
+    assert_eq!((&shown["success"], &shown["response"]), (&true.into(), &"All done.".into()));
+    assert_eq!((&shown["turnCount"], &shown["finishReason"]), (&3.into(), &"agent_done".into()));
+    assert_eq!(shown["usage"]["inputTokens"], 3000);
+    assert!(shown["durationMs"].as_u64().is_some());
+}
+
+/// B2.2, B5.1, B5.2: `/harness` at the prompt starts a loop with its defaults; without an objective it asks for one.
+#[test]
+fn a_loop_is_started_at_the_prompt() {
+    use std::io::Write;
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: TASK_COMPLETE } ] } ]");
+    let say = |lines: &str| {
+        let mut command = desk.command(&["repl", "--model", "scripted/s.yaml", "--in-place"]);
+        command.stdin(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr)
+    };
+    let said = say("/harness Research X\n/status\n/quit\n");
+    assert!(said.contains("TASK_COMPLETE"), "{said}");
+    let id = only_run(&desk);
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["maxIterations"]), (&"completed".into(), &10.into()));
+    assert_eq!((&show["task"], &show["completionPromise"]), (&"Research X".into(), &"TASK_COMPLETE".into()));
+    let first = desk.get(&["prompt", &id, "--iteration", "1"]);
+    assert!(first.contains("Research X") && first.contains("TASK_COMPLETE"), "{first}");
+
+    let said = say("/harness\n\n/help\n/frobnicate\n");
+    assert!(said.contains("cancelled") && said.contains("/harness OBJECTIVE"), "{said}");
+    assert!(said.contains("there is no /frobnicate"), "{said}");
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1, "an empty objective starts nothing");
+    say("/harness\nResearch Y\n");
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
+}
