@@ -3,6 +3,7 @@
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::json::Json;
 use crate::limits::{CHANGING_REPEATS_FACTOR, REPETITION_MEMORY_CALLS};
@@ -68,18 +69,17 @@ impl Found {
 #[derive(PartialEq, Eq)]
 struct Tried {
     tool: String,
-    args: String,
+    args: Value,
 }
 
 impl Tried {
     fn of(tool: &str, args: &Json) -> Tried {
-        // Maps of parsed JSON are sorted by key.
-        Tried { tool: tool.to_owned(), args: args.value().to_string() }
+        Tried { tool: tool.to_owned(), args: args.value() }
     }
 
     fn is(&self, call: &Call) -> bool {
         // Cheap first: most calls differ in their tool.
-        self.tool == call.tool && self.args == call.args.value().to_string()
+        self.tool == call.tool && self.args == call.args.value()
     }
 }
 

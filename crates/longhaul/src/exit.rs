@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use longhaul_core::event::Cause;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
-use longhaul_engine::Ending;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -35,16 +34,7 @@ impl Exit {
         }
     }
 
-    pub fn of_ending(ending: &Ending) -> Exit {
-        match ending {
-            Ending::Completed => Exit::Ok,
-            Ending::Failed => Exit::Failed,
-            Ending::WaitingForHuman => Exit::Waiting,
-            Ending::Paused(cause) => Exit::of_pause(*cause),
-        }
-    }
-
-    /// What a finished or resting run would have exited with.
+    /// What driving a run to where it stands exits with.
     pub fn of_run(run: &Run) -> Exit {
         match run.status {
             Status::Completed => Exit::Ok,

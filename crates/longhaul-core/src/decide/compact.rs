@@ -10,7 +10,6 @@ use crate::ids::Attempt;
 use crate::limits::{COMPACTED_PERCENT_MAX, FUTILE_COMPACTIONS_MAX, SUMMARY_BYTES_MAX};
 use crate::prompt::head;
 use crate::run::Run;
-use crate::tool::Outcome;
 
 /// Begins `turn`, having made room for it if need be.
 pub(super) fn then_turn(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
@@ -50,19 +49,19 @@ fn threshold(run: &Run) -> Option<u64> {
 
 /// Bytes that this very decision adds to the conversation.
 fn pending_bytes(decision: &Decision) -> u64 {
-    let said = |event: &Event| match event {
-        Event::CallFinished { outcome, .. } => outcome_bytes(outcome),
-        Event::CallRefused { message, .. } | Event::Told { text: message } => message.len() as u64,
-        Event::ModelReplied { text, calls, .. } => {
-            (text.len() + calls.iter().map(|call| call.args.as_str().len()).sum::<usize>()) as u64
+    let said = |event: &Event| {
+        if let Event::CallFinished { outcome, .. } = event {
+            return outcome.for_model().len();
         }
-        _ => 0,
+        if let Event::CallRefused { message, .. } | Event::Told { text: message } = event {
+            return message.len();
+        }
+        if let Event::ModelReplied { text, calls, .. } = event {
+            return text.len() + calls.iter().map(|call| call.args.as_str().len()).sum::<usize>();
+        }
+        0
     };
-    decision.events.iter().map(said).sum()
-}
-
-fn outcome_bytes(outcome: &Outcome) -> u64 {
-    outcome.for_model().len() as u64
+    decision.events.iter().map(said).sum::<usize>() as u64
 }
 
 fn make_room(run: &Run, turn: u32, attempt: Attempt, threshold: u64, decision: &mut Decision) {

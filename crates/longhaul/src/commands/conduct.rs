@@ -75,7 +75,6 @@ pub fn settled(
         repeats_max: agent.harness_config.doom_loop_threshold,
         plain: (agent.engine == Some(Engine::Plain)).then_some(true),
         surroundings: Some(surroundings),
-        ..Conduct::default()
     };
     conduct.check().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(conduct)

@@ -60,11 +60,7 @@ pub fn drive(
                 return Ok(super::result::exit(&run, Some(misfit)));
             }
             let paused_by_us = interrupted && ending == Ending::Paused(Cause::Asked);
-            Ok(match ending {
-                _ if paused_by_us => Exit::Interrupted,
-                Ending::Failed => Exit::of_run(&run),
-                other => Exit::of_ending(&other),
-            })
+            Ok(if paused_by_us { Exit::Interrupted } else { Exit::of_run(&run) })
         }
     }
 }

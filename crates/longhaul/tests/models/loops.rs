@@ -107,7 +107,8 @@ fn a_loop_is_killed_in_the_middle_of_everything() {
     let slow = SCRIPT.replace("delay_ms: 1", "delay_ms: 1500");
     // The first time it waits to be killed.
     let verify = "touch checking; if [ ! -e killed ]; then sleep 30; fi; test -f ok.txt";
-    let moments: [(&str, fn(&Value) -> bool); 4] = [
+    type Came = fn(&Value) -> bool;
+    let moments: [(&str, Came); 4] = [
         ("checking", |event| event["type"] == "examination_started" && event["purpose"]["for"] == "claim"),
         ("summing up", |event| event["type"] == "aside_started"),
         ("between iterations", |event| event["type"] == "iteration_started"),
