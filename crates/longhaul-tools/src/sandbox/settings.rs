@@ -1,8 +1,8 @@
 //! The system's small settings, as copies.
 //!
 //! Owns which of the files in `/etc` that a policy shows are handed to a command as copies, in a directory of its own, instead
-//! of as mounts: for every mount that bubblewrap makes it reads the kernel's whole table of mounts again, which was most of
-//! the time it took. What the command sees is the same. Refuses what is large, is no plain text or not for everybody to
+//! of as mounts: for every mount that bubblewrap makes it reads the kernel's whole table of mounts again, which was a large
+//! part of its time. What the command sees is the same. Refuses what is large, is no plain text or not for everybody to
 //! read, because everybody can see the arguments it is handed over in: that is mounted.
 
 use std::collections::BTreeMap;
