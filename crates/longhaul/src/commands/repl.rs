@@ -197,10 +197,8 @@ mod tests {
     use super::{Line, read};
 
     fn words(line: &str) -> Vec<String> {
-        match read(line, &["--in-place".to_owned()], || Some("run_new".to_owned())) {
-            Line::Command(words) => words,
-            other => vec![format!("{other:?}")],
-        }
+        let line = read(line, &["--in-place".to_owned()], || Some("run_new".to_owned()));
+        if let Line::Command(words) = line { words } else { vec![format!("{line:?}")] }
     }
 
     /// B2.2, B5.1, B5.2: what a line at the prompt means.
