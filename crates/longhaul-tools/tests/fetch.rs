@@ -109,8 +109,13 @@ async fn nothing_is_reached_by_default() {
     let outcome = fetched(Network::default(), &server.url("/")).await;
     let (kind, message, _) = failure(&outcome);
     assert_eq!(kind, Failure::NotPermitted);
-    assert!(message.contains("`permissions.network`") && message.contains("no host is allowed"), "{message}");
+    assert!(message.contains("no host is allowed"), "{message}");
+    // Listing this machine would not help; listing a host elsewhere would.
+    assert!(message.contains("`permissions.network: full`") && !message.contains("list it"), "{message}");
     assert_eq!(server.requests(), 0);
+    let elsewhere = fetched(Network::default(), "https://docs.example/").await;
+    let message = failure(&elsewhere).1;
+    assert!(message.contains("a person can list it in `permissions.network`"), "{message}");
 }
 
 /// A42, A43: strange spellings of a host, other schemes and credentials are refused before anything is sent.

@@ -228,6 +228,15 @@ impl App {
         }
     }
 
+    /// The same for those who leave a word with a run: a key in it is struck out as far as the settings can be read.
+    pub fn telling(&self) -> Result<Harness, Failure> {
+        let harness = self.reading()?;
+        if let Ok(settings) = self.settings_quietly() {
+            self.secrets.learn(self.models(&settings).secrets());
+        }
+        Ok(harness.with_secrets(self.secrets.clone()))
+    }
+
     fn no_runs(&self) -> Failure {
         Failure::usage(format!("there are no runs: {} does not exist", self.state_dir.display()))
             .hint("start one with `longhaul run \"TASK\"`, or point to another place with `--state-dir DIR`")

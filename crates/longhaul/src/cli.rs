@@ -28,7 +28,7 @@ pub struct Shared {
     /// Where runs are kept [default: .longhaul beside the nearest git root, else here]
     #[arg(long, global = true, env = "LONGHAUL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Trust this repository's settings for this one command, for machines without a user
+    /// Trust this repository's settings and state directory for this one command, for machines without a user
     #[arg(long, global = true, env = "LONGHAUL_TRUST", value_parser = BoolishValueParser::new(), action = ArgAction::SetTrue)]
     pub trust: bool,
     /// Print data as JSON

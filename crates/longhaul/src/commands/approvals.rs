@@ -109,7 +109,7 @@ fn refuse_agents() -> Result<(), Failure> {
 
 /// An answer that starts work is left in the inbox for whoever drives the run; the rejection of a step can be applied here.
 fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
-    let harness = app.reading()?;
+    let harness = app.telling()?;
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();
     if let Some(earlier) = gate_of(&wish).and_then(|gate| answer_on_record(&harness, id, gate)) {

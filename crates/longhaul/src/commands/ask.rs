@@ -48,7 +48,7 @@ pub fn stop(app: &App, args: StopArgs) -> Result<Exit, Failure> {
 }
 
 fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Failure> {
-    let harness = app.reading()?;
+    let harness = app.telling()?;
     refuse_early(&harness, id, &wish)?;
     let command = harness.command(wish)?;
     let run = obeyed(&harness, id, &command, expected)?;

@@ -169,6 +169,63 @@ fn the_key_of_a_fallback_is_a_secret() {
     canaries.check_kept(&rig);
 }
 
+/// A key that was renewed in the middle of a run is a secret from then on, the old one stays one, and so is one that the model
+/// itself says.
+#[test]
+fn a_renewed_key_is_a_secret() {
+    let canaries = Canaries::new();
+    let (old, new) = (&canaries.command, &canaries.address);
+    let fake = serve(&format!(
+        r#"
+conversations:
+  - turns:
+      - text: "I look."
+        fail: [ {{ fault: credentials }} ]
+        calls: [ {{ tool: read, args: {{ path: notes }} }}, {{ tool: bash, args: {{ command: "echo {new}" }} }} ]
+      - text: "They are {old} and {new}."
+"#
+    ));
+    let rig = canaries.rig("chat", &fake.url());
+    let asking = provider("asking", "chat", &fake.url(), PRICES)
+        .replace("api_key_env: TEST_API_KEY", "api_key_command: sh vault/next");
+    rig.settings(&[asking]);
+    rig.write("vault/next", &format!("if mkdir vault/asked 2>&-; then echo {old}; else echo {new}; fi"));
+    rig.write("notes", &format!("{old}\n{new}\n"));
+    let said = rig.run("asking/m", &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    canaries.check_said("run", &said);
+    let sent: String = asked(&fake).iter().map(|request| format!("{:?}", request.headers)).collect();
+    assert!(sent.contains(new) && sent.contains(old), "both were sent");
+    let told = rig.calls(&said.id());
+    assert_eq!(told[0]["result"].to_string().matches("[secret]").count(), 2, "{}", told[0]);
+    assert!(told[1]["arguments"].to_string().contains("echo [secret]"), "{}", told[1]);
+    canaries.check_kept(&rig);
+    canaries.check_shown(&rig);
+}
+
+/// A key in what a person says to a run is struck out before it is left with it.
+#[test]
+fn a_key_in_a_persons_words_is_struck_out() {
+    let canaries = Canaries::new();
+    let fake = serve(
+        "conversations: [ { turns: [ { calls: [ { tool: ask_human, args: { question: which key? } } ] }, { text: Done. } ] } ]",
+    );
+    let rig = canaries.rig("responses", &fake.url());
+    let task = format!("use {}", canaries.key);
+    let ran = rig.say(&["run", &task, "--in-place", "--model", "mine/m"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    let id = rig.only_run();
+    rig.get(&["answer", &format!("{id}.g1"), &format!("take {} then", canaries.key)]);
+    canaries.check_kept(&rig);
+    rig.get(&["resume", &id]);
+    assert_eq!(rig.show(&id)["task"], "use [secret]");
+    assert!(rig.calls(&id)[0]["result"].to_string().contains("take [secret] then"));
+    canaries.check_kept(&rig);
+    for request in asked(&fake) {
+        canaries.check("what the model is told", request.body.to_string().as_bytes());
+    }
+}
+
 /// A provider that repeats everything it was sent, in an answer with this status and type.
 fn echo(status: &str, kind: &str, wrap: impl Fn(&str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
