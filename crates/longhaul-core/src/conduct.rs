@@ -177,6 +177,14 @@ impl Conduct {
         (!self.is_plain()).then(|| self.repeats_max.unwrap_or(limits::REPEATS_MAX_DEFAULT))
     }
 
+    /// Models that are asked beside the run's own.
+    pub fn other_models(&self) -> impl Iterator<Item = &str> {
+        let judge = self.judge.as_ref().map(|judge| judge.model.as_str());
+        let of_loop = self.looping.as_ref().and_then(|looping| looping.summarizer.as_deref());
+        let of_compaction = self.compaction.as_ref().and_then(|compaction| compaction.summarizer.as_deref());
+        judge.into_iter().chain(of_loop).chain(of_compaction)
+    }
+
     /// Must the workspace be looked at before an end counts?
     pub fn examines(&self) -> bool {
         self.looping.is_some()

@@ -10,11 +10,15 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::{Message, Usage};
+use crate::evidence::tail;
 use crate::json::Json;
-use crate::limits::{LEFT_OUT_BYTES_MIN, SUMMARY_LINE_BYTES_MAX, SUMMARY_LINES_MAX};
+use crate::limits::{LEFT_OUT_BYTES_MIN, SUMMARY_BYTES_MAX, SUMMARY_LINE_BYTES_MAX, SUMMARY_LINES_MAX};
 use crate::prompt::head;
 use crate::run::{Call, Run};
 use crate::tool::TODO;
+
+/// What a summary begins with, by which it is known again.
+pub const SUMMARY_HEADING: &str = "[Summary of";
 
 /// How full the window is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,10 +69,31 @@ impl Fill {
         self.overflows = 0;
     }
 
-    /// The conversation was made shorter, or begun anew.
+    /// The conversation is another one: what is sent beside it is counted anew as well.
     pub fn recount(&mut self, messages: &[Message]) {
         self.bytes = messages.iter().map(bytes).sum();
         self.counted = None;
+        self.overhead = 0;
+        self.futile = 0;
+    }
+
+    /// The conversation was made shorter, and is thought to have so many tokens now.
+    pub fn shrink(&mut self, messages: &[Message], tokens: u64) {
+        self.bytes = messages.iter().map(bytes).sum();
+        self.counted = Some(Counted { tokens, bytes: self.bytes });
+    }
+
+    /// Tokens that the next request has once the conversation is only that long. What was estimated is taken away as it was
+    /// estimated; of what the provider counted rather too little is. `newest` if it is the end that becomes shorter.
+    pub fn tokens_after(&self, shorter: u64, newest: bool) -> u64 {
+        let freed = self.bytes.saturating_sub(shorter);
+        let estimated = match self.counted {
+            Some(counted) if newest => self.bytes.saturating_sub(counted.bytes).min(freed),
+            Some(_) => 0,
+            None => freed,
+        };
+        let counted = (freed - estimated).saturating_mul(10) / 45;
+        self.tokens_with(0).saturating_sub(tokens(estimated)).saturating_sub(counted)
     }
 }
 
@@ -113,6 +138,14 @@ pub enum Shortening {
         #[n(1)]
         text: String,
     },
+    /// Results from this place on are cut to that many bytes each: nobody has read them yet, so something of each stays.
+    #[n(2)]
+    Fit {
+        #[n(0)]
+        from: u32,
+        #[n(1)]
+        bytes: u32,
+    },
 }
 
 /// Where the end begins that stays word for word: at most `protect` tokens, at least the last exchange, and never between a
@@ -144,6 +177,12 @@ pub fn shortened(messages: &[Message], shortening: &Shortening, calls: &[Call]) 
                 }
             };
             messages.iter().enumerate().map(old).collect()
+        }
+        Shortening::Fit { from, bytes } => {
+            let fit = |(index, message): (usize, &Message)| {
+                if index >= (*from as usize).max(1) { cut(message, *bytes as usize) } else { message.clone() }
+            };
+            messages.iter().enumerate().map(fit).collect()
         }
         Shortening::Summary { before, text } => {
             let first = messages.first().cloned();
@@ -186,6 +225,20 @@ fn left_out(message: &Message, calls: &[Call]) -> Message {
     }
 }
 
+/// The message with its result cut to start and end, and its arguments shortened.
+fn cut(message: &Message, bytes: usize) -> Message {
+    match message {
+        Message::Tool { call, failed, text } if text.len() > bytes => {
+            let (start, end) = (head(text, bytes / 2), tail(text, bytes / 2));
+            let note =
+                format!("[cut to fit the window: {} bytes in all; read it in smaller parts]", text.len());
+            Message::Tool { call: *call, failed: *failed, text: format!("{start}\n{note}\n{end}").into() }
+        }
+        Message::Assistant { .. } => left_out(message, &[]),
+        Message::Tool { .. } | Message::User { .. } => message.clone(),
+    }
+}
+
 /// The same arguments with long texts cut: the names stay, so that the call still reads as what it was.
 fn short_arguments(args: &Json) -> Json {
     let mut value = args.value();
@@ -207,8 +260,11 @@ fn short_arguments(args: &Json) -> Json {
 pub fn mechanical_summary(messages: &[Message], calls: &[Call]) -> String {
     let mut tools: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     let (mut said, mut errors) = (Vec::new(), Vec::new());
+    let mut earlier: Option<&String> = None;
     for message in messages.iter().skip(1) {
         match message {
+            // What was summed up before stays summed up.
+            Message::User { text } if text.starts_with(SUMMARY_HEADING) => earlier = Some(text),
             Message::User { .. } => {}
             Message::Assistant { text, .. } => {
                 let line = text.lines().find(|line| !line.trim().is_empty());
@@ -230,8 +286,9 @@ pub fn mechanical_summary(messages: &[Message], calls: &[Call]) -> String {
     let counts: Vec<String> =
         tools.iter().map(|(tool, (count, failed))| format!("{tool} {count}× ({failed} failed)")).collect();
     let last = |lines: Vec<String>| lines[lines.len().saturating_sub(SUMMARY_LINES_MAX)..].join("\n");
+    let earlier = earlier.map_or(String::new(), |text| format!("{}\n\n", head(text, SUMMARY_BYTES_MAX / 2)));
     format!(
-        "Tools called: {}.\n\nWhat you said, latest last:\n{}\n\nWhat failed, latest last:\n{}",
+        "{earlier}Tools called: {}.\n\nWhat you said, latest last:\n{}\n\nWhat failed, latest last:\n{}",
         if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
         last(said),
         last(errors),
@@ -241,7 +298,7 @@ pub fn mechanical_summary(messages: &[Message], calls: &[Call]) -> String {
 /// What replaces the middle of a conversation: the summary, and what is known without any model.
 pub fn summary_text(run: &Run, summary: &str, left_out: usize) -> String {
     let mut text = format!(
-        "[Summary of {left_out} earlier messages, which are no longer shown. Go on from here; do not start over.]\n\n{}",
+        "{SUMMARY_HEADING} {left_out} earlier messages, which are no longer shown. Go on from here; do not start over.]\n\n{}",
         summary.trim()
     );
     if !run.changed_files.is_empty() {

@@ -53,6 +53,11 @@ pub enum Wake {
         call: CallId,
         attempt: Attempt,
     },
+    /// What is asked beside the conversation may be asked again.
+    Aside {
+        aside: Aside,
+        attempt: Attempt,
+    },
     /// The run's time is up.
     Deadline,
 }

@@ -4,6 +4,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::handoff;
 use crate::limits::{CHECK_OUTPUT_BYTES_MAX, CHECK_TEXT_BYTES_MAX};
 use crate::text::Text;
 
@@ -11,7 +12,7 @@ use crate::text::Text;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Examination {
-    /// Hash of the files as they were when the verify commands had run; nothing if they could not be hashed.
+    /// Hash of the files on which the verify commands ran; nothing if they could not be hashed.
     #[n(0)]
     pub tree: Option<String>,
     #[n(1)]
@@ -38,6 +39,9 @@ pub struct Examination {
     /// The commit the work starts from.
     #[n(8)]
     pub commit: Option<String>,
+    /// Hash of the files after the verify commands, if those changed any.
+    #[n(9)]
+    pub tree_after: Option<String>,
 }
 
 /// One verify command, run by the harness.
@@ -74,6 +78,10 @@ pub struct ProtectedChange {
     /// Was it put back?
     #[n(2)]
     pub undone: bool,
+    /// The blob that holds what was there before it was put back.
+    #[n(3)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 /// How many features of the list pass.
@@ -112,6 +120,9 @@ impl Examination {
     /// What did not hold, for the agent: the start of its next turn or iteration.
     pub fn complaint(&self) -> String {
         let mut text = String::new();
+        for warning in self.warnings.iter().filter(|warning| warning.starts_with(handoff::PATH)) {
+            text.push_str(&format!("{warning}\n\n"));
+        }
         let undone: Vec<&str> =
             self.protected.iter().filter(|change| change.undone).map(|change| change.path.as_str()).collect();
         if !undone.is_empty() {

@@ -5,7 +5,7 @@
 /// with whatever it holds. What stands between code fences is quoted, not said.
 pub fn is_kept(text: &str, promise: &str) -> bool {
     let promise = promise.trim();
-    let said = without_fences(text);
+    let said = without_fences(&without_thoughts(text));
     let line = last_line_that_is(&said, promise);
     match (line, last_tag(&said)) {
         (Some(line), Some((end, content))) => line > end || content == promise,
@@ -33,6 +33,18 @@ fn last_tag(said: &str) -> Option<(usize, String)> {
     let end = said.rfind("</promise>")?;
     let start = said[..end].rfind(OPEN)? + OPEN.len();
     Some((end, said[start..end].split_whitespace().collect::<Vec<_>>().join(" ")))
+}
+
+/// The text without what a model thought aloud before it spoke.
+fn without_thoughts(text: &str) -> String {
+    let mut said = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, thought)) = rest.split_once("<think>") {
+        said.push_str(before);
+        rest = thought.split_once("</think>").map_or("", |(_, after)| after);
+    }
+    said.push_str(rest);
+    said
 }
 
 /// The text without what stands in code fences. A fence that is never closed runs to the end.
@@ -90,6 +102,8 @@ mod tests {
             ("<promise>NO</promise> TASK_COMPLETE", false),
             ("<promise>NO</promise>\nTASK_COMPLETE", true),
             ("NOT TASK_COMPLETE", false),
+            ("<think>\nTASK_COMPLETE\n</think>\nNot yet.", false),
+            ("<think>Am I done?</think>\nTASK_COMPLETE", true),
             ("", false),
         ];
         for (text, kept) in table {

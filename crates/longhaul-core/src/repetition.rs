@@ -95,7 +95,7 @@ fn same_call(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
     let most = (max * CHANGING_REPEATS_FACTOR) as usize;
     let same: Vec<&&Call> = before.iter().rev().take(most).take_while(|call| tried.is(call)).collect();
     let count = same.len() as u32 + 1;
-    if count < max || is_excused(same.iter().find_map(|call| call.outcome())) {
+    if count < max || is_excused(same.iter().find(|call| call.outcome().is_some()).map(|call| **call)) {
         return None;
     }
     // What was not made again has no result to compare, nor has what ends with this very decision.
@@ -111,12 +111,15 @@ fn was_stopped(outcome: &Outcome) -> bool {
 }
 
 /// A command that still runs is being waited for; a hook that broke is not the agent's doing, and is counted elsewhere.
-fn is_excused(last: Option<&Outcome>) -> bool {
-    if matches!(last, Some(Outcome::Failed { failure: Failure::Hook, .. })) {
-        return true;
+fn is_excused(last: Option<&Call>) -> bool {
+    let Some(call) = last else { return false };
+    match call.outcome() {
+        Some(Outcome::Failed { failure: Failure::Hook, .. }) => true,
+        Some(Outcome::Done { output }) => {
+            call.tool == BASH_OUTPUT && output.text.trim_end().ends_with("[still running]")
+        }
+        Some(Outcome::Failed { .. } | Outcome::Unknown { .. }) | None => false,
     }
-    let printed = last.and_then(Outcome::output).map_or("", |output| output.text.as_str());
-    printed.trim_end().ends_with("[still running]")
 }
 
 fn two_calls(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
@@ -124,7 +127,8 @@ fn two_calls(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
     let recent = before.get(before.len().checked_sub(length)?..)?;
     let [.., other] = recent else { return None };
     let other_tried = Tried::of(&other.tool, &other.args);
-    if tried == &other_tried || other.tool == BASH_OUTPUT && is_excused(other.outcome()) {
+    let waits = recent.iter().rev().take(2).any(|call| is_excused(Some(call)));
+    if tried == &other_tried || waits {
         return None;
     }
     let fits = |(index, call): (usize, &&Call)| {
@@ -147,13 +151,15 @@ fn same_error(before: &[&Call], tool: &str, max: u32) -> Option<Found> {
     if recent.iter().any(|call| call.tool != tool) {
         return None;
     }
-    let mut errors = recent.iter().map(|call| call.outcome().and_then(Outcome::error));
-    let first = errors.next()??;
-    if is_excused(recent.last().and_then(|call| call.outcome())) {
+    if is_excused(recent.last().copied()) {
         return None;
     }
-    errors
-        .all(|error| error == Some(first))
+    // All that was said, not only that it failed: many commands end with exit code 1.
+    let said = |call: &&&Call| call.outcome().filter(|outcome| !outcome.is_done()).map(Outcome::for_model);
+    let first = recent.first().and_then(|call| said(&call))?;
+    recent
+        .iter()
+        .all(|call| said(&call).as_ref() == Some(&first))
         .then_some(Found { repetition: Repetition::SameError, count: most as u32 })
 }
 

@@ -64,6 +64,8 @@ pub struct Evidence {
     /// Hash of the files on which the commands ran.
     pub tree: Option<String>,
     pub holds: bool,
+    /// Something was done since: it is no evidence of what there is now.
+    pub stale: bool,
     pub checks: Vec<Check>,
 }
 
@@ -83,6 +85,7 @@ impl Report {
             at: seen.at,
             tree: seen.found.tree.clone(),
             holds: seen.found.holds(),
+            stale: run.calls.last().is_some_and(|call| call.asked_at > seen.at),
             checks: seen.found.checks.clone(),
         });
         Report {
@@ -226,7 +229,12 @@ impl Report {
 
     fn headline(&self) -> String {
         let what = match (self.status, self.evidence.as_ref()) {
-            (Status::Completed, Some(evidence)) if evidence.holds => "done, and shown to be done",
+            (Status::Completed, _) if self.protected.iter().any(|change| !change.undone) => {
+                "done, BUT protected files were changed"
+            }
+            (Status::Completed, Some(evidence)) if evidence.holds && !evidence.stale => {
+                "done, and shown to be done"
+            }
             (Status::Completed, _) => "done, by the agent's word",
             (Status::Failed, _) => "failed",
             (Status::Paused, _) => "paused",
@@ -279,12 +287,21 @@ impl Report {
             }
             let tree = evidence.tree.as_deref().map_or("unknown", |tree| &tree[..tree.len().min(12)]);
             body.push_str(&format!("\nRun by longhaul itself at {} on tree {tree}.\n", evidence.at));
+            if evidence.stale {
+                body.push_str(
+                    "The agent has worked on since then: this is no evidence of what there is now.\n",
+                );
+            }
         }
         if let Some(features) = &self.features {
             body.push_str(&format!("{} of {} features pass.\n", features.passing, features.total));
         }
         for change in &self.protected {
-            let undone = if change.undone { "; put back" } else { "" };
+            let undone = match &change.kept {
+                Some(blob) if change.undone => format!("; undone, what was there is kept as blob {blob}"),
+                _ if change.undone => "; put back".to_owned(),
+                _ => String::new(),
+            };
             body.push_str(&format!("- protected file {} was {}{undone}\n", change.path, change.what));
         }
         if body.is_empty() && self.status == Status::Completed {

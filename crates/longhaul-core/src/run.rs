@@ -146,6 +146,11 @@ pub struct Pace {
     pub refuted: u32,
     /// Iterations in a row that left the tree as it was.
     pub idle_iterations: u32,
+    /// Times in a row that a judge refused one and the same tree.
+    pub judge_refusals: u32,
+    pub judged_tree: Option<String>,
+    /// Conversations begun anew in this step since a person last started the run.
+    pub fresh_starts: u32,
     /// The tree when the last iteration ended, or the last claim was refuted.
     pub tree: Option<String>,
 }
@@ -709,13 +714,15 @@ impl Run {
             }
             Event::AsideEnded { aside, model, text, usage, .. } => {
                 usage.iter().for_each(|usage| self.spend_on(model, usage));
-                if matches!(aside, Aside::Iteration { .. }) {
-                    self.resumed.next_summary.clone_from(text);
+                match aside {
+                    Aside::Iteration { .. } => self.resumed.next_summary.clone_from(text),
+                    Aside::Judgement => self.hear_judge(text.as_deref()),
+                    Aside::Compaction { .. } => {}
                 }
             }
-            Event::Compacted { shortening, futile, .. } => {
+            Event::Compacted { shortening, futile, tokens_after, .. } => {
                 self.messages = Arc::new(context::shortened(&self.messages, shortening, &self.calls));
-                self.fill.recount(&self.messages);
+                self.fill.shrink(&self.messages, *tokens_after);
                 self.fill.compactions = self.fill.compactions.saturating_add(1);
                 self.fill.futile = if *futile { self.fill.futile.saturating_add(1) } else { 0 };
             }
@@ -783,16 +790,22 @@ impl Run {
             let (protected, commit, tree) =
                 (found.baseline.clone(), found.commit.clone(), found.tree.clone());
             self.baseline = Some(Baseline { protected, commit, tree });
+            self.feature_list = found.features.as_ref().and_then(|features| features.list.clone());
             return;
         }
         self.phase = Phase::Answered { turn };
-        if let Some(features) = &found.features {
+        // A list that may be half written is not yet the list.
+        if let Some(features) = &found.features
+            && !matches!(purpose, Purpose::FreshStart { .. })
+        {
             self.feature_list = self.feature_list.take().or_else(|| features.list.clone());
         }
         let same = found.tree.is_some() && found.tree == self.pace.tree;
         match purpose {
             Purpose::Claim if !found.holds() => {
-                self.pace.refuted = if same { self.pace.refuted.saturating_add(1) } else { 1 };
+                // A tree that cannot be hashed is no sign that anything changed.
+                self.pace.refuted =
+                    if same || found.tree.is_none() { self.pace.refuted.saturating_add(1) } else { 1 };
             }
             Purpose::Claim | Purpose::Stop | Purpose::FreshStart { .. } | Purpose::Baseline => {
                 self.pace.refuted = 0;
@@ -801,6 +814,18 @@ impl Run {
         self.pace.idle_iterations = if same { self.pace.idle_iterations.saturating_add(1) } else { 0 };
         self.pace.tree.clone_from(&found.tree);
         self.examined = Some(Seen { at, purpose, found: found.clone() });
+    }
+
+    fn hear_judge(&mut self, answer: Option<&str>) {
+        let Some(opinion) = answer.and_then(prompt::opinion) else { return };
+        let tree = self.examined.as_ref().and_then(|seen| seen.found.tree.clone());
+        let same = tree.is_none() || tree == self.pace.judged_tree;
+        self.pace.judge_refusals = match (opinion.accepted, same) {
+            (true, _) => 0,
+            (false, true) => self.pace.judge_refusals.saturating_add(1),
+            (false, false) => 1,
+        };
+        self.pace.judged_tree = tree;
     }
 
     fn begin_anew(&mut self, number: u32, why: FreshStart, note: Option<&str>) {
@@ -815,7 +840,10 @@ impl Run {
         };
         self.messages = Arc::new(vec![Message::User { text: prompt::iteration_text(self, why, note) }]);
         self.fill.recount(&self.messages);
-        self.fill.futile = 0;
+        self.pace.fresh_starts = match why {
+            FreshStart::Context | FreshStart::DoomLoop => self.pace.fresh_starts.saturating_add(1),
+            FreshStart::NoPromise | FreshStart::Refuted => 0,
+        };
     }
 
     fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
@@ -857,6 +885,8 @@ impl Run {
         self.plan.start(step as usize);
         self.phase = Phase::Opened;
         self.cwd = None;
+        self.resumed = Resumed::default();
+        self.pace.fresh_starts = 0;
         self.messages = Arc::new(vec![Message::User { text: prompt::opening_text(self, step as usize) }]);
         self.fill.recount(&self.messages);
     }

@@ -300,6 +300,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             let by = match shortening {
                 Shortening::Outputs { .. } => "outputs",
                 Shortening::Summary { .. } => "summary",
+                Shortening::Fit { .. } => "fit",
             };
             entries!(line, "type": "compaction_applied", "by": by, "tokensBefore": tokens_before);
             entries!(line, "tokensAfter": tokens_after, "futile": futile);

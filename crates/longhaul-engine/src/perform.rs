@@ -164,7 +164,9 @@ impl Performer for Hands {
             }
             Work::AskAside { aside, attempt, request } => {
                 let models = Arc::clone(&self.models);
-                Box::pin(ask_aside(models, aside, attempt, request, cancel))
+                let secrets = self.secrets.clone();
+                let asking = ask_aside(models, aside, attempt, request, cancel);
+                Box::pin(asking.map(move |input| input.map(|input| struck_out(input, &secrets))))
             }
         }
     }
@@ -314,6 +316,14 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
             duration_us,
             hold: hold.map(|why| secrets.strike(&why).into_owned()),
         },
+        Input::AsideEnded { aside, attempt, answer } => {
+            let failed = |failure: ModelFailure| ModelFailure {
+                message: secrets.strike(&failure.message).into_owned(),
+                ..failure
+            };
+            let answer = answer.map(|reply| secrets.strike_reply(reply)).map_err(failed);
+            Input::AsideEnded { aside, attempt, answer }
+        }
         Input::ToolHeld { call, attempt, why } => {
             Input::ToolHeld { call, attempt, why: secrets.strike(&why).into_owned() }
         }
@@ -333,7 +343,6 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::Restarted { .. }
         | Input::ToolChecked { .. }
         | Input::Examined { .. }
-        | Input::AsideEnded { .. }
         | Input::Woke(_)
         | Input::CheckpointDue
         | Input::DiskLow
@@ -422,7 +431,10 @@ async fn heard(
     deltas: &dyn Deltas,
 ) -> Result<ModelReply, ModelFailure> {
     let reply = model.call(request, deltas).await?;
-    Ok(ModelReply { window: Some(model.context_window()), ..reply })
+    // What the reply may take is no room for the question; but a small window is not given away.
+    let window = model.context_window();
+    let room = window - model.reply_room().min(window / 2);
+    Ok(ModelReply { window: Some(room), ..reply })
 }
 
 /// Finding a key may mean waiting for a command; the run goes on hearing what is asked of it meanwhile.

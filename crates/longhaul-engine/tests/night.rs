@@ -41,7 +41,7 @@ conversations:
       - { calls: [ { tool: bash, args: { command: "cat nothing" } } ], usage: { input: 1000, output: 10 } }
   - match: { prompt_contains: "iteration 3 of" }
     turns:
-      - fail: [ { disconnect_after_bytes: 40 }, { status: 529, times: 80 } ]
+      - fail: [ { disconnect_after_bytes: 40 }, { status: 529, times: 110 } ]
         calls: [ { tool: bash, args: { command: "echo part >> part.txt" } } ]
         usage: { input: 1000, output: 10 }
       - { text: "Half of it is there.", usage: { input: 1000, output: 10 } }
@@ -51,7 +51,7 @@ conversations:
         usage: { input: 300000, output: 1000 }
       - { text: "It is there.\nTASK_COMPLETE", usage: { input: 1000, output: 10 } }
   - turns:
-      - fail: [ { status: 429, retry_after: "7200" }, { status: 503, times: 20 } ]
+      - fail: [ { status: 429, times: 3 }, { status: 503, times: 20 } ]
         text: "I look."
         calls: [ { tool: bash, args: { command: "echo seen >> seen.txt" } } ]
         usage: { input: 1000, output: 10 }

@@ -19,6 +19,11 @@ pub trait Model: Send + Sync {
     /// How many tokens a request and its reply may have together.
     fn context_window(&self) -> u64;
 
+    /// How many of these are kept for the reply, if the provider counts them as used.
+    fn reply_room(&self) -> u64 {
+        0
+    }
+
     /// How many tokens the request has: by the provider's own count where it has one, else by an estimate that is rather
     /// too high.
     fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, u64>;

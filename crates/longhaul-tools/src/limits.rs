@@ -238,7 +238,7 @@ pub const TUNNEL_SILENCE_MAX: Duration = Duration::from_secs(300);
 pub const HOSTS_SHOWN_MAX: usize = 5;
 
 /// A verify command may take longer than a command of the agent: it may build everything and run every test.
-pub const VERIFY_TIME_MAX: Duration = Duration::from_secs(3600);
+pub const VERIFY_TIME_MAX: Duration = Duration::from_secs(1800);
 
 /// Protected files of one run; their contents are kept.
 pub const PROTECTED_FILES_MAX: usize = 5000;

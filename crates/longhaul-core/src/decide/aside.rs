@@ -1,17 +1,21 @@
 //! Answers to questions beside the conversation. Each has a way to go on without one, except a judge's opinion.
 
 use super::{Decision, compact, iteration, stop};
-use crate::conversation::{ModelFailure, ModelReply};
-use crate::effect::Effect;
-use crate::event::{Aside, Cause, Event};
+use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, Stop, Usage};
+use crate::effect::{Effect, Wake};
+use crate::event::{Aside, Cause, Event, Rest};
 use crate::ids::Attempt;
-use crate::limits::{ASIDE_TRIES_MAX, EVENT_TEXT_BYTES_MAX, SUMMARY_BYTES_MAX};
+use crate::limits::{
+    ASIDE_TRIES_MAX, EVENT_TEXT_BYTES_MAX, MODEL_WAIT_MS_MAX, SUMMARY_BYTES_MAX, WISHED_WAIT_MS_MAX,
+};
 use crate::prompt::{self, head};
 use crate::run::{Phase, Run};
 use crate::status::Status;
+use crate::time::Timestamp;
 
 pub(super) fn ended(
     run: &Run,
+    at: Timestamp,
     asked: Aside,
     tried: Attempt,
     answer: Result<ModelReply, ModelFailure>,
@@ -20,51 +24,87 @@ pub(super) fn ended(
     if (aside, attempt) != (asked, tried) {
         return Decision::nothing();
     }
-    let model = prompt::aside_model(run, aside).to_owned();
-    let (text, error, usage) = match answer {
-        Ok(reply) => (Some(head(&reply.text, SUMMARY_BYTES_MAX).to_owned()), None, Some(reply.usage)),
-        Err(failure) => (None, Some(head(&failure.message, EVENT_TEXT_BYTES_MAX).to_owned()), failure.usage),
-    };
-    let text = text.filter(|text| !text.trim().is_empty());
+    let heard = Heard::of(answer);
     let mut decision = Decision::remember(Event::AsideEnded {
         aside,
         attempt,
-        model,
-        text: text.clone(),
-        error: error.clone(),
-        usage,
+        model: prompt::aside_model(run, aside).to_owned(),
+        text: heard.text.clone(),
+        error: heard.error.clone(),
+        usage: heard.usage,
     });
     // What came while the run was being paused was paid for; it is asked again when the run goes on.
-    if run.status == Status::Running {
-        follow(run, aside, turn, attempt, text.as_deref(), error, &mut decision);
+    let Some(ahead) = decision.ahead(run).filter(|_| run.status == Status::Running) else { return decision };
+    match aside {
+        Aside::Compaction { before } => {
+            compact::summed_up(&ahead, before, turn, heard.text.as_deref(), &mut decision);
+        }
+        Aside::Iteration { why } => iteration::begin(&ahead, why, &mut decision),
+        Aside::Judgement => judged(&ahead, at, turn, attempt, heard, &mut decision),
     }
     decision
 }
 
-fn follow(
-    run: &Run,
-    aside: Aside,
-    turn: u32,
-    attempt: Attempt,
-    text: Option<&str>,
+/// An answer as far as it can be used. One that was refused or broken off is none.
+struct Heard {
+    text: Option<String>,
     error: Option<String>,
-    decision: &mut Decision,
-) {
-    match aside {
-        Aside::Compaction { before } => compact::summed_up(run, before, turn, text, decision),
-        Aside::Iteration { why } => {
-            let Some(ahead) = decision.ahead(run) else { return };
-            iteration::begin(&ahead, why, decision);
-        }
-        Aside::Judgement => match text.and_then(prompt::opinion) {
-            Some(opinion) => stop::judged(run, turn.saturating_sub(1), &opinion, decision),
-            None if attempt.0 < ASIDE_TRIES_MAX => stop::ask_judge(turn, attempt.next(), decision),
-            None => {
-                let error = error.unwrap_or_else(|| "its answer is not the JSON it was asked for".to_owned());
-                decision.pause(run, Cause::Parked, format!("the judge gave no opinion: {error}"));
+    usage: Option<Usage>,
+    /// How long to wait before asking again, if that may help.
+    wait_ms: Option<u64>,
+}
+
+impl Heard {
+    fn of(answer: Result<ModelReply, ModelFailure>) -> Heard {
+        match answer {
+            Ok(reply) => {
+                let whole = matches!(reply.stop, Stop::End | Stop::Length) && !reply.text.trim().is_empty();
+                let text = whole.then(|| head(&reply.text, SUMMARY_BYTES_MAX).to_owned());
+                let error = (!whole).then(|| "the model gave no answer".to_owned());
+                Heard { text, error, usage: Some(reply.usage), wait_ms: None }
             }
-        },
+            Err(failure) => {
+                let passes = matches!(
+                    failure.kind,
+                    ModelFailureKind::Unavailable
+                        | ModelFailureKind::Unreachable
+                        | ModelFailureKind::RateLimited
+                        | ModelFailureKind::Broken
+                );
+                let error = Some(head(&failure.message, EVENT_TEXT_BYTES_MAX).to_owned());
+                let wait_ms = passes.then(|| failure.after_ms.unwrap_or(0).min(WISHED_WAIT_MS_MAX));
+                Heard { text: None, error, usage: failure.usage, wait_ms }
+            }
+        }
     }
+}
+
+/// A judge's opinion is waited for, like any answer that time may bring; one that cannot be understood is asked for again.
+fn judged(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, heard: Heard, decision: &mut Decision) {
+    if let Some(opinion) = heard.text.as_deref().and_then(prompt::opinion) {
+        return stop::judged(run, turn.saturating_sub(1), &opinion, decision);
+    }
+    if let Some(wished_ms) = heard.wait_ms {
+        let delay_ms = run.spec.retry.delay_ms(attempt.0).min(MODEL_WAIT_MS_MAX).max(wished_ms);
+        let wake = Wake::Aside { aside: Aside::Judgement, attempt };
+        return decision.then(Effect::Sleep { wake, rest: Rest::from(at, delay_ms.max(1)) });
+    }
+    if attempt.0 < ASIDE_TRIES_MAX {
+        return stop::ask_judge(run, turn, attempt.next(), decision);
+    }
+    let error = heard.error.unwrap_or_else(|| "its answer is not the JSON it was asked for".to_owned());
+    decision.pause(run, Cause::Parked, format!("the judge gave no opinion: {error}"));
+}
+
+pub(super) fn woke(run: &Run, asked: Aside, tried: Attempt) -> Decision {
+    let mut decision = Decision::nothing();
+    if let Phase::Aside { aside, turn, attempt } = run.phase
+        && (aside, attempt) == (asked, tried)
+        && run.status == Status::Running
+    {
+        again(aside, turn, attempt.next(), &mut decision);
+    }
+    decision
 }
 
 /// Asks again what a process that died had asked.

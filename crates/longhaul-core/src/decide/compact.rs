@@ -4,10 +4,11 @@
 
 use super::{Decision, iteration, turn};
 use crate::context::{self, Shortening};
+use crate::conversation::Message;
 use crate::effect::Effect;
 use crate::event::{Aside, Event, FreshStart};
 use crate::ids::Attempt;
-use crate::limits::{COMPACTED_PERCENT_MAX, FUTILE_COMPACTIONS_MAX, SUMMARY_BYTES_MAX};
+use crate::limits::{COMPACTED_PERCENT_MAX, FUTILE_COMPACTIONS_MAX, LEFT_OUT_BYTES_MIN, SUMMARY_BYTES_MAX};
 use crate::prompt::head;
 use crate::run::Run;
 
@@ -71,18 +72,19 @@ fn make_room(run: &Run, turn: u32, attempt: Attempt, threshold: u64, decision: &
         return turn::attempt(turn, attempt, decision);
     }
     let before = protected_from(&ahead, threshold);
-    // The end is not spared either if it alone is too long: a file that was just written need not be read again.
-    for before in [before, ahead.messages.len()] {
-        let shortening = Shortening::Outputs { before: before as u32 };
-        let tokens_after = tokens_after(&ahead, &shortening);
-        if tokens_after <= freed_enough(threshold) {
-            let tokens_before = ahead.fill.tokens_with(0);
-            decision.and(Event::Compacted { shortening, tokens_before, tokens_after, futile: false });
-            return turn::attempt(turn, attempt, decision);
-        }
-        if end_alone(&ahead, before) <= freed_enough(threshold) {
-            break;
-        }
+    let Some(ahead) = leave_out(ahead, Shortening::Outputs { before: before as u32 }, decision) else {
+        return;
+    };
+    // The end alone may be too long: then something of each of its results stays.
+    let ahead = if end_alone(&ahead, before) > freed_enough(threshold) {
+        let fit = Shortening::Fit { from: before as u32, bytes: share(&ahead, before, threshold) };
+        let Some(ahead) = leave_out(ahead, fit, decision) else { return };
+        ahead
+    } else {
+        ahead
+    };
+    if ahead.fill.tokens_with(0) <= freed_enough(threshold) {
+        return turn::attempt(turn, attempt, decision);
     }
     if ahead.fill.futile >= FUTILE_COMPACTIONS_MAX || before <= 1 {
         return iteration::interrupt(&ahead, turn, FreshStart::Context, decision);
@@ -133,9 +135,32 @@ fn end_alone(run: &Run, from: usize) -> u64 {
     run.fill.overhead + context::tokens(first + end)
 }
 
+/// Shortens if that frees anything. The run as it is then; `None` if that cannot be told.
+fn leave_out(run: Run, shortening: Shortening, decision: &mut Decision) -> Option<Run> {
+    let (tokens_before, tokens_after) = (run.fill.tokens_with(0), tokens_after(&run, &shortening));
+    if tokens_after >= tokens_before {
+        return Some(run);
+    }
+    let shortened = Event::Compacted { shortening, tokens_before, tokens_after, futile: false };
+    let mut ahead = run;
+    ahead.apply(ahead.seq, ahead.updated_at, &shortened).ok()?;
+    decision.and(shortened);
+    Some(ahead)
+}
+
+/// Bytes for each result from this place on, if they share what room there is.
+fn share(run: &Run, from: usize, threshold: u64) -> u32 {
+    let results = run.messages.iter().skip(from).filter(|message| matches!(message, Message::Tool { .. }));
+    let first = run.messages.first().map_or(0, context::bytes);
+    let room = (freed_enough(threshold).saturating_sub(run.fill.overhead) * 2).saturating_sub(first);
+    let share = room / (results.count() as u64).max(1);
+    u32::try_from(share.max(LEFT_OUT_BYTES_MIN as u64)).unwrap_or(u32::MAX)
+}
+
 fn tokens_after(run: &Run, shortening: &Shortening) -> u64 {
     let shorter = context::shortened(&run.messages, shortening, &run.calls);
-    run.fill.overhead + context::tokens(shorter.iter().map(context::bytes).sum())
+    let newest = matches!(shortening, Shortening::Fit { .. });
+    run.fill.tokens_after(shorter.iter().map(context::bytes).sum(), newest)
 }
 
 fn freed_enough(threshold: u64) -> u64 {

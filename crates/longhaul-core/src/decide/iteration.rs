@@ -5,7 +5,7 @@ use crate::context;
 use crate::effect::Effect;
 use crate::event::{Aside, Cause, Event, FreshStart, Purpose, StopAction};
 use crate::ids::Attempt;
-use crate::limits::{FRESH_STARTS_MAX, IDLE_ITERATIONS_MAX, NOTE_BYTES_MAX};
+use crate::limits::{EVENT_TEXT_BYTES_MAX, FRESH_STARTS_MAX, IDLE_ITERATIONS_MAX, NOTE_BYTES_MAX};
 use crate::prompt::head;
 use crate::run::Run;
 
@@ -15,7 +15,7 @@ pub(super) fn restart(run: &Run, turn: u32, why: FreshStart, told: String, decis
     let why_stopped = Some(head(&told, NOTE_BYTES_MAX).to_owned());
     if run.iteration >= looping.max_iterations {
         decision.and(Event::AgentStopped { turn, action: StopAction::Limit, why: why_stopped });
-        return out_of_iterations(run, looping.max_iterations, &looping.promise, decision);
+        return out_of_iterations(run, looping.max_iterations, &looping.promise, &told, decision);
     }
     if run.pace.idle_iterations >= IDLE_ITERATIONS_MAX {
         decision.and(Event::AgentStopped { turn, action: StopAction::Pause, why: why_stopped });
@@ -28,20 +28,24 @@ pub(super) fn restart(run: &Run, turn: u32, why: FreshStart, told: String, decis
     sum_up(run, turn, why, decision);
 }
 
-fn out_of_iterations(run: &Run, max: u32, promise: &str, decision: &mut Decision) {
+fn out_of_iterations(run: &Run, max: u32, promise: &str, told: &str, decision: &mut Decision) {
     decision.and(Event::LimitReached {
         limit: "max_iterations".to_owned(),
         spent: run.iteration.to_string(),
         max: max.to_string(),
     });
-    let error = format!("the promise `{promise}` was not kept in {} of {max} iterations", run.iteration);
+    let error = format!(
+        "the promise `{promise}` was not kept and shown in {} of {max} iterations; of the last one: {}",
+        run.iteration,
+        head(told.trim(), EVENT_TEXT_BYTES_MAX)
+    );
     step::failed_at_limit(run, "max_iterations", &error, decision);
 }
 
 /// The conversation is to be begun anew wherever it stands: first the harness looks what there is to go on from.
 pub(super) fn interrupt(run: &Run, turn: u32, why: FreshStart, decision: &mut Decision) {
-    let max = run.spec.conduct().looping.as_ref().map_or(FRESH_STARTS_MAX, |looping| looping.max_iterations);
-    if run.iteration >= max {
+    let iterations = run.spec.conduct().looping.as_ref().map(|looping| looping.max_iterations);
+    if run.pace.fresh_starts >= FRESH_STARTS_MAX || iterations.is_some_and(|max| run.iteration >= max) {
         let reason = match why {
             FreshStart::Context => "context_overflow: the window is full, and compaction no longer helps",
             FreshStart::DoomLoop => "doom_loop: the agent goes round in circles, in fresh conversations too",

@@ -103,7 +103,9 @@ pub(super) fn change_settings(run: &Run, changed: &Changed<'_>, decision: &mut D
 /// Sets the timer that ends the run's time, if that is limited.
 pub(super) fn set_deadline(run: &Run, at: Timestamp, changed: &Changed<'_>, decision: &mut Decision) {
     if let Some(timeout_ms) = changed.limits.unwrap_or(run.spec.limits).timeout_ms {
-        let rest = Rest::from(at, timeout_ms.saturating_sub(run.worked_ms).max(1));
+        // A process that died worked until its last event.
+        let worked_ms = run.worked_ms(run.updated_at);
+        let rest = Rest::from(at, timeout_ms.saturating_sub(worked_ms).max(1));
         decision.then(Effect::Sleep { wake: Wake::Deadline, rest });
     }
 }
@@ -113,7 +115,12 @@ pub(super) fn deadline(run: &Run, at: Timestamp) -> Decision {
     let mut decision = Decision::nothing();
     let Some(timeout_ms) = run.spec.limits.timeout_ms else { return decision };
     let worked_ms = run.worked_ms(at);
-    if run.status != Status::Running || worked_ms < timeout_ms {
+    if run.status != Status::Running {
+        return decision;
+    }
+    // The clock stood still for a while: a person was waited for.
+    if worked_ms < timeout_ms {
+        decision.then(Effect::Sleep { wake: Wake::Deadline, rest: Rest::from(at, timeout_ms - worked_ms) });
         return decision;
     }
     let (spent, max) = (seconds(worked_ms), seconds(timeout_ms));

@@ -39,8 +39,8 @@ fn claims(run: &Run, text: &str) -> bool {
 /// An empty reply ends nothing and counts as no iteration; but ignoring it cannot go on for ever.
 fn empty(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
     let heard = decision.events.iter().any(|event| matches!(event, Event::ModelReplied { .. }));
-    let count = run.pace.empty_replies + u32::from(heard);
-    if count >= EMPTY_REPLIES_MAX {
+    // A run that is taken up again after such a pause gets another try.
+    if heard && run.pace.empty_replies + 1 >= EMPTY_REPLIES_MAX {
         let why = format!("empty_output: {EMPTY_REPLIES_MAX} replies in a row had neither text nor a call");
         decision.and(Event::AgentStopped { turn, action: StopAction::Pause, why: Some(why.clone()) });
         return decision.pause(run, Cause::Parked, why);
@@ -73,21 +73,26 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
         Purpose::FreshStart { why } => iteration::sum_up(&seen, turn, why, &mut decision),
         Purpose::Stop => not_kept(&seen, turn, &found, &mut decision),
         Purpose::Claim if !found.holds() => refuted(&seen, turn, found.complaint(), &mut decision),
-        Purpose::Claim if missing_features(&found) => not_kept(&seen, turn, &found, &mut decision),
+        Purpose::Claim if missing_features(run, &found) => not_kept(&seen, turn, &found, &mut decision),
         Purpose::Claim if run.spec.conduct().judge.is_some() => {
-            ask_judge(turn + 1, Attempt::FIRST, &mut decision);
+            ask_judge(&seen, turn + 1, Attempt::FIRST, &mut decision);
         }
         Purpose::Claim => complete(&seen, turn, &mut decision),
     }
     decision
 }
 
-fn missing_features(found: &Examination) -> bool {
-    found.features.as_ref().is_some_and(|features| !features.all_pass())
+/// What could not be looked at does not pass.
+fn missing_features(run: &Run, found: &Examination) -> bool {
+    let by_features = run.spec.conduct().looping.as_ref().is_some_and(Looping::is_by_features);
+    by_features && !found.features.as_ref().is_some_and(|features| features.all_pass())
 }
 
 /// Asks for a second opinion, before `turn` would begin.
-pub(super) fn ask_judge(turn: u32, attempt: Attempt, decision: &mut Decision) {
+pub(super) fn ask_judge(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
+    if let Some(reached) = turn::spent(run, run.spec.limits) {
+        return turn::stop_at(run, reached, decision);
+    }
     decision.and(Event::AsideStarted { aside: Aside::Judgement, turn, attempt });
     decision.then(Effect::AskAside { aside: Aside::Judgement, attempt });
 }
@@ -115,14 +120,19 @@ fn not_kept(run: &Run, turn: u32, found: &Examination, decision: &mut Decision) 
         let why = format!("{}{why}", found.complaint());
         return iteration::restart(run, turn, FreshStart::NoPromise, why, decision);
     }
-    let why = format!("{}`{}` was not said", found.complaint(), looping.promise);
+    let said = if last_answer(run).contains(looping.promise.trim()) {
+        "was said, but not alone on a line of its own"
+    } else {
+        "was not said"
+    };
+    let why = format!("{}`{}` {said}", found.complaint(), looping.promise);
     iteration::restart(run, turn, FreshStart::NoPromise, why, decision);
 }
 
 /// It was said to be done, and is not: the next turn, or the next iteration, begins with why.
 fn refuted(run: &Run, turn: u32, complaint: String, decision: &mut Decision) {
     let why = head(&complaint, NOTE_BYTES_MAX).to_owned();
-    if run.pace.refuted >= REFUTED_CLAIMS_MAX {
+    if run.pace.refuted.max(run.pace.judge_refusals) >= REFUTED_CLAIMS_MAX {
         let reason = format!(
             "not_verified: {REFUTED_CLAIMS_MAX} times in a row the agent said it was done and it was not, without a change to the files; {}",
             head(&why, EVENT_TEXT_BYTES_MAX)

@@ -23,7 +23,7 @@ pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decisio
     }
 }
 
-fn stop_at(run: &Run, reached: Event, decision: &mut Decision) {
+pub(super) fn stop_at(run: &Run, reached: Event, decision: &mut Decision) {
     let Event::LimitReached { limit, spent, max } = &reached else { return };
     let reason = match limit.as_str() {
         "max_cost" => format!("cost_budget: max_cost reached: {spent} of {max} used"),
@@ -136,7 +136,7 @@ fn reached(run: &Run, limits: Limits) -> Option<Event> {
 
 /// The first limit on tokens or money that is used up, or would be by another turn like the last one. What has no known
 /// price uses up any amount.
-fn spent(run: &Run, limits: Limits) -> Option<Event> {
+pub(super) fn spent(run: &Run, limits: Limits) -> Option<Event> {
     let event = |limit: &str, spent: String, max: String| {
         Some(Event::LimitReached { limit: limit.to_owned(), spent, max })
     };

@@ -10,7 +10,7 @@ use crate::conversation::{Message, ModelRequest};
 use crate::event::Aside;
 use crate::evidence::tail;
 use crate::ids::Attempt;
-use crate::limits::{TRANSCRIPT_BYTES_MAX, TRANSCRIPT_MESSAGE_BYTES_MAX};
+use crate::limits::{NOTE_BYTES_MAX, SUMMARY_BYTES_MAX, TRANSCRIPT_BYTES_MAX, TRANSCRIPT_MESSAGE_BYTES_MAX};
 use crate::run::{Call, Run};
 
 const SUMMARIZE: &str = "You sum up the work of a coding agent so that it can go on without the conversation. Write for the \
@@ -81,7 +81,10 @@ fn transcript(run: &Run, messages: &[Message]) -> String {
                 (format!("{tool}{failed}"), text.to_string())
             }
         };
-        text.push_str(&format!("\n## {who}\n{}\n", head(said.trim(), TRANSCRIPT_MESSAGE_BYTES_MAX)));
+        // The task, and what was summed up before, are worth more than a page.
+        let most =
+            if who == "task" { SUMMARY_BYTES_MAX + NOTE_BYTES_MAX } else { TRANSCRIPT_MESSAGE_BYTES_MAX };
+        text.push_str(&format!("\n## {who}\n{}\n", head(said.trim(), most)));
     }
     tail(&text, TRANSCRIPT_BYTES_MAX).to_owned()
 }

@@ -51,6 +51,10 @@ pub fn iteration_text(run: &Run, why: FreshStart, note: Option<&str>) -> String 
         step_text(&run.plan, run.current_step as usize),
     );
     match looping {
+        // Whoever was to write the list did not get to it.
+        Some(looping) if looping.is_by_features() && run.feature_list.is_none() => {
+            text.push_str(&format!("\n\n{INITIALIZER}"));
+        }
         Some(looping) if looping.is_by_features() => text.push_str(&format!("\n\n{ONE_FEATURE}")),
         Some(looping) => text.push_str(&format!("\n\n{}", owed(looping))),
         None => {}

@@ -189,6 +189,12 @@ fn samples() -> Vec<Event> {
             tokens_after: 5,
             futile: true,
         },
+        Event::Compacted {
+            shortening: Shortening::Fit { from: 3, bytes: 400 },
+            tokens_before: 9,
+            tokens_after: 5,
+            futile: false,
+        },
         Event::DoomLoop { repetition: Repetition::SameCall, remedy: Remedy::Nudge, tool: text(), count: 3 },
         Event::LoopChanged { looping: looping() },
         Event::Told { text: text() },
@@ -231,11 +237,12 @@ fn examination() -> Examination {
         checks: vec![check],
         handoff: Some(text()),
         warnings: vec![text()],
-        protected: vec![ProtectedChange { path: text(), what: text(), undone: true }],
+        protected: vec![ProtectedChange { path: text(), what: text(), undone: true, kept: None }],
         features: Some(Features { passing: 1, total: 2, restored: vec![text()], list: Some(text()) }),
         changes: Some(text()),
         baseline: Some(text()),
         commit: Some(text()),
+        tree_after: None,
     }
 }
 

@@ -173,6 +173,10 @@ impl Model for Provider {
         Some(&self.account)
     }
 
+    fn reply_room(&self) -> u64 {
+        self.facts.max_output_tokens.map_or(0, u64::from)
+    }
+
     fn context_window(&self) -> u64 {
         self.facts.window.unwrap_or(limits::CONTEXT_WINDOW_UNKNOWN)
     }

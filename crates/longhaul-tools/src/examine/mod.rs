@@ -8,12 +8,13 @@ mod features;
 mod protect;
 mod tree;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_core::conduct::Protect;
+use longhaul_core::conduct::{Protect, ProtectPolicy};
 use longhaul_core::event::Purpose;
-use longhaul_core::evidence::{Check, Examination, tail};
+use longhaul_core::evidence::{Check, Examination, ProtectedChange, tail};
 use longhaul_core::handoff::{self, Handoff};
 use longhaul_core::json::Json;
 use longhaul_core::limits::{CHECK_OUTPUT_BYTES_MAX, NOTE_BYTES_MAX};
@@ -39,41 +40,98 @@ pub struct Examine {
     pub base: Option<String>,
 }
 
+/// Are these globs by which files can be protected? The error says what is wrong.
+pub fn check_globs(globs: &[String], root: &Path) -> Result<(), String> {
+    protect::patterns(globs, root).map(drop).map_err(|outcome| outcome.error().unwrap_or_default().to_owned())
+}
+
 /// Looks. `None` if the run was paused meanwhile: half a look is none.
 pub async fn examine(asked: &Examine, bash: Arc<dyn Tool>, context: &Context) -> Option<Examination> {
-    let mut found = Examination::default();
-    let files = {
-        let (asked, context) = (asked.clone(), context.clone());
-        blocking(move || look_at_files(&asked, &context)).await
-    };
-    match files {
-        Ok(seen) => found = seen,
-        Err(outcome) => found.warnings.push(outcome.error().unwrap_or_default().to_owned()),
+    let claimed = asked.purpose == Purpose::Claim;
+    if claimed {
+        // Nothing of the agent runs while its work is looked at.
+        bash.rest(&context.run).await;
     }
+    let mut found = off_the_loop(asked, context, look_at_files).await.unwrap_or_else(|why| Examination {
+        checks: if claimed { vec![unmet("a look at the files", why.clone())] } else { Vec::new() },
+        warnings: vec![why],
+        ..Examination::default()
+    });
+    found.tree = hash(asked, context, &mut found.warnings).await;
     let shell = Shell { bash, context };
-    if asked.purpose == Purpose::Claim {
-        for (index, command) in asked.verify.iter().enumerate() {
-            found.checks.push(shell.check(index, command).await?);
-        }
-    }
     match asked.purpose {
         Purpose::Baseline => found.commit = shell.head().await,
-        Purpose::Claim => found.changes = shell.changes(asked.base.as_deref()).await,
+        Purpose::Claim => {
+            for (index, command) in asked.verify.iter().enumerate() {
+                found.checks.push(shell.check(index, command).await?);
+            }
+            look_again(asked, context, &mut found).await;
+            found.changes = shell.changes(asked.base.as_deref()).await;
+        }
         Purpose::Stop | Purpose::FreshStart { .. } => {}
     }
-    let hashing = context.clone();
-    match blocking(move || tree::hash(&hashing)).await.and_then(|hashed| hashed) {
-        Ok(hash) => found.tree = Some(hash),
-        Err(outcome) => found
-            .warnings
-            .push(format!("the workspace could not be hashed: {}", outcome.error().unwrap_or_default())),
-    }
     (!context.cancel.is_cancelled()).then_some(found)
+}
+
+/// What the verify commands changed: they run what the agent wrote.
+async fn look_again(asked: &Examine, context: &Context, found: &mut Examination) {
+    if asked.verify.is_empty() {
+        return;
+    }
+    let after = hash(asked, context, &mut found.warnings).await;
+    found.tree_after = after.filter(|after| Some(after) != found.tree.as_ref());
+    match off_the_loop(asked, context, compare_protected).await {
+        Ok((changes, checks)) => {
+            let known: Vec<String> = found.protected.iter().map(|change| change.path.clone()).collect();
+            found.protected.extend(changes.into_iter().filter(|change| !known.contains(&change.path)));
+            found.checks.extend(checks);
+        }
+        Err(why) => found.checks.push(unmet("a second look at the files", why)),
+    }
+}
+
+async fn off_the_loop<T: Send + 'static>(
+    asked: &Examine,
+    context: &Context,
+    look: fn(&Examine, &Context) -> T,
+) -> Result<T, String> {
+    let (asked, context) = (asked.clone(), context.clone());
+    let looked = blocking(move || look(&asked, &context)).await;
+    looked.map_err(|outcome| outcome.error().unwrap_or_default().to_owned())
+}
+
+async fn hash(asked: &Examine, context: &Context, warnings: &mut Vec<String>) -> Option<String> {
+    let hashed = off_the_loop(asked, context, |_, context| tree::hash(context)).await;
+    let failed = |outcome: Outcome| outcome.error().unwrap_or_default().to_owned();
+    match hashed.and_then(|hashed| hashed.map_err(failed)) {
+        Ok(hash) => Some(hash),
+        Err(why) => {
+            warnings.push(format!("the workspace could not be hashed: {why}"));
+            None
+        }
+    }
+}
+
+/// Something that does not hold, though no command was run for it.
+fn unmet(what: &str, why: String) -> Check {
+    Check {
+        command: what.to_owned(),
+        passed: false,
+        ended: why,
+        output: "".into(),
+        blob: None,
+        duration_us: 1,
+    }
 }
 
 /// Everything that needs no command.
 fn look_at_files(asked: &Examine, context: &Context) -> Examination {
     let mut found = Examination::default();
+    if asked.features {
+        let is_list_new = asked.purpose != Purpose::Baseline;
+        found.features =
+            Some(features::look(asked.feature_list.as_deref(), is_list_new, context, &mut found.warnings));
+    }
     if asked.purpose == Purpose::Baseline {
         match protect::keep(asked.protect.as_ref(), context) {
             Ok(baseline) => found.baseline = baseline,
@@ -81,15 +139,21 @@ fn look_at_files(asked: &Examine, context: &Context) -> Examination {
         }
         return found;
     }
-    let baseline = asked.baseline.as_deref().and_then(|hash| protect::Baseline::read(hash, context));
-    if let (Some(protect), Some(baseline)) = (&asked.protect, &baseline) {
-        found.protected = protect::compare(protect, baseline, context, &mut found.warnings);
-    }
+    (found.protected, found.checks) = compare_protected(asked, context);
     found.handoff = read_handoff(context, &mut found.warnings);
-    if asked.features {
-        found.features = Some(features::look(asked.feature_list.as_deref(), context, &mut found.warnings));
-    }
     found
+}
+
+/// What became of protected files. Where their change is refused, what is not known not to be changed does not hold.
+fn compare_protected(asked: &Examine, context: &Context) -> (Vec<ProtectedChange>, Vec<Check>) {
+    let Some(protect) = asked.protect.as_ref().filter(|protect| !protect.globs.is_empty()) else {
+        return (Vec::new(), Vec::new());
+    };
+    let baseline = asked.baseline.as_deref().and_then(|hash| protect::Baseline::read(hash, context));
+    let compared = protect::compare(protect, baseline.as_ref(), context);
+    let refused = protect.policy == ProtectPolicy::Refuse && asked.purpose == Purpose::Claim;
+    let doubts = compared.doubts.into_iter().filter(|_| refused);
+    (compared.changes, doubts.map(|why| unmet("protected files are as they were", why)).collect())
 }
 
 /// The agent's note for its successor. A broken one is a warning, and the next conversation goes on without it.

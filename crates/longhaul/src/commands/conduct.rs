@@ -62,6 +62,14 @@ pub fn settled(
         longhaul_agents::ProtectPolicy::Report => ProtectPolicy::Report,
         longhaul_agents::ProtectPolicy::Refuse => ProtectPolicy::Refuse,
     });
+    if args.protect_policy.is_some() && globs.is_empty() {
+        return Err(Failure::usage(
+            "--protect-policy says what happens to protected files, and there are none",
+        )
+        .hint("name them with `--protect GLOBS`"));
+    }
+    longhaul_tools::check_globs(&globs, &app.project)
+        .map_err(|why| Failure::usage(format!("--protect: {why}")))?;
     let policy = args.protect_policy.map(ProtectArg::policy).or(of_file).unwrap_or_default();
     let protect = (!globs.is_empty()).then_some(Protect { globs, policy });
     let compaction =

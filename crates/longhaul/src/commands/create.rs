@@ -29,7 +29,7 @@ use crate::misread;
 use crate::render;
 use crate::schema;
 use crate::servers;
-use crate::settings::Settings;
+use crate::settings::{Settings, Source};
 
 /// The agent that is meant when none is named.
 const DEFAULT_AGENT: &str = "coder";
@@ -228,7 +228,7 @@ pub fn create(
     let id = harness.new_run_id()?;
     let spec = spec(app, harness, settings, task, options, id)?;
     let models = spec.models.clone().unwrap_or_else(|| vec![spec.model.clone()]);
-    for name in &models {
+    for name in models.iter().map(String::as_str).chain(spec.conduct().other_models()) {
         check_model(harness, name, &spec.limits)?;
     }
     let run = harness.create(spec)?;
@@ -395,9 +395,28 @@ fn tools(
 
 /// An answer is one turn.
 fn limits(settings: &Settings, options: &Options, mode: Mode) -> Result<Limits, Failure> {
-    let limits = options.limits.over(settings.limits)?.unwrap_or(settings.limits);
+    let base = for_loops(settings, options);
+    let limits = options.limits.over(base)?.unwrap_or(base);
     let one_turn = mode == Mode::Complete && options.tools.is_none() && options.limits.max_steps.is_none();
     Ok(Limits { max_steps: if one_turn { 1 } else { limits.max_steps }, ..limits })
+}
+
+/// What nobody has said anything about is meant for one conversation; a loop has so much for each.
+fn for_loops(settings: &Settings, options: &Options) -> Limits {
+    let mut limits = settings.limits;
+    let Some(looping) = &options.looping else { return limits };
+    let is_default = |key: &str| {
+        let origin = settings.origins.get(&format!("harness.limits.{key}"));
+        origin.is_none_or(|(_, source)| *source == Source::Default)
+    };
+    let default = Limits::default();
+    if is_default("max_tool_calls") && limits.max_tool_calls == default.max_tool_calls {
+        limits.max_tool_calls = limits.max_tool_calls.saturating_mul(looping.max_iterations);
+    }
+    if is_default("max_steps") && limits.max_steps == default.max_steps {
+        limits.max_steps = limits.max_steps.saturating_mul(looping.max_iterations);
+    }
+    limits
 }
 
 fn answer_schema(app: &App, options: &Options) -> Result<Option<Json>, Failure> {

@@ -178,6 +178,12 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                 let standing = place::standing(Path::new(place), Path::new(repository));
                 render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
             }
+            if *ending == Ending::Failed && run.cause == Some(Cause::Limit) {
+                let place = &run.spec.workspace;
+                render::hint(&format!(
+                    "its last iteration is over; another loop can go on from its files: `cd {place}`, then `longhaul loop OBJECTIVE --in-place --max-iterations N`"
+                ));
+            }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
         Ending::Paused(Cause::Asked) if run.gates.last().is_some_and(|gate| gate.answer.is_none()) => {
@@ -211,7 +217,8 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
 
 /// Was it the agent that came to a stop, not its model?
 fn stuck(run: &Run) -> bool {
-    const WORDS: [&str; 5] = ["doom_loop", "no_progress", "not_verified", "empty_output", "the judge"];
+    const WORDS: [&str; 6] =
+        ["doom_loop", "no_progress", "not_verified", "empty_output", "the judge", "context_overflow"];
     run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
 }
 

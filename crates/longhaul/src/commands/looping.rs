@@ -29,7 +29,7 @@ Examples:
   longhaul loop \"Port the parser to the new grammar\" --verify \"cargo test\" --max-iterations 20
   longhaul loop --init-from spec.md --max-cost 20          a list of features is written first, then made to pass one by one;
                                                            allow `git commit *` in your settings, or you are asked
-  longhaul loop --resume --run-id run_… --max-iterations 40
+  longhaul loop --resume --run-id run_… --max-iterations 40   one that was paused or whose process died
   longhaul loop status run_…"
 )]
 pub struct Args {
@@ -102,6 +102,12 @@ impl IterationArgs {
             return Err(Failure::usage(format!("{id} is not a loop: it has no iterations and no promise")));
         };
         let looping = self.over(base);
+        if looping.max_iterations < run.iteration && !run.status.is_terminal() {
+            return Err(Failure::usage(format!(
+                "--max-iterations {}: {id} is in its iteration {} already",
+                looping.max_iterations, run.iteration
+            )));
+        }
         let conduct =
             longhaul_core::conduct::Conduct { looping: Some(looping.clone()), ..Default::default() };
         conduct.check().map_err(|error| Failure::usage(error.to_string()))?;
@@ -176,7 +182,29 @@ fn objective(app: &App, args: &Args) -> Result<String, Failure> {
     }
 }
 
+/// What a loop is fixed to when it is created.
+fn refuse_fixed(args: &Args) -> Result<(), Failure> {
+    let options = &args.options;
+    let given = [
+        ("--verify", !options.conduct.verify.is_empty()),
+        ("--protect", !options.conduct.protect.is_empty()),
+        ("--protect-policy", options.conduct.protect_policy.is_some()),
+        ("--judge", options.conduct.judge.is_some()),
+        ("--summarize-with", args.summarize_with.is_some()),
+        ("--autonomy", options.autonomy.is_some()),
+        ("--tools", options.tools.is_some()),
+        ("--ask", !options.ask.is_empty()),
+        ("--in-place", options.in_place),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Failure::usage(format!("{flag} is settled when a loop is created"))
+            .hint("with --resume go --max-iterations, --completion-promise, --model and the limits")),
+        None => Ok(()),
+    }
+}
+
 fn resume(app: &App, id: &str, args: &Args) -> Result<Exit, Failure> {
+    refuse_fixed(args)?;
     let start = super::start::Args {
         id: id.to_owned(),
         detach: args.detach,
@@ -193,6 +221,9 @@ fn resume(app: &App, id: &str, args: &Args) -> Result<Exit, Failure> {
 /// `loop status`.
 fn status(app: &App, id: &str) -> Result<Exit, Failure> {
     let run = app.harness()?.look(&app.run(id)?)?;
+    if let Some(hint) = super::show::how_it_stands(app, &run)? {
+        render::hint(&hint);
+    }
     let Some(looping) = &run.spec.conduct().looping else {
         return Err(Failure::usage(format!("{} is not a loop", run.spec.id)));
     };

@@ -32,6 +32,9 @@ struct Judged<'a> {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let run = app.reading()?.look(&app.run(&args.id)?)?;
+    if let Some(hint) = super::show::how_it_stands(app, &run)? {
+        render::hint(&hint);
+    }
     let misfit = misfit(&run);
     let report = Report::of(&run);
     if args.output {

@@ -1,7 +1,8 @@
 //! `show`: one run as it stands.
 
 use longhaul_core::conversation::Usage;
-use longhaul_core::status::Wait;
+use longhaul_core::run::Run;
+use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
 
 use super::list::WAITING;
@@ -89,4 +90,17 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::data(&format!("{name:<12} {}", table::clean(&value)));
     }
     Ok(Exit::Ok)
+}
+
+/// What a person should know of a run that is called running and may not be: it waits for them, or its process is gone.
+pub fn how_it_stands(app: &App, run: &Run) -> Result<Option<String>, Failure> {
+    let id = &run.spec.id;
+    if run.status != Status::Running {
+        return Ok(None);
+    }
+    if run.wait() == Wait::Human {
+        return Ok(Some(format!("{id} waits for you: `longhaul approvals list`")));
+    }
+    let driven = app.reading()?.store_of(id)?.holder(id)?.is_some();
+    Ok((!driven).then(|| format!("nobody drives {id}: its process is gone; `longhaul resume {id}` goes on")))
 }

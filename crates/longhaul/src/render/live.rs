@@ -224,6 +224,10 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
         }
+        Event::ExamineStarted { purpose: Purpose::Claim, .. } => match run.spec.conduct().verify.as_slice() {
+            [] => return None,
+            commands => format!("checking: {}", short(&commands.join("; "), 160)),
+        },
         Event::Examined { found, .. } => return examined(found),
         Event::AgentStopped { action, why, .. } => match (action, why) {
             (StopAction::Complete, _) => return None,
@@ -246,7 +250,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} no answer beside the conversation: {error}", theme::warning("warning:"))
         }
         Event::RunCreated(_)
-        | Event::ExamineStarted { .. }
+        | Event::ExamineStarted { purpose: Purpose::Stop | Purpose::Baseline | Purpose::FreshStart { .. }, .. }
         | Event::AsideStarted { .. }
         | Event::AsideEnded { error: None, .. }
         | Event::LoopChanged { .. }
@@ -275,7 +279,11 @@ fn examined(found: &Examination) -> Option<String> {
         format!("  {word} {} ({})", short(&check.command, 80), check.ended)
     });
     let protected = found.protected.iter().map(|change| {
-        let undone = if change.undone { ", put back" } else { "" };
+        let undone = match &change.kept {
+            Some(blob) if change.undone => format!(", undone; what was there is kept as blob {blob}"),
+            _ if change.undone => ", put back".to_owned(),
+            _ => String::new(),
+        };
         format!("{} protected {} was {}{undone}", theme::warning("warning:"), change.path, change.what)
     });
     let features = found
