@@ -63,6 +63,7 @@ fn harness(dir: &Path, server: &FakeProvider, clock: Arc<dyn Clock>) -> Harness 
         "api": "anthropic",
         "base_url": server.url(),
         "prices": { "input": 3.0, "output": 15.0 },
+        "context_window": 1_000_000,
     }))
     .unwrap();
     let models = Models {
@@ -164,6 +165,16 @@ async fn a_night_in_which_everything_goes_wrong() {
     // A command that a death cut short is not repeated; it may not have had its effect.
     assert!(
         read("part.txt").lines().count() <= 1 && read("seen.txt").lines().count() <= 1,
-        "nothing was done twice"
+        "nothing was done twice: {:?}",
+        run.calls
+            .iter()
+            .map(|call| (
+                call.id,
+                call.iteration,
+                call.turn,
+                call.args.as_str(),
+                call.outcome().is_some_and(|o| o.is_done())
+            ))
+            .collect::<Vec<_>>()
     );
 }

@@ -9,7 +9,7 @@ use longhaul_core::json::Json;
 use longhaul_core::repetition::{Remedy, Repetition};
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
-use longhaul_core::tool::{Failure, Outcome, ToolGrant};
+use longhaul_core::tool::{Failure, Outcome, Output, ToolGrant};
 
 use super::sim::{Sim, World, spec};
 
@@ -162,6 +162,36 @@ fn honest_waiting_is_not_a_circle() {
     let sim = play(Conduct::default(), |_| ("bash", r#"{"command":"tail log"}"#), progress);
     asked_until += refused_at(&sim).unwrap();
     assert_eq!(asked_until, 30, "a result that always changes is waited for much longer, not for ever");
+}
+
+/// Six commands that all end with exit code 1 and say different things are honest work, and so is looking, between naps, at
+/// a command that prints nothing.
+#[test]
+fn failing_work_and_naps_are_not_circles() {
+    const PATHS: [&str; 3] =
+        [r#"{"command":"pytest a"}"#, r#"{"command":"pytest b"}"#, r#"{"command":"pytest c"}"#];
+    let different = |call: u32| Outcome::Failed {
+        failure: Failure::Tool,
+        message: "exit code 1".to_owned(),
+        output: Output::text(format!("{call} failed")),
+    };
+    let sim = play(Conduct::default(), |asked| ("bash", PATHS[asked as usize % 3]), different);
+    assert_eq!(found(&sim), []);
+
+    let nap = |asked: u32| {
+        if asked.is_multiple_of(2) {
+            ("bash_output", r#"{"id":"call_1"}"#)
+        } else {
+            ("bash", r#"{"command":"sleep 60"}"#)
+        }
+    };
+    let quiet = |call: u32| {
+        Outcome::done(if call.is_multiple_of(2) { "(nothing new)\n[still running]" } else { "(no output)" })
+    };
+    assert_eq!(found(&play(Conduct::default(), nap, quiet)), []);
+
+    let echo = |_| Outcome::done("[still running]");
+    assert!(!found(&play(Conduct::default(), |_| ("bash", r#"{"command":"echo"}"#), echo)).is_empty());
 }
 
 /// D1.1: a plain run is only held by its limits.

@@ -1,11 +1,12 @@
 //! Loops and evidence: an end counts when it is shown, and fresh context is given until then.
 
 use longhaul_core::conduct::{Conduct, Judge, Looping};
+use longhaul_core::effect::{Effect, Wake};
 use longhaul_core::event::{Aside, Cause, Event, FreshStart, StopAction};
 use longhaul_core::input::Input;
 use longhaul_core::limits::{EMPTY_REPLIES_MAX, IDLE_ITERATIONS_MAX, REFUTED_CLAIMS_MAX};
 use longhaul_core::prompt;
-use longhaul_core::spec::RunSpec;
+use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::view::RunView;
 
@@ -314,4 +315,74 @@ fn a_loop_survives_a_crash_at_every_event() {
             .collect();
         assert_eq!(numbers, [2, 3, 4], "crash at {crash_at}");
     }
+}
+
+/// D1.3: a run's time is what it worked: a crash does not give it more, and waiting for nobody's answer takes none.
+#[test]
+fn a_deadline_survives_a_crash() {
+    let limits = Limits { timeout_ms: Some(10_000), ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..spec() });
+    sim.start().unwrap();
+    let deadline = |sim: &Sim| {
+        sim.effects.iter().find_map(|effect| match effect {
+            Effect::Sleep { wake: Wake::Deadline, rest } => Some(rest.delay_ms),
+            _ => None,
+        })
+    };
+    assert_eq!(deadline(&sim), Some(10_000));
+    // It works for seven seconds, as its last event shows, and dies.
+    sim.now = sim.now.plus_millis(7_000);
+    sim.give(Input::CheckpointDue).unwrap();
+    sim.effects.clear();
+    sim.now = sim.now.plus_millis(3_600_000);
+    sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
+    let left = deadline(&sim).unwrap();
+    assert!((2_000..=3_000).contains(&left), "{left} ms are left");
+    // Too early: the timer is set again. In time: the run pauses.
+    sim.effects.clear();
+    sim.give(Input::Woke(Wake::Deadline)).unwrap();
+    assert_eq!(sim.run.status, Status::Running);
+    assert!(deadline(&sim).is_some());
+    sim.now = sim.now.plus_millis(4_000);
+    sim.give(Input::Woke(Wake::Deadline)).unwrap();
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Limit)));
+    assert!(sim.run.reason.as_ref().unwrap().starts_with("timeout"));
+}
+
+/// A judge that is busy is waited for; one that refuses the same tree again and again brings a person.
+#[test]
+fn a_judge_is_waited_for_and_its_refusals_are_counted() {
+    let judged = || Conduct {
+        judge: Some(Judge { model: "other/model".to_owned(), acceptance: Vec::new() }),
+        ..Conduct::default()
+    };
+    let mut sim = conducted(judged());
+    let mut world = saying(&["done"]);
+    sim.start().unwrap();
+    while sim.slept_ms.len() < 5 {
+        sim.step(&mut world);
+    }
+    assert_eq!(sim.run.status, Status::Running);
+    world.asides = Some(r#"{"accepted": true}"#.to_owned());
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Completed);
+
+    let mut sim = conducted(judged());
+    let mut world = World { changes: false, ..saying(&["done"; 50]) };
+    world.asides = Some(r#"{"accepted": false, "reasons": ["no"]}"#.to_owned());
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.turns), (Status::Paused, REFUTED_CLAIMS_MAX));
+}
+
+/// B7.2: a run that was paused for empty replies goes on at the first resume.
+#[test]
+fn an_empty_run_goes_on_when_resumed() {
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.settle(&mut saying(&["", "", "", "At last."]));
+    assert_eq!(sim.run.status, Status::Paused);
+    sim.start().unwrap();
+    sim.settle(&mut saying(&["", "", "", "At last."]));
+    assert_eq!((sim.run.status, sim.run.output()), (Status::Completed, Some("At last.")));
 }

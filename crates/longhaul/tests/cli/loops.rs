@@ -573,3 +573,100 @@ fn a_loop_is_started_at_the_prompt() {
     say("/harness\nResearch Y\n");
     assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
 }
+
+/// Protection fails closed: what cannot be put back does not hold, what the verify commands themselves change is seen, and
+/// what is taken away is kept.
+#[test]
+fn protection_is_not_got_round() {
+    let claim = |command: &str| {
+        format!(
+            "conversations: [ {{ turns: [ {{ calls: [ {{ tool: bash, args: {{ command: \"{command}\" }} }} ] }}, {{ text: done }} ] }} ]"
+        )
+    };
+    let run = |command: &str, more: &[&str]| {
+        let desk = Desk::with_script(&claim(command));
+        fs::create_dir(desk.path("tests")).unwrap();
+        desk.write("tests/a.sh", "exit 1\n");
+        let fixed = [
+            "run",
+            "x",
+            "--model",
+            "scripted/s.yaml",
+            "--in-place",
+            "--protect",
+            "tests",
+            "--protect-policy",
+            "refuse",
+        ];
+        let said = desk.say(&[&fixed, more].concat());
+        (desk, said)
+    };
+    let (desk, said) = run("ln -sf /dev/null tests/a.sh", &[]);
+    assert_eq!(said.code, 3, "a link cannot be put back, so it does not hold: {}", said.err);
+    assert_eq!(desk.json(&["show", &only_run(&desk)])["finishReason"], "not_verified");
+
+    let (desk, said) = run("true", &["--verify", "echo exit 0 > tests/a.sh"]);
+    assert_ne!(said.code, 0, "what a verify command changes counts too: {}", said.err);
+    assert_eq!(fs::read_to_string(desk.path("tests/a.sh")).unwrap(), "exit 1\n");
+
+    let (desk, said) = run("echo precious > tests/mine.txt", &[]);
+    assert!(!desk.path("tests/mine.txt").exists());
+    assert!(said.err.contains("kept as blob"), "{}", said.err);
+
+    for (globs, word) in [("tests/**,[", "protect"), ("../**", "protect")] {
+        let desk = Desk::new();
+        let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--in-place", "--protect", globs]);
+        assert!(said.code == 2 && said.err.contains(word), "{globs}: {}", said.err);
+        assert_eq!(desk.json(&["list"]), serde_json::json!([]));
+    }
+}
+
+/// B6.6: a list that a first pass writes as passing begins with nothing passing.
+#[test]
+fn features_are_not_passing_because_they_were_written_so() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - match: { iteration: 1 }
+    turns:
+      - calls: [ { tool: write, args: { path: feature_list.json, content: '[{"description":"login","passes":true}]' } } ]
+      - text: "All pass."
+  - turns: [ { text: hm } ]
+"#,
+    );
+    desk.write("spec.md", "People can log in.");
+    let said = desk.say(&[
+        "loop",
+        "--init-from",
+        "spec.md",
+        "--model",
+        "scripted/s.yaml",
+        "--in-place",
+        "--max-iterations",
+        "2",
+    ]);
+    assert_eq!(said.code, 4, "{}", said.err);
+    assert!(desk.get(&["loop", "status", &only_run(&desk)]).contains("0/1 features passing"));
+}
+
+/// What a loop is fixed to is not silently ignored on resume; a limit below what was used is refused; a wrong judge is said at
+/// once; a judge is within the budget.
+#[test]
+fn loops_say_what_cannot_be() {
+    let desk = Desk::with_script(
+        "prices: { input: 1000000, output: 1 }\nconversations: [ { turns: [ { text: TASK_COMPLETE, usage: { input: 1 } } ] } ]",
+    );
+    let mut args = in_place("x");
+    args.extend(["--judge", "foo"]);
+    let said = desk.say(&args);
+    assert!(said.code == 2 && said.err.contains("foo"), "{}", said.err);
+    assert_eq!(desk.json(&["list"]), serde_json::json!([]));
+
+    let mut args = in_place("x");
+    args.extend(["--judge", "scripted/s.yaml", "--max-cost", "1.5"]);
+    assert_eq!(desk.say(&args).code, 4, "the judge is asked within the budget");
+    let id = only_run(&desk);
+    assert!(desk.json(&["show", &id])["totalCost"].as_f64().unwrap() <= 1.5);
+    let said = desk.say(&["loop", "--resume", "--run-id", &id, "--verify", "true"]);
+    assert!(said.code == 2 && said.err.contains("--verify"), "{}", said.err);
+}
