@@ -45,6 +45,10 @@ impl Results {
         let query = value.get("query").and_then(Value::as_str).map(str::to_owned);
         let mut results = Results { query, ..Results::default() };
         results.walk(&value);
+        // A list of nothing is a search that found nothing; no list at all is a provider that says something else.
+        if results.sources.is_empty() && !has_list(&value) {
+            return Err("it holds no list of results".to_owned());
+        }
         Ok(results)
     }
 
@@ -58,6 +62,14 @@ impl Results {
             },
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
+    }
+}
+
+fn has_list(value: &Value) -> bool {
+    match value {
+        Value::Array(_) => true,
+        Value::Object(fields) => fields.values().any(has_list),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -141,7 +153,10 @@ mod tests {
     fn what_is_no_result_is_said() {
         assert!(Results::parse("{").unwrap_err().starts_with("it is not JSON: "));
         assert_eq!(Results::parse("3").unwrap_err(), "it holds neither an object nor a list");
-        assert_eq!(Results::parse("{}"), Ok(Results::default()));
+        assert_eq!(Results::parse(r#"{"results": []}"#), Ok(Results::default()));
+        for other in ["{}", r#"{"error": "rate limit"}"#] {
+            assert_eq!(Results::parse(other).unwrap_err(), "it holds no list of results");
+        }
         assert!(Results::parse(&"[".repeat(100_000)).is_err());
         let many: Vec<Value> = (0..limits::SEARCH_SOURCES_MAX + 2)
             .map(|at| json!({ "url": format!("https://x/{at}"), "title": "t" }))

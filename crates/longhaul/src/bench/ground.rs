@@ -17,6 +17,9 @@ pub const READ_SCRIPT: &str = "read.yaml";
 pub const SLOW_SCRIPT: &str = "slow.yaml";
 pub const SHORT_SCRIPT: &str = "short.yaml";
 
+/// An agent that nobody watches.
+pub const PLAIN_AGENT: &str = "plain";
+
 pub struct Ground {
     dir: PathBuf,
 }
@@ -70,6 +73,12 @@ impl Ground {
         fs::create_dir(self.dir.join(".git"))?;
         let text = text();
         fs::write(self.dir.join("text"), &text)?;
+        fs::create_dir(self.dir.join("agents"))?;
+        // Every step is the same on purpose, which would be taken for going round in circles.
+        fs::write(
+            self.dir.join(format!("agents/{PLAIN_AGENT}.md")),
+            "---\nharness: \"\"\n---\nYou are measured.\n",
+        )?;
         let noop = format!("tool: {TOOL}, args: {{}}");
         let read = "tool: read, args: { path: text }";
         for (name, delay_ms, calls) in [

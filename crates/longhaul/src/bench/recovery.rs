@@ -11,7 +11,7 @@ use longhaul_core::ids::RunId;
 use longhaul_engine::Onlooker;
 use longhaul_store::{Engine, Store};
 
-use super::ground::{Ground, READ_SCRIPT};
+use super::ground::{Ground, PLAIN_AGENT, READ_SCRIPT};
 use super::report::{Row, Target};
 use super::sizes::Sizes;
 use super::stats::{median, millis};
@@ -84,6 +84,8 @@ impl Victim {
             "--in-place",
             "--model",
             &model,
+            "--agent",
+            PLAIN_AGENT,
             "--tools",
             "read",
             "--max-steps",

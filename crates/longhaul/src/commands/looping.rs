@@ -2,6 +2,8 @@
 
 use longhaul_core::conduct::Looping;
 use longhaul_core::ids::RunId;
+use longhaul_core::permission::{Action, Here, judge};
+use longhaul_core::spec::{OnAsk, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_engine::{Harness, Opening};
 
@@ -155,6 +157,7 @@ fn start(app: &App, args: Args) -> Result<Exit, Failure> {
     servers::meet(app, &settings, &sandbox, &options)?;
     let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &objective, &options)?;
+    warn_of_commits(&run.spec);
     let id = run.spec.id;
     tell(&sandbox)?;
     if args.detach {
@@ -163,6 +166,20 @@ fn start(app: &App, args: Args) -> Result<Exit, Failure> {
     }
     render::talk(&format!("{id} works in {}", run.spec.workspace));
     drive::drive(app, &harness, &id, Opening::default(), record.as_deref())
+}
+
+/// Every pass over a list of features ends with a commit: whoever goes to bed should know that the first one waits for them.
+fn warn_of_commits(spec: &RunSpec) {
+    let by_features = spec.conduct().looping.as_ref().is_some_and(Looping::is_by_features);
+    let here = Here { workspace: &spec.workspace, cwd: "" };
+    let commit = serde_json::json!({ "command": "git commit -m message" });
+    let verdict = judge(spec.rules(), here, "bash", &commit);
+    if by_features && verdict.action == Action::Ask && spec.on_ask() == OnAsk::Wait {
+        render::warn(
+            "the agent commits after each pass, and your settings ask about that: the first commit waits for you \
+             unless `permissions: { bash: { \"git commit *\": allow } }` is in your own settings",
+        );
+    }
 }
 
 fn objective(app: &App, args: &Args) -> Result<String, Failure> {

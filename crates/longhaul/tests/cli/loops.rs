@@ -646,6 +646,7 @@ conversations:
         "2",
     ]);
     assert_eq!(said.code, 4, "{}", said.err);
+    assert!(said.err.contains("the first commit waits for you"), "{}", said.err);
     assert!(desk.get(&["loop", "status", &only_run(&desk)]).contains("0/1 features passing"));
 }
 
