@@ -103,7 +103,9 @@ for line in sys.stdin:
     elif method == "tools/call":
         call(params, respond)
     elif method == "notifications/cancelled":
-        with open(memory + ".cancelled", "w") as file:
+        # In place whole: whoever waits for it reads it at once.
+        with open(memory + ".draft", "w") as file:
             file.write(params.get("reason", ""))
+        os.rename(memory + ".draft", memory + ".cancelled")
     elif method == "ping":
         respond({})
