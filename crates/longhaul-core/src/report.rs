@@ -8,14 +8,12 @@ use crate::conversation::Usage;
 use crate::event::{AskKind, Cause};
 use crate::evidence::{Check, Features, ProtectedChange, tail};
 use crate::ids::RunId;
+use crate::limits::REPORTED_OUTPUT_BYTES_MAX;
 use crate::money::Usd;
 use crate::plan::StepStatus;
 use crate::run::{Gate, Run};
 use crate::status::Status;
 use crate::view::gate_id;
-
-/// Bytes of a check's output that the report shows: a page. All of it is in the journal.
-const OUTPUT_SHOWN_BYTES: usize = 1500;
 
 /// `result --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -281,7 +279,7 @@ impl Report {
                 let mark = if check.passed { "passed" } else { "FAILED" };
                 body.push_str(&format!("- {mark}: `{}` ({})\n", check.command, check.ended));
                 if !check.passed {
-                    let output = tail(&check.output, OUTPUT_SHOWN_BYTES).trim_end();
+                    let output = tail(&check.output, REPORTED_OUTPUT_BYTES_MAX).trim_end();
                     body.push_str(&format!("\n```\n{output}\n```\n\n"));
                 }
             }

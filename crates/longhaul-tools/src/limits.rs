@@ -286,3 +286,6 @@ pub const OVERVIEW_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of a task's id: it is the name of a directory.
 pub const TASK_NAME_BYTES_MAX: usize = 64;
+
+/// A command by which longhaul itself looks at a repository; one that takes longer is done without.
+pub const LOOK_COMMAND_TIME_MAX: Duration = Duration::from_secs(60);

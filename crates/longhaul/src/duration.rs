@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::limits::DURATION_MS_MAX;
+
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Whole numbers with a unit, one after the other: `1h30m`. More than nothing, and at most a year.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    const YEAR_MS: u64 = 365 * 86_400_000;
     let wrong = || format!("`{text}` is not a duration; give one like `90s`, `30m` or `1h30m`");
     let mut rest = text.trim();
     let mut total: u64 = 0;
@@ -19,7 +20,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         total = number.checked_mul(*ms).and_then(|ms| total.checked_add(ms)).ok_or_else(wrong)?;
         rest = &rest[digits + letters..];
     }
-    if (1..=YEAR_MS).contains(&total) { Ok(Duration::from_millis(total)) } else { Err(wrong()) }
+    if (1..=DURATION_MS_MAX).contains(&total) { Ok(Duration::from_millis(total)) } else { Err(wrong()) }
 }
 
 #[cfg(test)]

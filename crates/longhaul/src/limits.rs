@@ -38,3 +38,6 @@ pub const MARK_BYTES_MAX: u64 = 256;
 
 /// How many of the ways in which an answer does not fit its schema are said. More would hide the first.
 pub const SCHEMA_PROBLEMS_MAX: usize = 3;
+
+/// A duration that is typed may be a year at most: more is a mistake.
+pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;

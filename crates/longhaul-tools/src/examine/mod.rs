@@ -21,7 +21,7 @@ use longhaul_core::limits::{CHECK_OUTPUT_BYTES_MAX, NOTE_BYTES_MAX};
 use longhaul_core::tool::{Failure, Outcome};
 use serde_json::json;
 
-use crate::limits::VERIFY_TIME_MAX;
+use crate::limits::{LOOK_COMMAND_TIME_MAX, VERIFY_TIME_MAX};
 use crate::tool::{Context, Tool, blocking};
 
 /// What is to be looked at.
@@ -207,7 +207,7 @@ impl Shell<'_> {
     }
 
     async fn said(&self, name: &str, command: &str) -> Option<String> {
-        let outcome = self.run(name, command, Duration::from_secs(60)).await;
+        let outcome = self.run(name, command, LOOK_COMMAND_TIME_MAX).await;
         let text = outcome.output().filter(|_| outcome.is_done())?.text.to_string();
         Some(text).filter(|text| !text.trim().is_empty() && text != "(no output)")
     }
