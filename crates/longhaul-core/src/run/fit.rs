@@ -1,0 +1,69 @@
+//! Which events may follow what came before.
+
+use crate::event::Event;
+use crate::run::Run;
+
+impl Run {
+    pub(super) fn check_fit(&self, event: &Event) -> Result<(), String> {
+        let step_exists = |step: u32| match self.plan.steps.get(step as usize) {
+            Some(_) => Ok(()),
+            None => Err(format!("there is no step {step}")),
+        };
+        match event {
+            Event::RunCreated(_) | Event::Imported { .. } => Err("a run begins only once".to_owned()),
+            Event::StatusChanged { from, to, .. } => {
+                if *from == self.status && from.may_become(*to) {
+                    Ok(())
+                } else {
+                    Err(format!("a change {from} → {to} of a run that is {}", self.status))
+                }
+            }
+            Event::GateChecked { step, .. }
+            | Event::WaitingForHuman { step, .. }
+            | Event::StepStarted { step }
+            | Event::StepCompleted { step, .. }
+            | Event::StepFailed { step, .. } => step_exists(*step),
+            Event::CallRefused { call, .. }
+            | Event::CallStarted { call, .. }
+            | Event::CallFinished { call, .. }
+            | Event::CallRetryScheduled { call, .. } => match self.call(*call) {
+                Some(known) if !known.has_ended() => Ok(()),
+                Some(_) => Err(format!("{call} has already ended")),
+                None => Err(format!("there is no {call}")),
+            },
+            Event::ToolFailed { call, .. } => match self.call(*call) {
+                Some(_) => Ok(()),
+                None => Err(format!("there is no {call}")),
+            },
+            Event::GateAnswered { gate, .. } => match self.gate(*gate) {
+                Some(known) if known.answer.is_none() => Ok(()),
+                Some(_) => Err(format!("gate {gate} was answered before")),
+                None => Err(format!("there is no gate {gate}")),
+            },
+            Event::CommandApplied { .. }
+            | Event::CommandDropped { .. }
+            | Event::TurnStarted { .. }
+            | Event::ModelReplied { .. }
+            | Event::TurnFailed { .. }
+            | Event::PlanCompleted
+            | Event::Checkpointed { .. }
+            | Event::Recovered { .. }
+            | Event::LimitReached { .. }
+            | Event::LimitsChanged { .. }
+            | Event::ModelChanged { .. }
+            | Event::SchemaUpgraded { .. }
+            | Event::Contained { .. }
+            | Event::AgentStopped { .. }
+            | Event::ExamineStarted { .. }
+            | Event::Examined { .. }
+            | Event::IterationStarted { .. }
+            | Event::AsideStarted { .. }
+            | Event::AsideEnded { .. }
+            | Event::Compacted { .. }
+            | Event::DoomLoop { .. }
+            | Event::LoopChanged { .. }
+            | Event::Told { .. }
+            | Event::PersistenceFellBack { .. } => Ok(()),
+        }
+    }
+}
