@@ -14,7 +14,7 @@ const UPGRADES: [Upgrade; 1] = [upgrade::to_2];
 /// The schema version written today. Older ones are brought up to it when read; newer ones are refused by number.
 pub const VERSION: u16 = UPGRADES.len() as u16 + 1;
 /// The largest kind this build knows.
-pub const KIND_MAX: u16 = 37;
+pub const KIND_MAX: u16 = 43;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -4,6 +4,7 @@
 
 use minicbor::{Decode, Encode};
 
+use crate::child::{ChildLedger, Errand};
 use crate::command::Wish;
 use crate::conduct::Looping;
 use crate::context::Shortening;
@@ -11,6 +12,7 @@ use crate::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
+use crate::plan::Plan;
 use crate::repetition::{Remedy, Repetition};
 use crate::spec::{Limits, RunSpec};
 use crate::status::Status;
@@ -361,6 +363,52 @@ pub enum Event {
         #[n(0)]
         text: String,
     },
+    /// Another run is to be started for a step or a call of this one.
+    #[n(38)]
+    ChildSpawned(#[n(0)] Box<Errand>),
+    /// A child waits for a person, or paused by itself.
+    #[n(39)]
+    ChildRested {
+        #[n(0)]
+        number: u32,
+        /// Why it paused; nothing if it waits for a person.
+        #[n(1)]
+        paused: Option<Cause>,
+        #[n(2)]
+        reason: Option<String>,
+        #[n(3)]
+        ledger: ChildLedger,
+    },
+    /// It goes on, perhaps with more of the budget.
+    #[n(40)]
+    ChildResumed {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        limits: Option<Limits>,
+    },
+    #[n(41)]
+    ChildEnded {
+        #[n(0)]
+        number: u32,
+        /// What went wrong; nothing if it completed.
+        #[n(1)]
+        error: Option<String>,
+        #[n(2)]
+        ledger: ChildLedger,
+    },
+    /// There is a plan, or another one.
+    #[n(42)]
+    PlanMade {
+        #[n(0)]
+        plan: Plan,
+    },
+    /// What was given for a plan cannot be used.
+    #[n(43)]
+    PlanRefused {
+        #[n(0)]
+        why: String,
+    },
 }
 
 /// What follows when an agent stops.
@@ -444,6 +492,12 @@ pub enum Aside {
     /// Whether the work is what was asked for.
     #[n(2)]
     Judgement,
+    /// What steps the task has.
+    #[n(3)]
+    Planning {
+        #[n(0)]
+        round: u32,
+    },
 }
 
 /// What a call asks a person.
@@ -561,6 +615,12 @@ impl Event {
             Event::DoomLoop { .. } => 35,
             Event::LoopChanged { .. } => 36,
             Event::Told { .. } => 37,
+            Event::ChildSpawned(_) => 38,
+            Event::ChildRested { .. } => 39,
+            Event::ChildResumed { .. } => 40,
+            Event::ChildEnded { .. } => 41,
+            Event::PlanMade { .. } => 42,
+            Event::PlanRefused { .. } => 43,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What arrives at a run: commands, results, timers, and the news that its process died.
 
+use crate::child::ChildReport;
 use crate::command::Command;
 use crate::conduct::Looping;
 use crate::conversation::{ModelFailure, ModelReply};
@@ -72,6 +73,15 @@ pub enum Input {
         aside: Aside,
         attempt: Attempt,
         answer: Result<ModelReply, ModelFailure>,
+    },
+    /// A child came to rest.
+    ChildRested {
+        number: u32,
+        report: ChildReport,
+    },
+    /// Something lies in the inbox of a child that waits for a person.
+    ChildAnswered {
+        number: u32,
     },
     Woke(Wake),
     /// It is time for a checkpoint, whatever is going on.

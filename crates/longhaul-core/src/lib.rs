@@ -4,6 +4,7 @@
 //! events to remember and effects to perform. There is no IO here, no clock, no randomness and nothing to await:
 //! time and ids come in with the input, so that the same inputs always give the same run.
 
+pub mod child;
 pub mod codec;
 pub mod command;
 pub mod conduct;

@@ -11,7 +11,8 @@ use crate::json::Json;
 use crate::limits;
 use crate::money::Usd;
 use crate::permission::{BadRule, Permissions};
-use crate::plan::{BadPlan, Plan};
+use crate::plan::{BadPlan, Plan, Step};
+use crate::suggest;
 use crate::tool::{EffectClass, RetryPolicy, ToolGrant};
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -87,6 +88,41 @@ pub struct RunSpec {
     #[n(24)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conduct: Option<Box<Conduct>>,
+    /// How many steps and sub-agents may be at work at once. Without a word, steps of this very agent come one after another.
+    #[n(25)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u32>,
+    /// The agents that errands may be given to, as they were known when the run was created.
+    #[n(26)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crew: Option<Vec<Mate>>,
+    /// Whoever makes the plan, if it is not given.
+    #[n(27)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planner: Option<Box<Planner>>,
+}
+
+/// An agent that errands may be given to.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mate {
+    #[n(0)]
+    pub name: String,
+    /// What it is good for, in a line.
+    #[n(1)]
+    pub role: String,
+}
+
+/// Whoever is asked for a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Planner {
+    /// The run's own without a word.
+    #[n(0)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[n(1)]
+    pub prompt: String,
 }
 
 /// What a call that needs a person's answer leads to.
@@ -242,10 +278,8 @@ pub enum BadSpec {
     Rule(#[from] BadRule),
     #[error(transparent)]
     Conduct(#[from] BadConduct),
-    #[error(
-        "steps[{index}].assignedAgent: a step of another agent (`{agent}`) needs sub-agents, which this run of `{own}` cannot start"
-    )]
-    ForeignStep { index: usize, agent: String, own: String },
+    #[error("steps[{index}].assignedAgent: there is no agent `{agent}`{guess}")]
+    UnknownAgent { index: usize, agent: String, guess: String },
 }
 
 impl RunSpec {
@@ -308,11 +342,34 @@ impl RunSpec {
         self.rules().iter().try_for_each(Permissions::check)?;
         self.conduct().check()?;
         self.plan.check()?;
-        match self.plan.steps.iter().enumerate().find(|(_, step)| step.agent != self.agent) {
-            Some((index, step)) => {
-                Err(BadSpec::ForeignStep { index, agent: step.agent.clone(), own: self.agent.clone() })
-            }
-            None => Ok(()),
+        if self.parallel.is_some_and(|parallel| !(1..=limits::PARALLEL_MAX).contains(&parallel)) {
+            return Err(BadSpec::TooMuch {
+                field: "parallel (from 1)",
+                max: u64::from(limits::PARALLEL_MAX),
+            });
         }
+        self.check_agents(&self.plan)
+    }
+
+    /// Is every step of the plan for an agent that can be had?
+    pub fn check_agents(&self, plan: &Plan) -> Result<(), BadSpec> {
+        let unknown = |step: &Step| !self.knows(&step.agent);
+        let Some((index, step)) = plan.steps.iter().enumerate().find(|(_, step)| unknown(step)) else {
+            return Ok(());
+        };
+        let names = self.crew().iter().map(|mate| mate.name.as_str());
+        let guess = suggest::closest(&step.agent, &names.collect::<Vec<_>>())
+            .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        Err(BadSpec::UnknownAgent { index, agent: step.agent.clone(), guess })
+    }
+
+    /// The agents that errands may be given to.
+    pub fn crew(&self) -> &[Mate] {
+        self.crew.as_deref().unwrap_or(&[])
+    }
+
+    /// Can that agent be given something to do?
+    pub fn knows(&self, agent: &str) -> bool {
+        agent == self.agent || self.crew().iter().any(|mate| mate.name == agent)
     }
 }

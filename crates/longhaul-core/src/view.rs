@@ -3,6 +3,7 @@
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
+use crate::child::{Child, ChildState, Origin};
 use crate::context::Shortening;
 use crate::conversation::Usage;
 use crate::event::{Aside, Event};
@@ -48,6 +49,8 @@ pub struct RunView {
     pub tool_call_count: u32,
     pub sub_agent_count: u32,
     pub sub_agent_ids: Vec<String>,
+    #[serde(default)]
+    pub sub_agents: Vec<ChildView>,
     pub parent_id: Option<RunId>,
     pub depth: u32,
     pub iteration_count: u32,
@@ -61,7 +64,7 @@ pub struct RunView {
     pub workspace: String,
     pub branch: Option<String>,
     pub usage: Usage,
-    /// Nothing if part of it is not known.
+    /// Nothing if part of it is not known. Like `usage`, with that of all sub-agents.
     pub total_cost: Option<Usd>,
     pub cost_by_iteration: Vec<IterationCost>,
     pub limits: Limits,
@@ -82,6 +85,7 @@ pub struct RunView {
 impl RunView {
     pub fn of(run: &Run) -> RunView {
         let looping = run.spec.conduct().looping.as_ref();
+        let used = run.ledger();
         RunView {
             id: run.spec.id.clone(),
             kind: if looping.is_some() { "loop" } else { "task" }.to_owned(),
@@ -107,6 +111,7 @@ impl RunView {
             tool_call_count: run.calls_started,
             sub_agent_count: run.sub_agents.len() as u32,
             sub_agent_ids: run.sub_agents.clone(),
+            sub_agents: run.children.iter().map(ChildView::of).collect(),
             parent_id: run.spec.parent.clone(),
             depth: run.spec.depth,
             iteration_count: run.iteration.saturating_sub(1),
@@ -119,8 +124,8 @@ impl RunView {
             session_id: run.spec.session.clone(),
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
-            usage: run.usage,
-            total_cost: (run.usage.unpriced_tokens == 0).then_some(run.usage.cost),
+            usage: used.usage,
+            total_cost: (used.usage.unpriced_tokens == 0).then_some(used.usage.cost),
             cost_by_iteration: cost_by_iteration(run),
             limits: run.spec.limits,
             retry: run.spec.retry,
@@ -131,6 +136,35 @@ impl RunView {
             finish_reason: report::finish_reason(run),
             duration_ms: run.completed_at.unwrap_or(run.updated_at).millis_since(run.created_at),
             engine: engine(&run.spec).to_owned(),
+        }
+    }
+}
+
+/// One sub-agent, as its parent knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildView {
+    pub id: RunId,
+    pub agent_name: String,
+    pub status: String,
+    pub attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl ChildView {
+    fn of(child: &Child) -> ChildView {
+        let error = match &child.state {
+            ChildState::Failed { error } => Some(error.clone()),
+            ChildState::Paused { reason, .. } => Some(reason.clone()),
+            ChildState::Working | ChildState::Waiting | ChildState::Completed => None,
+        };
+        ChildView {
+            id: child.errand.id.clone(),
+            agent_name: child.errand.agent.clone(),
+            status: child.word().to_owned(),
+            attempt: child.errand.attempt.0,
+            error,
         }
     }
 }
@@ -292,6 +326,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
                 Aside::Compaction { .. } => "compaction_summary",
                 Aside::Iteration { .. } => "iteration_summary",
                 Aside::Judgement => "judgement",
+                Aside::Planning { .. } => "planning",
             };
             let text = text.as_deref().map(|text| head(text, EVENT_TEXT_BYTES_MAX));
             entries!(line, "type": kind, "model": model, "text": text, "error": error, "usage": usage);
@@ -312,6 +347,32 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::LoopChanged { looping } => entries!(line, "type": "loop_changed", "loop": looping),
         Event::Told { text } => {
             entries!(line, "type": "told", "text": head(text, EVENT_TEXT_BYTES_MAX));
+        }
+        Event::ChildSpawned(errand) => {
+            name_child(run, errand.number, "spawned", line)?;
+            let task = head(&errand.task, EVENT_TEXT_BYTES_MAX);
+            entries!(line, "attempt": errand.attempt, "task": task, "limits": errand.limits);
+        }
+        Event::ChildRested { number, paused, reason, .. } => {
+            let event = if paused.is_some() { "paused" } else { "waiting" };
+            name_child(run, *number, event, line)?;
+            entries!(line, "cause": paused, "reason": reason);
+        }
+        Event::ChildResumed { number, limits } => {
+            name_child(run, *number, "resumed", line)?;
+            entries!(line, "limits": limits);
+        }
+        Event::ChildEnded { number, error, ledger } => {
+            let event = if error.is_some() { "failed" } else { "completed" };
+            name_child(run, *number, event, line)?;
+            entries!(line, "outcome": event, "error": error, "usage": ledger.usage, "toolCallCount": ledger.calls);
+        }
+        Event::PlanMade { plan } => {
+            let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
+            entries!(line, "type": "plan_made", "stepIds": steps);
+        }
+        Event::PlanRefused { why } => {
+            entries!(line, "type": "plan_refused", "level": "warn", "reason": why);
         }
         Event::Contained { by } => entries!(line, "type": "sandbox", "heldBy": by),
         Event::PersistenceFellBack { reason } => {
@@ -352,6 +413,26 @@ fn name_call<M: SerializeMap>(
 ) -> Result<(), M::Error> {
     let tool = run.call(call).map_or("", |call| call.tool.as_str());
     entries!(line, "type": kind, "callId": call.to_string(), "toolName": tool);
+    Ok(())
+}
+
+/// Events of children all say whose child it is, and which.
+fn name_child<M: SerializeMap>(
+    run: &Run,
+    number: u32,
+    event: &'static str,
+    line: &mut M,
+) -> Result<(), M::Error> {
+    entries!(line, "type": "sub_agent", "event": event, "parentId": run.spec.id);
+    let Some(Child { errand, .. }) = run.child(number) else { return Ok(()) };
+    entries!(line, "subAgentId": errand.id, "agentName": errand.agent);
+    match errand.origin {
+        Origin::Step { step } => {
+            let step = run.plan.steps.get(step as usize).map_or("", |step| step.id.as_str());
+            entries!(line, "stepId": step);
+        }
+        Origin::Call { call } => entries!(line, "callId": call.to_string()),
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use longhaul_core::child;
 use longhaul_core::command::Command;
 use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
@@ -19,6 +20,7 @@ use longhaul_tools::{Cancel, CancelSwitch, Examine};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use crate::children::Charge;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::ledger::Ledger;
@@ -74,7 +76,7 @@ impl Driver {
     pub async fn drive(mut self, first: Input) -> Result<(Run, Ending), Error> {
         self.take(first)?;
         self.take_inbox()?;
-        while self.run().status == Status::Running && !self.waits_for_human() {
+        while self.is_at_work() {
             self.wait_and_take().await?;
         }
         self.wind_down().await?;
@@ -126,6 +128,11 @@ impl Driver {
             Effect::AskAside { aside, attempt } => {
                 Some(Work::AskAside { aside, attempt, request: prompt::aside(self.run(), aside, attempt) })
             }
+            Effect::Attend { child } => self.charge(child).map(Work::Attend),
+            Effect::AwaitAnswer { child } => self.charge(child).map(Work::AwaitAnswer),
+            Effect::EndChild { child, reason } => {
+                self.charge(child).map(|charge| Work::EndChild { charge, reason })
+            }
             Effect::Sleep { wake, rest } => return self.sleep(wake, rest),
             Effect::CancelWork => return self.cancel_work(),
         };
@@ -140,7 +147,7 @@ impl Driver {
         let baseline = run.baseline.as_ref();
         let examine = Examine {
             purpose,
-            verify: conduct.verify.clone(),
+            verify: run.verify(),
             protect: conduct.protect.clone(),
             features: conduct.looping.as_ref().is_some_and(Looping::is_by_features),
             baseline: baseline.and_then(|baseline| baseline.protected.clone()),
@@ -148,6 +155,13 @@ impl Driver {
             base: baseline.and_then(|baseline| baseline.commit.clone()),
         };
         Look { run: run.spec.id.clone(), round, attempt, examine }
+    }
+
+    fn charge(&self, number: u32) -> Option<Charge> {
+        let errand = &self.run().child(number)?.errand;
+        let spec = child::spec(self.run(), errand);
+        let is_own = errand.agent == self.run().spec.agent;
+        Some(Charge { number, errand: errand.clone(), spec: Box::new(spec), is_own })
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {
@@ -234,8 +248,10 @@ impl Driver {
         }
     }
 
-    fn waits_for_human(&self) -> bool {
-        self.run().wait() == Wait::Human
+    /// A planner may also be asked for a run that is not under way.
+    fn is_at_work(&self) -> bool {
+        let run = self.run();
+        run.is_planning() || (run.status == Status::Running && run.wait() != Wait::Human)
     }
 }
 

@@ -32,6 +32,8 @@ pub enum Error {
     Stuck,
     #[error("the run's driver ended abnormally: {0}")]
     Driver(String),
+    #[error("{0}")]
+    Crew(String),
     #[error("no randomness for an id")]
     Randomness(#[from] getrandom::Error),
     #[error("{0} has no journal beginning")]

@@ -7,6 +7,7 @@ use longhaul_core::command::{Command, Wish};
 use longhaul_core::conduct::Looping;
 use longhaul_core::decide::decide;
 use longhaul_core::document;
+use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
 use longhaul_core::ids::{CommandId, RunId};
 use longhaul_core::input::Input;
@@ -15,7 +16,7 @@ use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_model::wire::ToolOffer;
-use longhaul_model::{Deltas, Models};
+use longhaul_model::{Deltas, Models, Quiet};
 use longhaul_store::engine::Repaired;
 use longhaul_store::{Entry, Home, Memory, Store, Writer};
 use longhaul_tools::{ToolSpec, Toolbox};
@@ -25,6 +26,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::catalogue::{self, Clerk, RowKeeper};
+use crate::children::Crew;
 use crate::clock::{Clock, fresh_bits};
 use crate::driver::{Driver, Ending};
 use crate::error::{Error, Unreadable};
@@ -53,6 +55,8 @@ pub struct Harness {
     hidden: Arc<[PathBuf]>,
     /// What is written nowhere.
     secrets: Secrets,
+    /// Who knows the agents that errands are given to.
+    crew: Option<Arc<dyn Crew>>,
 }
 
 /// Where runs are kept.
@@ -115,7 +119,17 @@ impl Harness {
         let models = Models { offers: offers(&toolbox), ..models };
         let secrets = Secrets::new(models.secrets());
         let (toolbox, models) = (Arc::new(toolbox), Arc::new(models));
-        Harness { keeping, clerk, toolbox, models, clock, contained: None, hidden: Arc::default(), secrets }
+        Harness {
+            keeping,
+            clerk,
+            toolbox,
+            models,
+            clock,
+            contained: None,
+            hidden: Arc::default(),
+            secrets,
+            crew: None,
+        }
     }
 
     /// The same with what was found to hold the commands of its tools.
@@ -129,6 +143,16 @@ impl Harness {
     pub fn with_secrets(self, secrets: Secrets) -> Harness {
         secrets.learn(self.models.secrets());
         Harness { secrets, ..self }
+    }
+
+    /// The same with someone who knows the agents that errands are given to.
+    #[must_use]
+    pub fn with_crew(self, crew: Arc<dyn Crew>) -> Harness {
+        Harness { crew: Some(crew), ..self }
+    }
+
+    pub fn crew(&self) -> Option<&Arc<dyn Crew>> {
+        self.crew.as_ref()
     }
 
     pub fn secrets(&self) -> &Secrets {
@@ -251,6 +275,25 @@ impl Harness {
         watchers: Vec<Box<dyn Watcher>>,
         deltas: Arc<dyn Deltas>,
     ) -> Result<Driven, Error> {
+        let wanted = opening.clone();
+        let first = |run: &Run, generation: u64| self.first_input(run, generation, opening);
+        self.take_up(id, &wanted, first, watchers, deltas)
+    }
+
+    /// Asks the planner of a run for its steps, or for other ones, and does nothing else.
+    pub fn plan(&self, id: &RunId, watchers: Vec<Box<dyn Watcher>>) -> Result<Driven, Error> {
+        let first = |_: &Run, _: u64| Ok(Input::Command(self.command(Wish::Plan)?));
+        self.take_up(id, &Opening::default(), first, watchers, Arc::new(Quiet))
+    }
+
+    fn take_up(
+        &self,
+        id: &RunId,
+        wanted: &Opening,
+        first: impl FnOnce(&Run, u64) -> Result<Input, Error>,
+        watchers: Vec<Box<dyn Watcher>>,
+        deltas: Arc<dyn Deltas>,
+    ) -> Result<Driven, Error> {
         let (store, fallback) = self.store_to_drive(id)?;
         let (mut ledger, generation) = self.open(Arc::clone(&store), id, watchers)?;
         // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
@@ -258,26 +301,16 @@ impl Harness {
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }
-        let wanted = opening.clone();
-        let first = self.first_input(ledger.run(), generation, opening)?;
+        let first = first(ledger.run(), generation)?;
         // A run that may not start is refused before anything is done for it.
         decide(ledger.run(), self.clock.now(), first.clone())?;
         // What our dead predecessor left running would work against us.
         longhaul_tools::reap_leftovers(id);
-        let models = self.models_for(ledger.run(), &wanted)?;
+        let models = self.models_for(ledger.run(), wanted)?;
         if let Some(by) = self.contained.clone() {
             ledger.commit(Input::Contained { by })?;
         }
-        let secrets = self.secrets.clone();
-        let hands = Hands {
-            models: Arc::new(models),
-            secrets: secrets.clone(),
-            deltas,
-            toolbox: Arc::clone(&self.toolbox),
-            workspace: Arc::new(self.workspace(ledger.run())?),
-            rules: ledger.run().spec.rules().into(),
-            blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets }),
-        };
+        let hands = self.hands(ledger.run(), &store, models, deltas)?;
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
         let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
         let (harness, resting) = (self.clone(), id.clone());
@@ -290,6 +323,27 @@ impl Harness {
             rested
         });
         Ok(Driven { handle: Handle { commands: sender, clock: Arc::clone(&self.clock) }, task })
+    }
+
+    fn hands(
+        &self,
+        run: &Run,
+        store: &Arc<dyn Store>,
+        models: Shelf,
+        deltas: Arc<dyn Deltas>,
+    ) -> Result<Hands, Error> {
+        let secrets = self.secrets.clone();
+        let blobs = RunBlobs { store: Arc::clone(store), run: run.spec.id.clone(), secrets: secrets.clone() };
+        Ok(Hands {
+            models: Arc::new(models),
+            secrets,
+            deltas,
+            toolbox: Arc::clone(&self.toolbox),
+            workspace: Arc::new(self.workspace(run)?),
+            rules: run.spec.rules().into(),
+            blobs: Arc::new(blobs),
+            harness: Some(self.clone()),
+        })
     }
 
     /// The models a run goes on with, if it can: there is one to ask, and what a limit on cost needs is known of all of them.
@@ -332,9 +386,16 @@ impl Harness {
         ledger.settle_all_but_answers()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
         longhaul_tools::reap_leftovers(id);
-        ledger.commit(Input::Command(command))?;
+        let effects = ledger.commit(Input::Command(command))?;
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
+        for effect in effects {
+            if let Effect::EndChild { child, reason } = effect
+                && let Some(child) = run.child(child)
+            {
+                self.end_child(&child.errand.id, &reason)?;
+            }
+        }
         Ok(run)
     }
 
@@ -345,7 +406,12 @@ impl Harness {
             | Wish::Stop { reason: text }
             | Wish::Reject { reason: text, .. }
             | Wish::Answer { text, .. } => *text = self.secrets.strike(text).into_owned(),
-            Wish::Start { .. } | Wish::Approve { .. } => {}
+            Wish::Replan { plan } => {
+                for step in &mut plan.steps {
+                    step.description = self.secrets.strike(&step.description).into_owned();
+                }
+            }
+            Wish::Start { .. } | Wish::Approve { .. } | Wish::Plan => {}
         }
         Ok(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish })
     }

@@ -5,6 +5,7 @@
 
 pub mod catalogue;
 pub mod checkpoints;
+pub mod children;
 pub mod clock;
 pub mod driver;
 mod error;
@@ -19,6 +20,7 @@ pub mod perform;
 mod secrets;
 pub mod watch;
 
+pub use children::Crew;
 pub use driver::Ending;
 pub use error::{Error, Unreadable};
 pub use fold::Onlooker;

@@ -39,3 +39,9 @@ pub const SLEEP_SLICE_MS: u64 = 60_000;
 
 /// Hashing a workspace may take this long; verify commands have limits of their own.
 pub const LOOK_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// How often a parent looks whether a child that somebody else drives has come to rest.
+pub const CHILD_POLL_MS: u64 = 1000;
+
+/// How often a child is asked to stop before its parent's end no longer waits for it.
+pub const CHILD_STOP_TRIES_MAX: u32 = 25;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use longhaul_core::child::ChildEnding;
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
 use longhaul_core::event::{Aside, Purpose};
 use longhaul_core::evidence::{Check, Examination};
@@ -21,6 +22,8 @@ use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Printed, Tool, Toolbox, examine};
 use longhaul_workspace::Workspace;
 
+use crate::children::{self, Charge};
+use crate::harness::Harness;
 use crate::limits::LOOK_TIME_MAX;
 use crate::secrets::Secrets;
 
@@ -33,6 +36,9 @@ pub enum Work {
     CheckTool(ToolWork),
     Examine(Look),
     AskAside { aside: Aside, attempt: Attempt, request: ModelRequest },
+    Attend(Charge),
+    AwaitAnswer(Charge),
+    EndChild { charge: Charge, reason: String },
 }
 
 /// One look at the work.
@@ -124,6 +130,8 @@ pub struct Hands {
     pub workspace: Arc<Workspace>,
     pub blobs: Arc<dyn Blobs>,
     pub rules: Arc<[Permissions]>,
+    /// Through which children are started and driven.
+    pub harness: Option<Harness>,
 }
 
 impl Performer for Hands {
@@ -167,6 +175,18 @@ impl Performer for Hands {
                 let secrets = self.secrets.clone();
                 let asking = ask_aside(models, aside, attempt, request, cancel);
                 Box::pin(asking.map(move |input| input.map(|input| struck_out(input, &secrets))))
+            }
+            Work::Attend(charge) => {
+                let (harness, secrets) = (self.harness.clone(), self.secrets.clone());
+                Box::pin(async move {
+                    Some(struck_out(children::attend(harness, charge, cancel).await, &secrets))
+                })
+            }
+            Work::AwaitAnswer(charge) => {
+                Box::pin(children::await_answer(self.harness.clone(), charge, cancel))
+            }
+            Work::EndChild { charge, reason } => {
+                Box::pin(children::end(self.harness.clone(), charge, reason).map(|()| None))
             }
         }
     }
@@ -324,6 +344,15 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
             let answer = answer.map(|reply| secrets.strike_reply(reply)).map_err(failed);
             Input::AsideEnded { aside, attempt, answer }
         }
+        Input::ChildRested { number, mut report } => {
+            match &mut report.ending {
+                ChildEnding::Completed { output: text }
+                | ChildEnding::Failed { error: text }
+                | ChildEnding::Paused { reason: text, .. } => *text = secrets.strike(text).into_owned(),
+                ChildEnding::Waiting => {}
+            }
+            Input::ChildRested { number, report }
+        }
         Input::ToolHeld { call, attempt, why } => {
             Input::ToolHeld { call, attempt, why: secrets.strike(&why).into_owned() }
         }
@@ -343,6 +372,7 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::Restarted { .. }
         | Input::ToolChecked { .. }
         | Input::Examined { .. }
+        | Input::ChildAnswered { .. }
         | Input::Woke(_)
         | Input::CheckpointDue
         | Input::DiskLow

@@ -273,6 +273,9 @@ fn name(work: &Work) -> String {
         Work::CheckTool(work) => format!("check {} {}", work.tool, work.call),
         Work::Examine(look) => format!("look {}", look.round),
         Work::AskAside { aside, .. } => format!("aside {aside:?}"),
+        Work::Attend(charge) => format!("attend {}", charge.number),
+        Work::AwaitAnswer(charge) => format!("await {}", charge.number),
+        Work::EndChild { charge, .. } => format!("end {}", charge.number),
     }
 }
 

@@ -46,6 +46,7 @@ pub enum Command {
     Create(commands::create::Args),
     Start(commands::start::Args),
     Resume(commands::start::Args),
+    Replan(commands::replan::Args),
     Pause(commands::ask::PauseArgs),
     Stop(commands::ask::StopArgs),
     Rm(commands::rm::Args),

@@ -87,6 +87,7 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Journal { run, .. } => {
             (Exit::Failed, Some(format!("look closer with `longhaul store verify {run}`")))
         }
+        EngineError::Crew(_) => (Exit::Usage, hint("`longhaul agents list` shows the agents there are")),
         EngineError::Refused(_)
         | EngineError::Stuck
         | EngineError::Driver(_)

@@ -41,3 +41,6 @@ pub const SCHEMA_PROBLEMS_MAX: usize = 3;
 
 /// A duration that is typed may be a year at most: more is a mistake.
 pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
+
+/// Characters of what is said about an agent to those who may give it errands.
+pub const ROLE_CHARS_MAX: usize = 160;

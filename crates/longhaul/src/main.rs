@@ -6,6 +6,7 @@ mod bench;
 mod choice;
 mod cli;
 mod commands;
+mod crew;
 mod duration;
 mod exit;
 mod failure;
@@ -98,6 +99,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Rm(args) => commands::rm::run(&app, args),
         Command::List(args) => commands::list::run(&app, args),
         Command::Show(args) => commands::show::run(&app, args),
+        Command::Replan(args) => commands::replan::run(&app, args),
         Command::Steps(args) => commands::steps::run(&app, args),
         Command::Checkpoints(args) => commands::checkpoints::run(&app, args),
         Command::Tree(args) => commands::tree::run(&app, args),

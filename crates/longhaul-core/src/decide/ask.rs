@@ -29,9 +29,7 @@ pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
         return false;
     }
     let reason = format!("waits for a person: {}", ask.text);
-    let opened =
-        decision.events.iter().filter(|event| matches!(event, Event::WaitingForHuman { .. })).count();
-    let gate = run.gates.len() as u32 + opened as u32 + 1;
+    let gate = run.gates.len() as u32 + decision.gates_opened() + 1;
     // Saved before the wait is announced: whoever answers may find only the journal.
     decision.checkpoint(run);
     decision.and(Event::WaitingForHuman { gate, step: run.current_step, ask: Some(ask) });

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Decision, ask, iteration, turn};
+use super::{Decision, ask, child, iteration, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Rest};
@@ -10,7 +10,7 @@ use crate::ids::{Attempt, CallId};
 use crate::json::Json;
 use crate::limits::{
     ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, CHANGING_REPEATS_FACTOR,
-    OUTPUT_INLINE_BYTES_MAX,
+    OUTPUT_INLINE_BYTES_MAX, PARALLEL_DEFAULT,
 };
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
 use crate::prompt::head;
@@ -19,7 +19,7 @@ use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, Trace};
+use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, SPAWN, Trace};
 
 /// What is kept in place of arguments that were too large to keep.
 const OVERSIZED: &str = "longhaul_arguments_too_large_bytes";
@@ -286,7 +286,7 @@ fn work_through<'a>(
     limits: Limits,
     decision: &mut Decision,
 ) {
-    let mut asked = asked;
+    let mut asked = asked.peekable();
     while let Some(call) = asked.next() {
         if let Some(found) = repeats(run, &call) {
             // The agent has not heard of it yet: once for each turn is enough.
@@ -314,6 +314,13 @@ fn work_through<'a>(
                     return;
                 }
             }
+            Ok(Leave::Errand(sent)) => match begin_errand(run, &call, sent, decision) {
+                Ok(())
+                    if may_send_more(run, decision)
+                        && asked.peek().is_some_and(|next| next.tool == SPAWN) => {}
+                Ok(()) => return,
+                Err(message) => refuse(call.id, Failure::Tool, message, decision),
+            },
             Ok(Leave::Given(EffectClass::Checkable)) => {
                 return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
             }
@@ -323,7 +330,57 @@ fn work_through<'a>(
             Err((failure, message)) => refuse(call.id, failure, message, decision),
         }
     }
-    turn::begin(run, turn + 1, limits, decision);
+    // The model hears of all its errands at once.
+    if !is_errand_out(run, turn, decision) {
+        turn::begin(run, turn + 1, limits, decision);
+    }
+}
+
+fn begin_errand(
+    run: &Run,
+    call: &Asked<'_>,
+    sent: (String, String),
+    decision: &mut Decision,
+) -> Result<(), String> {
+    let place = decision.events.len();
+    let (call, attempt, class) = (call.id, call.attempt, EffectClass::Checkable);
+    decision.and(Event::CallStarted { call, attempt, class, traces: Vec::new() });
+    child::send_call(run, call, sent, decision).inspect_err(|_| decision.events.truncate(place))
+}
+
+fn may_send_more(run: &Run, decision: &Decision) -> bool {
+    let most = run.spec.parallel.unwrap_or(PARALLEL_DEFAULT);
+    (run.live_children().count() as u32) + decision.children_sent() < most
+}
+
+/// Is an errand of this turn still out, as far as this decision knows?
+fn is_errand_out(run: &Run, turn: u32, decision: &Decision) -> bool {
+    let ended = |call: CallId| {
+        decision
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::CallFinished { call: done, .. } if *done == call))
+    };
+    let out = |call: &Call| call.tool == SPAWN && matches!(call.state, CallState::Started { .. });
+    let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
+    decision.children_sent() > 0
+        || run.calls.iter().rev().take_while(of_turn).any(|call| out(call) && !ended(call.id))
+}
+
+/// An errand came back: on with the calls after it, as far as they need not wait for other errands.
+pub(super) fn go_on_beside(run: &Run, done: &Call, decision: &mut Decision) {
+    if decision.goes_on() {
+        return;
+    }
+    let calls = run.calls_of_turn(done);
+    let next = calls.iter().find(|call| matches!(call.state, CallState::Proposed));
+    let out = is_errand_out(run, done.turn, decision);
+    match next {
+        Some(next) if !out || next.tool == SPAWN => begin_from(run, next, run.spec.limits, decision),
+        Some(_) => {}
+        None if out => {}
+        None => turn::begin(run, done.turn + 1, run.spec.limits, decision),
+    }
 }
 
 /// Does this call only repeat what led nowhere before? A call that a hook or a person has looked at is not asked again.
@@ -368,6 +425,8 @@ fn cwd<'a>(run: &'a Run, decision: &'a Decision) -> &'a str {
 /// What a call that is not refused needs.
 enum Leave {
     Given(EffectClass),
+    /// Somebody else is to do it: which agent, and what.
+    Errand((String, String)),
     Ask(Ask),
 }
 
@@ -388,9 +447,9 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
         return Err((Failure::NotPermitted, message));
     };
     let is_counted = call.attempt != Attempt::FIRST;
-    if run.calls_started >= limits.max_tool_calls && !is_counted {
-        let message =
-            format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
+    let used = run.ledger().calls;
+    if used >= limits.max_tool_calls && !is_counted {
+        let message = format!("tool call budget exceeded: {used} of {} used", limits.max_tool_calls);
         return Err((Failure::BudgetExceeded, message));
     }
     if let Some(reason) = call.malformed {
@@ -410,8 +469,12 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
     if verdict.action == Action::Deny {
         return Err((Failure::NotPermitted, denied(&verdict)));
     }
+    let given = match call.tool {
+        SPAWN => Leave::Errand(child::asked(run, call.args)?),
+        _ => Leave::Given(class),
+    };
     if call.granted {
-        return Ok(Leave::Given(class));
+        return Ok(given);
     }
     if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
         return Err((Failure::NotPermitted, unclear(&verdict)));
@@ -422,7 +485,7 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
     if needs_leave(run, call.tool) {
         return Ok(Leave::Ask(leave(call.id, call.tool, call.args, None)));
     }
-    Ok(Leave::Given(class))
+    Ok(given)
 }
 
 /// May these files be changed? Asked when it is known which they are: a patch has them in its text. What was settled at the

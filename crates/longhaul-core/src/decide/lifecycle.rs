@@ -1,13 +1,13 @@
 //! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
 
 use super::recovery::Changed;
-use super::{Decision, Refusal, ask, call, recovery, step};
+use super::{Decision, Refusal, ask, call, child, planning, recovery, schedule};
 use crate::codec;
 use crate::command::{Command, Wish};
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, Rest};
 use crate::ids::CommandId;
-use crate::plan::StepStatus;
+use crate::plan::{Step, StepStatus};
 use crate::run::{CallState, Gate, Run};
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -27,6 +27,8 @@ pub(super) fn command(run: &Run, at: Timestamp, command: Command) -> Result<Deci
         Wish::Approve { gate, digest } => approve(run, at, *gate, digest.as_deref())?,
         Wish::Reject { gate, reason } => reject(run, at, *gate, reason)?,
         Wish::Answer { gate, text } => answer(run, at, *gate, text)?,
+        Wish::Plan => planning::asked(run)?,
+        Wish::Replan { plan } => planning::given(run, at, plan)?,
     };
     let mut decision = Decision::remember(Event::CommandApplied { command: command.id, wish: command.wish });
     decision.events.extend(follow.events);
@@ -158,6 +160,11 @@ fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Ref
 
 fn pause(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     let refused = |why| Err(Refusal::Transition { verb: "pause", status: run.status, why });
+    if run.is_planning() && run.status != Status::Running {
+        let mut decision = Decision::remember(Event::PlanRefused { why: reason.to_owned() });
+        decision.then(Effect::CancelWork);
+        return Ok(decision);
+    }
     match run.status {
         Status::Running => {}
         Status::Created => return refused("start first"),
@@ -165,6 +172,9 @@ fn pause(run: &Run, reason: &str) -> Result<Decision, Refusal> {
         Status::Completed | Status::Failed => return refused("it has ended"),
     }
     let mut decision = Decision::nothing();
+    if run.is_planning() {
+        decision.and(Event::PlanRefused { why: reason.to_owned() });
+    }
     decision.pause(run, Cause::Asked, reason.to_owned());
     decision.then(Effect::CancelWork);
     Ok(decision)
@@ -184,8 +194,8 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
         let message = "the run was stopped while this call ran; it may have partly run".to_owned();
         call::close(open, attempt, Outcome::Unknown { message }, 1, &mut decision);
     }
-    if run.step().is_some_and(|step| step.status == StepStatus::Running) {
-        decision.and(Event::StepFailed { step: run.current_step, error: reason.to_owned() });
+    for (index, _) in running(run) {
+        decision.and(Event::StepFailed { step: index as u32, error: reason.to_owned() });
     }
     let to = Status::Failed;
     decision.and(Event::StatusChanged {
@@ -196,7 +206,13 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     });
     decision.checkpoint(run);
     decision.then(Effect::CancelWork);
+    child::end_all(run, reason, &mut decision);
     Ok(decision)
+}
+
+/// The steps that somebody works on.
+fn running(run: &Run) -> impl Iterator<Item = (usize, &Step)> {
+    run.plan.steps.iter().enumerate().filter(|(_, step)| step.status == StepStatus::Running)
 }
 
 fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Result<Decision, Refusal> {
@@ -204,7 +220,7 @@ fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Resul
     let mut decision = Decision::remember(answered(gate, at, true, None));
     match &gate.ask {
         None if run.status == Status::Running => {
-            step::open(run, gate.step, run.spec.limits, &mut decision);
+            schedule::go_on(run, run.spec.limits, &mut decision);
         }
         None => {}
         Some(asked) => {
@@ -222,7 +238,10 @@ fn reject(run: &Run, at: Timestamp, number: u32, reason: &str) -> Result<Decisio
     let gate = pending_gate(run, "reject", number)?;
     let mut decision = Decision::remember(answered(gate, at, false, Some(reason)));
     match &gate.ask {
-        None if run.status == Status::Running => decision.pause(run, Cause::Rejected, reason.to_owned()),
+        None if run.status == Status::Running => {
+            decision.pause(run, Cause::Rejected, reason.to_owned());
+            decision.then(Effect::CancelWork);
+        }
         None => {}
         Some(asked) => ask::refused(run, asked, reason, &mut decision),
     }
@@ -246,7 +265,7 @@ fn answer(run: &Run, at: Timestamp, number: u32, text: &str) -> Result<Decision,
     Ok(decision)
 }
 
-fn answered(gate: &Gate, at: Timestamp, approved: bool, reason: Option<&str>) -> Event {
+pub(super) fn answered(gate: &Gate, at: Timestamp, approved: bool, reason: Option<&str>) -> Event {
     Event::GateAnswered {
         gate: gate.number,
         approved,

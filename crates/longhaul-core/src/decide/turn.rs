@@ -9,6 +9,7 @@ use crate::limits::{
     ARGUMENT_BYTES_MAX, CUT_OFF_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, PROVIDER_ID_BYTES_MAX,
     REPLY_ARGUMENT_BYTES_MAX, REPLY_CALLS_MAX, REPLY_RAW_BYTES_MAX, TEXT_BYTES_MAX, TOOL_NAME_BYTES_MAX,
 };
+use crate::money::Usd;
 use crate::prompt::{self, head};
 use crate::run::{Phase, Run};
 use crate::spec::Limits;
@@ -128,8 +129,9 @@ fn reached(run: &Run, limits: Limits) -> Option<Event> {
     let event = |limit: &str, spent: String, max: String| {
         Some(Event::LimitReached { limit: limit.to_owned(), spent, max })
     };
-    if run.turns >= limits.max_steps {
-        return event("max_steps", run.turns.to_string(), limits.max_steps.to_string());
+    let turns = run.ledger().turns;
+    if turns >= limits.max_steps {
+        return event("max_steps", turns.to_string(), limits.max_steps.to_string());
     }
     spent(run, limits)
 }
@@ -143,7 +145,8 @@ pub(super) fn spent(run: &Run, limits: Limits) -> Option<Event> {
     let with_next = |spent: String, next: String, is_over: bool| {
         if is_over { spent } else { format!("{spent} (the next turn would take about {next})") }
     };
-    let (used, next) = (run.usage.tokens(), run.reserve.tokens());
+    let (cost, used) = committed(run);
+    let next = run.reserve.tokens();
     if let Some(max) = limits.max_tokens.filter(|max| used.saturating_add(next) > *max || used >= *max) {
         return event(
             "max_tokens",
@@ -151,10 +154,10 @@ pub(super) fn spent(run: &Run, limits: Limits) -> Option<Event> {
             max.to_string(),
         );
     }
-    if let Some(max) = limits.max_cost.filter(|_| run.usage.unpriced_tokens > 0) {
+    if let Some(max) = limits.max_cost.filter(|_| run.ledger().usage.unpriced_tokens > 0) {
         return event("max_cost", "an unknown amount".to_owned(), max.to_string());
     }
-    let (cost, next) = (run.usage.cost, run.reserve.cost);
+    let next = run.reserve.cost;
     let with_the_next = {
         let mut sum = cost;
         sum += next;
@@ -170,6 +173,19 @@ pub(super) fn spent(run: &Run, limits: Limits) -> Option<Event> {
     None
 }
 
+/// The money and tokens that are gone: used by the run and by those below it, or set aside for one that is at work.
+pub(super) fn committed(run: &Run) -> (Usd, u64) {
+    let (mut cost, mut tokens) = (run.usage.cost, run.usage.tokens());
+    for child in &run.children {
+        let used = &child.ledger.usage;
+        let granted = (!child.has_ended()).then_some(child.errand.limits);
+        cost += granted.and_then(|limits| limits.max_cost).unwrap_or_default().max(used.cost);
+        let set_aside = granted.and_then(|limits| limits.max_tokens).unwrap_or(0);
+        tokens = tokens.saturating_add(set_aside.max(used.tokens()));
+    }
+    (cost, tokens)
+}
+
 /// A model that was told that its calls are used up may answer without any. One that asks again, turn after turn, is stopped
 /// before it spends the other limits on refusals.
 fn refused_again(run: &Run, limits: Limits, decision: &Decision) -> Option<Event> {
@@ -181,9 +197,10 @@ fn refused_again(run: &Run, limits: Limits, decision: &Decision) -> Option<Event
     let before = run.calls.iter().rev().find(|call| call.turn != this_turn || call.step != run.current_step);
     let before = before.and_then(|call| call.outcome());
     let before = matches!(before, Some(Outcome::Failed { failure: Failure::BudgetExceeded, .. }));
-    (now && before && run.calls_started >= limits.max_tool_calls).then(|| Event::LimitReached {
+    let calls = run.ledger().calls;
+    (now && before && calls >= limits.max_tool_calls).then(|| Event::LimitReached {
         limit: "max_tool_calls".to_owned(),
-        spent: run.calls_started.to_string(),
+        spent: calls.to_string(),
         max: limits.max_tool_calls.to_string(),
     })
 }

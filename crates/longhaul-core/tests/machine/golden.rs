@@ -1,6 +1,7 @@
 //! One sample of every event ever written, byte for byte. Changing a line of the golden file is a migration.
 
 use expect_test::expect_file;
+use longhaul_core::child::{ChildLedger, Errand, Origin, child_id};
 use longhaul_core::codec::{self, Error, KIND_MAX, VERSION};
 use longhaul_core::command::Wish;
 use longhaul_core::conduct::{Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings};
@@ -12,8 +13,9 @@ use longhaul_core::ids::{Attempt, CallId, CommandId};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Permissions;
+use longhaul_core::plan::{Plan, Step};
 use longhaul_core::repetition::{Remedy, Repetition};
-use longhaul_core::spec::{Limits, RunSpec};
+use longhaul_core::spec::{Limits, Mate, Planner, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
@@ -36,10 +38,18 @@ fn samples() -> Vec<Event> {
     let trace =
         Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
     let text = || "text".to_owned();
+    let ledger = ChildLedger { usage, calls: 4, turns: 5 };
     vec![
         Event::RunCreated(Box::new(spec())),
         Event::RunCreated(Box::new(RunSpec { permissions: Some(vec![rules()]), ..spec() })),
         Event::RunCreated(Box::new(RunSpec { conduct: Some(Box::new(conduct())), ..spec() })),
+        Event::RunCreated(Box::new(RunSpec {
+            parallel: Some(3),
+            crew: Some(vec![Mate { name: text(), role: text() }]),
+            planner: Some(Box::new(Planner { model: Some(text()), prompt: text() })),
+            plan: verified(),
+            ..spec()
+        })),
         Event::StatusChanged {
             from: Status::Running,
             to: Status::Paused,
@@ -68,6 +78,8 @@ fn samples() -> Vec<Event> {
             command: CommandId::from_bits(5),
             wish: Wish::Reject { gate: 1, reason: text() },
         },
+        Event::CommandApplied { command: CommandId::from_bits(7), wish: Wish::Plan },
+        Event::CommandApplied { command: CommandId::from_bits(8), wish: Wish::Replan { plan: verified() } },
         Event::GateChecked { step: 1, required: true },
         Event::WaitingForHuman { gate: 1, step: 1, ask: None },
         Event::WaitingForHuman {
@@ -169,6 +181,7 @@ fn samples() -> Vec<Event> {
         Event::IterationStarted { number: 2, why: FreshStart::NoPromise, note: Some(text()) },
         Event::AsideStarted { aside: Aside::Compaction { before: 9 }, turn: 4, attempt },
         Event::AsideStarted { aside: Aside::Iteration { why: FreshStart::Refuted }, turn: 4, attempt },
+        Event::AsideStarted { aside: Aside::Planning { round: 2 }, turn: 1, attempt },
         Event::AsideEnded {
             aside: Aside::Judgement,
             attempt,
@@ -198,7 +211,26 @@ fn samples() -> Vec<Event> {
         Event::DoomLoop { repetition: Repetition::SameCall, remedy: Remedy::Nudge, tool: text(), count: 3 },
         Event::LoopChanged { looping: looping() },
         Event::Told { text: text() },
+        Event::ChildSpawned(Box::new(errand(Origin::Step { step: 1 }))),
+        Event::ChildSpawned(Box::new(errand(Origin::Call { call }))),
+        Event::ChildRested { number: 1, paused: Some(Cause::Limit), reason: Some(text()), ledger },
+        Event::ChildRested { number: 1, paused: None, reason: None, ledger },
+        Event::ChildResumed { number: 1, limits: Some(Limits::default()) },
+        Event::ChildEnded { number: 1, error: Some(text()), ledger },
+        Event::PlanMade { plan: verified() },
+        Event::PlanRefused { why: text() },
     ]
+}
+
+fn verified() -> Plan {
+    let step = Step { verify: Some(vec!["make test".to_owned()]), ..Step::new("a", "do it", "MARS") };
+    Plan { steps: vec![step] }
+}
+
+fn errand(origin: Origin) -> Errand {
+    let id = child_id(&spec().id, 2).unwrap();
+    let (agent, task) = ("PLUTO".to_owned(), "look".to_owned());
+    Errand { number: 2, id, agent, task, origin, attempt: Attempt(2), limits: Limits::default() }
 }
 
 fn looping() -> Looping {
@@ -288,7 +320,12 @@ fn events_of_version_1_are_read() {
 #[allow(clippy::wildcard_enum_match_arm, reason = "what is not named was the same then")]
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
-        Event::RunCreated(spec) if spec.permissions.is_some() || spec.conduct.is_some() => return None,
+        Event::RunCreated(spec)
+            if spec.permissions.is_some() || spec.conduct.is_some() || spec.crew.is_some() =>
+        {
+            return None;
+        }
+        Event::CommandApplied { wish: Wish::Plan | Wish::Replan { .. }, .. } => return None,
         event if event.kind() > 27 => return None,
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }

@@ -7,6 +7,7 @@ mod asks;
 mod calls;
 mod circles;
 mod documents;
+mod errands;
 mod gates;
 mod golden;
 mod hooks;

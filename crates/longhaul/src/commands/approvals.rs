@@ -122,15 +122,15 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     };
     let starts_work = match &wish {
         Wish::Reject { gate, .. } => of_call(*gate),
-        Wish::Approve { .. } | Wish::Answer { .. } => true,
-        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => false,
+        wish => wish.is_answer(),
     };
     let command = harness.command(wish)?;
     if driven || starts_work {
         harness.post(id, &command)?;
         render::talk(&format!("{verb} is on record"));
         if !driven {
-            render::hint(&format!("go on with `longhaul resume {id}`"));
+            let root = root(&harness, id);
+            render::hint(&format!("go on with `longhaul resume {root}`"));
         }
     } else {
         let run = harness.apply(id, command)?;
@@ -139,10 +139,21 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// The run at the top: whoever takes that up takes up all below it.
+pub fn root(harness: &Harness, id: &RunId) -> RunId {
+    let mut root = id.clone();
+    while let Some(parent) = harness.look(&root).ok().and_then(|run| run.spec.parent) {
+        root = parent;
+    }
+    root
+}
+
 fn gate_of(wish: &Wish) -> Option<u32> {
     match wish {
         Wish::Approve { gate, .. } | Wish::Reject { gate, .. } | Wish::Answer { gate, .. } => Some(*gate),
-        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => None,
+        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } | Wish::Plan | Wish::Replan { .. } => {
+            None
+        }
     }
 }
 
@@ -157,8 +168,8 @@ fn list(app: &App) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let mut waiting = Vec::new();
     for row in harness.list(&Filter::default())?.0 {
-        // A run that was paused at a question still has it.
-        if row.wait == longhaul_core::status::Wait::Human || row.status == Status::Paused {
+        // A run that was paused at a question still has it, and one that is at work may have one in another branch.
+        if matches!(row.status, Status::Running | Status::Paused) {
             match harness.look(&row.id) {
                 Ok(run) => {
                     let open = run.gates.iter().filter(|gate| {

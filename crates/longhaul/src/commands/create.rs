@@ -8,20 +8,20 @@ use longhaul_core::conduct::{Looping, Surroundings};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
-use longhaul_core::plan::{Plan, Step};
+use longhaul_core::plan::{Draft, Plan};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, RunSpec};
+use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, Planner, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 use longhaul_workspace::place;
-use serde::Deserialize;
 
 use super::conduct::{self, ConductArgs};
-use super::list;
+use super::{list, replan};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::choice;
+use crate::crew;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -30,6 +30,12 @@ use crate::render;
 use crate::schema;
 use crate::servers;
 use crate::settings::{Settings, Source};
+
+/// The plan is to be made.
+pub const AUTO: &str = "auto";
+
+/// The agent that makes plans.
+const PLANNER: &str = "planner";
 
 /// The agent that is meant when none is named.
 const DEFAULT_AGENT: &str = "coder";
@@ -62,9 +68,15 @@ pub struct Options {
     /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
     #[arg(long, value_name = "1..5")]
     pub autonomy: Option<u8>,
-    /// Steps from a YAML or JSON file, or `none` for one step
-    #[arg(long, default_value = "none", value_name = "none|FILE")]
+    /// Steps from a YAML or JSON file, `auto` to have the agent `planner` make them, or `none` for one step
+    #[arg(long, default_value = "none", value_name = "auto|none|FILE")]
     pub plan: String,
+    /// How many steps and sub-agents may be at work at once [default: 4, with steps of the run's own agent one by one]
+    ///
+    /// Steps that do not depend on each other are done side by side, in the same directory. Steps of the run's own agent
+    /// share its conversation and come one after another, unless this is given and more than 1.
+    #[arg(long, value_name = "N")]
+    pub parallel: Option<u32>,
     /// What a call that needs a person leads to: the run waits, the call is denied, or the run pauses [default: wait;
     /// deny with autonomy 5]
     #[arg(long, value_name = "wait|deny|pause")]
@@ -208,7 +220,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         .hint("use `longhaul run`, or enable the harness"));
     }
     servers::meet(app, &settings, &app.sandbox(settings.permissions.clone())?, &args.options)?;
-    let run = create(app, &app.harness()?, &settings, &args.task, &args.options)?;
+    let harness = app.harness()?;
+    let mut run = create(app, &harness, &settings, &args.task, &args.options)?;
+    if run.spec.planner.is_some() {
+        run = replan::make(&harness, &run.spec.id)?;
+    }
     if app.json() {
         render::json(&RunView::of(&run));
     } else {
@@ -278,9 +294,10 @@ pub fn spec(
         None => settings.autonomy,
     };
     let plan = match options.plan.as_str() {
-        "none" => Plan::single(task, &agent.name),
+        "none" | AUTO => Plan::single(task, &agent.name),
         file => read_plan(&app.cwd.join(file), &agent.name)?,
     };
+    let planner = (options.plan == AUTO).then(|| planner(app, settings)).transpose()?;
     let mut tools = tools(harness, mode, options.tools.clone(), agent.tools.clone())?;
     for name in &options.ask {
         let grant = tools.iter_mut().find(|grant| grant.name == *name);
@@ -320,6 +337,9 @@ pub fn spec(
         parent: None,
         depth: 0,
         session: None,
+        parallel: options.parallel,
+        crew: Some(crew::mates(&settings.agent_dirs)?),
+        planner: planner.map(Box::new),
         checkpoint_interval_ms: options.checkpoint_interval_ms.unwrap_or(settings.checkpoint_interval_ms),
         id,
     })
@@ -475,35 +495,24 @@ fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
     })
 }
 
-/// A plan as people write it: what is always the same may be left out.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlanFile {
-    steps: Vec<PlannedStep>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlannedStep {
-    id: String,
-    description: String,
-    #[serde(default)]
-    agent: Option<String>,
-    #[serde(default)]
-    dependencies: Vec<String>,
-    #[serde(default)]
-    critical: bool,
-}
-
+/// A plan file, checked.
 fn read_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
+    let shown = path.display();
+    draft_plan(path, agent)?.checked().map_err(|error| Failure::usage(format!("{shown}: {error}")))
+}
+
+/// A plan file as it stands: the steps of a new plan may depend on those of the old one.
+pub fn draft_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read the plan {shown}: {error}")))?;
-    let file: PlanFile = misread::yaml(&shown.to_string(), &text)?;
-    let steps = file.steps.into_iter().map(|planned| {
-        let agent = planned.agent.as_deref().unwrap_or(agent);
-        let step = Step::new(&planned.id, &planned.description, agent);
-        Step { dependencies: planned.dependencies, critical: planned.critical, ..step }
-    });
-    Plan { steps: steps.collect() }.checked().map_err(|error| Failure::usage(format!("{shown}: {error}")))
+    let draft: Draft = misread::yaml(&shown.to_string(), &text)?;
+    Ok(draft.plan(agent))
+}
+
+/// Whoever makes the plan: the agent `planner`, with the run's own model if its file names none.
+fn planner(app: &App, settings: &Settings) -> Result<Planner, Failure> {
+    let agent = agents::find(&settings.agent_dirs, PLANNER)?;
+    let model = agent.models.first().map(|name| settled_model(name, &app.project));
+    Ok(Planner { model, prompt: agent.prompt })
 }

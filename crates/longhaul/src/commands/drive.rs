@@ -65,6 +65,22 @@ pub fn drive(
     }
 }
 
+/// Asks the planner of a run that is not under way for its steps.
+pub fn plan(harness: &Harness, id: &RunId) -> Result<Run, Failure> {
+    let runtime = runtime()?;
+    let rested = runtime.block_on(async {
+        let live = Live::new();
+        let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
+        let driven = harness.plan(id, watchers)?;
+        until_rest(driven, &live).await
+    });
+    runtime.shutdown_background();
+    match rested? {
+        Rested::AtOnce => Ok(harness.look(id)?),
+        Rested::InOrder { run, .. } => Ok(*run),
+    }
+}
+
 /// What one run is driven on: this thread. A run takes one step after another, so handing them from thread to thread
 /// would only make each of them slower.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

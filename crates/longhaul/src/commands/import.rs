@@ -97,6 +97,9 @@ fn defaults(
         on_ask: None,
         permissions: Some(settings.rules.layers()),
         conduct: None,
+        parallel: None,
+        crew: None,
+        planner: None,
         id,
     })
 }

@@ -119,8 +119,32 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::Compacted { tokens_before, tokens_after, .. } => {
             vec![format!("(the conversation was shortened: about {tokens_before} to {tokens_after} tokens)")]
         }
+        Event::ChildSpawned(errand) => {
+            vec![format!("\n> sub-agent {} ({}):\n{}", errand.agent, errand.id, errand.task)]
+        }
+        Event::ChildEnded { number, error, .. } => {
+            let id = run.child(*number).map_or(String::new(), |child| child.errand.id.to_string());
+            match error {
+                Some(error) => vec![format!("\n< sub-agent {id} failed: {error}")],
+                None => vec![format!("\n< sub-agent {id} completed")],
+            }
+        }
+        Event::ChildRested { number, reason, .. } => {
+            let id = run.child(*number).map_or(String::new(), |child| child.errand.id.to_string());
+            vec![match reason {
+                Some(reason) => format!("(sub-agent {id} paused: {reason})"),
+                None => format!("(sub-agent {id} waits for a person)"),
+            }]
+        }
+        Event::PlanMade { plan } => {
+            let steps: Vec<String> =
+                plan.steps.iter().map(|step| format!("- {}: {}", step.id, step.description)).collect();
+            vec![format!("(the plan)\n{}", steps.join("\n"))]
+        }
+        Event::PlanRefused { why } => vec![format!("(no plan yet: {why})")],
         Event::DoomLoop { tool, count, .. } => vec![format!("(going in circles with {tool}, {count} times)")],
         Event::RunCreated(_)
+        | Event::ChildResumed { .. }
         | Event::ExamineStarted { .. }
         | Event::AsideStarted { .. }
         | Event::AsideEnded { .. }

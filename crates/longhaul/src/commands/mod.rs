@@ -30,6 +30,7 @@ pub mod permissions;
 pub mod prompt;
 pub mod record;
 pub mod repl;
+pub mod replan;
 pub mod replay;
 pub mod research;
 pub mod result;

@@ -12,6 +12,7 @@ use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
 use longhaul_core::repetition::Remedy;
 use longhaul_core::run::{Run, Silence};
+use longhaul_core::status::Wait;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::Outcome;
 use longhaul_engine::watch::Watcher;
@@ -126,12 +127,17 @@ fn doing(run: &Run) -> String {
             Some(call) => format!("{} {}", call.tool, short(&argument(&call.args), 40)),
             None => "between calls".to_owned(),
         },
-        Phase::Gated { .. } => "waiting for a person".to_owned(),
         Phase::Examining { purpose: Purpose::Claim, .. } => "checking the work".to_owned(),
         Phase::Examining { .. } => "looking at the work".to_owned(),
         Phase::Aside { aside: Aside::Judgement, .. } => "asking the judge".to_owned(),
+        Phase::Aside { aside: Aside::Planning { .. }, .. } => "asking the planner".to_owned(),
         Phase::Aside { .. } => "summing up".to_owned(),
-        Phase::Idle | Phase::Cleared | Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => {
+        Phase::Idle if run.wait() == Wait::Human => "waiting for a person".to_owned(),
+        Phase::Idle if run.wait() == Wait::Child => {
+            let working: Vec<&str> = run.live_children().map(|child| child.errand.agent.as_str()).collect();
+            format!("{} at work: {}", working.len(), short(&working.join(", "), 60))
+        }
+        Phase::Idle | Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => {
             "between turns".to_owned()
         }
     }
@@ -246,10 +252,38 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             };
             format!("{} going in circles with {tool} ({count} times): {remedy}", theme::warning("warning:"))
         }
+        Event::ChildSpawned(errand) => {
+            let again = if errand.attempt.0 > 1 { ", once more" } else { "" };
+            format!("sub-agent {} begins ({}{again}): {}", errand.agent, errand.id, fit_talk(&errand.task, 80))
+        }
+        Event::ChildEnded { number, error, .. } => {
+            let agent = run.child(*number).map_or("", |child| child.errand.agent.as_str());
+            match error {
+                Some(error) => format!("sub-agent {agent} {}: {}", theme::failure("failed"), short(error, 160)),
+                None => format!("sub-agent {agent} {}", theme::done("completed")),
+            }
+        }
+        Event::ChildRested { number, reason, .. } => {
+            let (agent, id) = run
+                .child(*number)
+                .map_or(("", String::new()), |child| (child.errand.agent.as_str(), child.errand.id.to_string()));
+            match reason {
+                Some(reason) => format!("sub-agent {agent} paused: {}", short(reason, 160)),
+                None => format!("sub-agent {agent} waits for a person; see `longhaul approvals` ({id})"),
+            }
+        }
+        Event::PlanMade { plan } => {
+            let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
+            format!("planned {} steps: {}", steps.len(), short(&steps.join(", "), 120))
+        }
+        Event::PlanRefused { why } => {
+            format!("{} that plan cannot be used: {}", theme::warning("warning:"), short(why, 160))
+        }
         Event::AsideEnded { error: Some(error), .. } => {
             format!("{} no answer beside the conversation: {error}", theme::warning("warning:"))
         }
         Event::RunCreated(_)
+        | Event::ChildResumed { .. }
         | Event::ExamineStarted { purpose: Purpose::Stop | Purpose::Baseline | Purpose::FreshStart { .. }, .. }
         | Event::AsideStarted { .. }
         | Event::AsideEnded { error: None, .. }
