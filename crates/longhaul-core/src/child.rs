@@ -9,8 +9,10 @@ use crate::event::Cause;
 use crate::ids::{Attempt, CallId, RunId};
 use crate::limits::CHILD_TRIES_MAX;
 use crate::plan::{Plan, Step};
+use crate::report;
 use crate::run::Run;
 use crate::spec::{Limits, RunSpec};
+use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 
 /// What a run asks another to do for it. Written down before the other exists, so that it is started once.
@@ -107,8 +109,12 @@ pub enum ChildEnding {
     Failed {
         error: String,
     },
+    /// Its agent got nowhere, and nobody looks after it: that is a failure, and it is not gone on with.
+    GaveUp {
+        error: String,
+    },
     Waiting,
-    /// It stopped by itself: at a limit, in a circle, without a model.
+    /// It stopped by itself, and a person can help: at a limit, without a model, for a hook.
     Paused {
         cause: Cause,
         reason: String,
@@ -185,6 +191,24 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         conduct,
         ..parent.spec.clone()
     }
+}
+
+/// How a run that was sent by another came to rest.
+pub fn report(run: &Run) -> ChildReport {
+    let reason = run.reason.clone().unwrap_or_default();
+    let ending = match run.status {
+        Status::Completed => ChildEnding::Completed { output: run.output().unwrap_or("").to_owned() },
+        Status::Failed => {
+            ChildEnding::Failed { error: run.error.clone().unwrap_or_else(|| "it failed".to_owned()) }
+        }
+        Status::Running if run.wait() == Wait::Human => ChildEnding::Waiting,
+        Status::Paused if run.gates.iter().any(|gate| gate.answer.is_none()) => ChildEnding::Waiting,
+        Status::Paused if report::is_stuck(run) => ChildEnding::GaveUp { error: reason },
+        Status::Created | Status::Running | Status::Paused => {
+            ChildEnding::Paused { cause: run.cause.unwrap_or(Cause::Asked), reason }
+        }
+    };
+    ChildReport { ending, ledger: ChildLedger::of(run) }
 }
 
 /// The name of a run's n-th child: made from the parent's, so that one that was started before a crash is found again.

@@ -523,9 +523,12 @@ pub enum AskKind {
     /// May this call be made?
     #[n(0)]
     Permission,
-    /// The agent wants to know or needs something.
+    /// The agent wants to know something.
     #[n(1)]
     Question,
+    /// It cannot go on without something only a person can provide.
+    #[n(2)]
+    Need,
 }
 
 /// Why a status changed; decides the exit code.

@@ -120,6 +120,24 @@ impl Report {
     }
 }
 
+/// Did the agent come to a stop by itself, for want of progress or of an answer that could be used? Nobody but its agent is
+/// at fault then: not a key, not a limit, not a hook.
+pub fn is_stuck(run: &Run) -> bool {
+    const WORDS: [&str; 9] = [
+        "doom_loop",
+        "no_progress",
+        "not_verified",
+        "empty_output",
+        "the judge",
+        "context_overflow",
+        "rejected:",
+        "refused:",
+        "the model refused",
+    ];
+    let is_parked = run.status == Status::Paused && run.cause == Some(Cause::Parked);
+    is_parked && run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
+}
+
 /// Why a run is not at work any more, in one word; nothing if it is, or has not begun.
 pub fn finish_reason(run: &Run) -> Option<String> {
     let first_word = || {
@@ -153,6 +171,7 @@ fn approval(run: &Run, gate: &Gate) -> Approval {
             let kind = match ask.kind {
                 AskKind::Permission => "leave for",
                 AskKind::Question => "question by",
+                AskKind::Need => "need of",
             };
             format!("{kind} {tool}: {}", ask.text)
         }

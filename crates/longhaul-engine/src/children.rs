@@ -6,14 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand};
+use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand, report};
 use longhaul_core::command::Wish;
-use longhaul_core::event::Cause;
 use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
 use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
-use longhaul_core::status::{Status, Wait};
+use longhaul_core::status::Status;
 use longhaul_model::Quiet;
 use longhaul_tools::Cancel;
 
@@ -108,27 +107,6 @@ async fn rested(driven: Driven, cancel: &Cancel) -> Result<Run, Error> {
     }
     handle.ask(Wish::Pause { reason: "the run it works for is not at work".to_owned() })?;
     rest.await.map(|(run, _)| run)
-}
-
-fn report(run: &Run) -> ChildReport {
-    let reason = || run.reason.clone().unwrap_or_default();
-    let ending = match run.status {
-        Status::Completed => ChildEnding::Completed { output: run.output().unwrap_or("").to_owned() },
-        Status::Failed => {
-            ChildEnding::Failed { error: run.error.clone().unwrap_or_else(|| "it failed".to_owned()) }
-        }
-        Status::Running if run.wait() == Wait::Human => ChildEnding::Waiting,
-        Status::Running => ChildEnding::Paused { cause: Cause::Asked, reason: reason() },
-        Status::Created | Status::Paused => {
-            let cause = run.cause.unwrap_or(Cause::Asked);
-            let asks = run.gates.last().is_some_and(|gate| gate.ask.is_some() && gate.answer.is_none());
-            match cause {
-                Cause::Asked if asks => ChildEnding::Waiting,
-                cause => ChildEnding::Paused { cause, reason: reason() },
-            }
-        }
-    };
-    ChildReport { ending, ledger: ChildLedger::of(run) }
 }
 
 /// Waits until somebody has something to say to a child that waits for a person, or has seen to it elsewhere.

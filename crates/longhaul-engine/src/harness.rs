@@ -36,6 +36,7 @@ use crate::ledger::Ledger;
 use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
+use crate::needs::NeedsKeeper;
 use crate::perform::{Hands, RunBlobs, Shelf};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
@@ -525,6 +526,7 @@ impl Harness {
         if let Keeping::Durable(home) = &self.keeping {
             let clerk = self.clerk.get_or_init(|| Arc::new(Clerk::start(Arc::clone(home))));
             watchers.push(Box::new(RowKeeper::new(Arc::clone(clerk), store.backend())));
+            watchers.push(Box::new(NeedsKeeper::new(home.dir())));
         }
         let version = fold.oldest();
         let run = fold.into_run(id)?;

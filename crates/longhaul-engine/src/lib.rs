@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod limits;
 mod listing;
 pub mod log;
+mod needs;
 pub mod perform;
 mod secrets;
 pub mod watch;

@@ -45,3 +45,6 @@ pub const CHILD_POLL_MS: u64 = 1000;
 
 /// How often a child is asked to stop before its parent's end no longer waits for it.
 pub const CHILD_STOP_TRIES_MAX: u32 = 25;
+
+/// Files of what agents need; older ones stay until a person removes them.
+pub const NEEDS_MAX: u32 = 9999;

@@ -348,6 +348,7 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
             match &mut report.ending {
                 ChildEnding::Completed { output: text }
                 | ChildEnding::Failed { error: text }
+                | ChildEnding::GaveUp { error: text }
                 | ChildEnding::Paused { reason: text, .. } => *text = secrets.strike(text).into_owned(),
                 ChildEnding::Waiting => {}
             }

@@ -95,6 +95,7 @@ async fn a_model_that_panics() {
         toolbox: Arc::clone(&place.harness.toolbox),
         workspace: Arc::new(Workspace::open(place.directory.path()).unwrap()),
         blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets: Secrets::default() }),
+        harness: None,
     };
     let journal = store.open(&id, &place.harness.writer(), &mut |_| Ok(())).unwrap();
     let (_sender, commands) = mpsc::channel(1);

@@ -47,6 +47,7 @@ pub enum Command {
     Start(commands::start::Args),
     Resume(commands::start::Args),
     Replan(commands::replan::Args),
+    Needs(commands::needs::Args),
     Pause(commands::ask::PauseArgs),
     Stop(commands::ask::StopArgs),
     Rm(commands::rm::Args),

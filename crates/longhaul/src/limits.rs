@@ -44,3 +44,6 @@ pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
 
 /// Characters of what is said about an agent to those who may give it errands.
 pub const ROLE_CHARS_MAX: usize = 160;
+
+/// Bytes of a need that are shown in a line.
+pub const NEED_LINE_BYTES_MAX: usize = 300;

@@ -99,6 +99,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Rm(args) => commands::rm::run(&app, args),
         Command::List(args) => commands::list::run(&app, args),
         Command::Show(args) => commands::show::run(&app, args),
+        Command::Needs(args) => commands::needs::run(&app, args),
         Command::Replan(args) => commands::replan::run(&app, args),
         Command::Steps(args) => commands::steps::run(&app, args),
         Command::Checkpoints(args) => commands::checkpoints::run(&app, args),

@@ -24,6 +24,7 @@ pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
         let message = match ask.kind {
             AskKind::Permission => format!("this needs a person's leave, and none is there: {}", ask.text),
             AskKind::Question => "nobody is there to answer; decide by yourself and go on".to_owned(),
+            AskKind::Need => "nobody is there to provide it; do what can be done without, and say at the end what is missing".to_owned(),
         };
         call::refuse(ask.call, Failure::NotPermitted, message, decision);
         return false;

@@ -314,6 +314,7 @@ fn work_through<'a>(
                     return;
                 }
             }
+            Ok(Leave::Noted) => note(&call, decision),
             Ok(Leave::Errand(sent)) => match begin_errand(run, &call, sent, decision) {
                 Ok(())
                     if may_send_more(run, decision)
@@ -334,6 +335,13 @@ fn work_through<'a>(
     if !is_errand_out(run, turn, decision) {
         turn::begin(run, turn + 1, limits, decision);
     }
+}
+
+fn note(call: &Asked<'_>, decision: &mut Decision) {
+    let (call, attempt, class) = (call.id, call.attempt, EffectClass::Repeatable);
+    decision.and(Event::CallStarted { call, attempt, class, traces: Vec::new() });
+    let outcome = Outcome::done("it is written down; go on with it".to_owned());
+    decision.and(Event::CallFinished { call, attempt, outcome, duration_us: 1 });
 }
 
 fn begin_errand(
@@ -425,6 +433,8 @@ fn cwd<'a>(run: &'a Run, decision: &'a Decision) -> &'a str {
 /// What a call that is not refused needs.
 enum Leave {
     Given(EffectClass),
+    /// It is written down, and that is all.
+    Noted,
     /// Somebody else is to do it: which agent, and what.
     Errand((String, String)),
     Ask(Ask),
@@ -462,7 +472,7 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
         return Err((Failure::InvalidArguments, message));
     }
     if call.tool == ASK_HUMAN {
-        return question(call).map(Leave::Ask);
+        return question(call);
     }
     let here = Here { workspace: &run.spec.workspace, cwd };
     let verdict = judge(run.spec.rules(), here, call.tool, &call.args.value());
@@ -527,13 +537,23 @@ pub(super) fn refuse(call: CallId, failure: Failure, message: String, decision: 
     decision.and(Event::ToolFailed { call, message });
 }
 
-fn question(call: &Asked<'_>) -> Result<Ask, (Failure, String)> {
+/// What an agent has to say to a person: a question and a need wait, an assumption is only written down.
+fn question(call: &Asked<'_>) -> Result<Leave, (Failure, String)> {
     let args = call.args.value();
+    let kind = match args.get("kind").map(|kind| kind.as_str().unwrap_or_default()) {
+        None | Some("question") => AskKind::Question,
+        Some("need") => AskKind::Need,
+        Some("assumption") => return Ok(Leave::Noted),
+        Some(other) => {
+            let message = format!("`kind` is question, need or assumption, not `{other}`");
+            return Err((Failure::InvalidArguments, message));
+        }
+    };
     let text = args.get("question").and_then(|text| text.as_str()).filter(|text| !text.trim().is_empty());
     let missing = || (Failure::InvalidArguments, "`question` is missing".to_owned());
     let text = head(text.ok_or_else(missing)?, OUTPUT_INLINE_BYTES_MAX).to_owned();
     let digest = ask::digest(call.tool, call.args);
-    Ok(Ask { call: call.id, kind: AskKind::Question, text, digest })
+    Ok(Leave::Ask(Ask { call: call.id, kind, text, digest }))
 }
 
 fn needs_leave(run: &Run, tool: &str) -> bool {

@@ -165,6 +165,12 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
             decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
             failed(run, child, &error, &mut decision);
         }
+        ChildEnding::GaveUp { error } => {
+            let error = head(&error, NOTE_BYTES_MAX).to_owned();
+            decision.then(Effect::EndChild { child: number, reason: error.clone() });
+            decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
+            failed(run, child, &error, &mut decision);
+        }
         ChildEnding::Waiting => {
             decision.and(Event::ChildRested { number, paused: None, reason: None, ledger });
             decision.then(Effect::AwaitAnswer { child: number });

@@ -224,7 +224,7 @@ fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Resul
         }
         None => {}
         Some(asked) => {
-            expect_kind(asked, AskKind::Permission, number)?;
+            expect_leave(asked, number)?;
             if digest.is_some_and(|digest| digest != asked.digest) {
                 return Err(Refusal::OtherAction { gate: number, digest: asked.digest.clone() });
             }
@@ -253,7 +253,7 @@ fn answer(run: &Run, at: Timestamp, number: u32, text: &str) -> Result<Decision,
     let Some(asked) = &gate.ask else {
         return Err(Refusal::OtherKind { gate: number, what: "a step's", verb: "approve or reject" });
     };
-    expect_kind(asked, AskKind::Question, number)?;
+    expect_words(asked, number)?;
     let mut decision = Decision::remember(Event::GateAnswered {
         gate: number,
         approved: true,
@@ -275,13 +275,19 @@ pub(super) fn answered(gate: &Gate, at: Timestamp, approved: bool, reason: Optio
     }
 }
 
-fn expect_kind(asked: &Ask, kind: AskKind, gate: u32) -> Result<(), Refusal> {
-    match (asked.kind == kind, asked.kind) {
-        (true, _) => Ok(()),
-        (false, AskKind::Question) => {
-            Err(Refusal::OtherKind { gate, what: "a question", verb: "answer or reject" })
-        }
-        (false, AskKind::Permission) => {
+fn expect_leave(asked: &Ask, gate: u32) -> Result<(), Refusal> {
+    let what = match asked.kind {
+        AskKind::Permission => return Ok(()),
+        AskKind::Question => "a question",
+        AskKind::Need => "something the agent needs",
+    };
+    Err(Refusal::OtherKind { gate, what, verb: "answer or reject" })
+}
+
+fn expect_words(asked: &Ask, gate: u32) -> Result<(), Refusal> {
+    match asked.kind {
+        AskKind::Question | AskKind::Need => Ok(()),
+        AskKind::Permission => {
             Err(Refusal::OtherKind { gate, what: "a request for leave", verb: "approve or reject" })
         }
     }

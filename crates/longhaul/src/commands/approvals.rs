@@ -33,6 +33,9 @@ pub enum What {
         #[arg(value_name = "AID")]
         id: String,
     },
+    Approve(ApproveArgs),
+    Reject(RejectArgs),
+    Answer(AnswerArgs),
 }
 
 /// Let a gated step begin, or a call be made that needs leave
@@ -67,6 +70,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what.unwrap_or(What::List) {
         What::List => list(app),
         What::Show { id } => show(app, &id),
+        What::Approve(args) => approve(app, args),
+        What::Reject(args) => reject(app, args),
+        What::Answer(args) => answer(app, args),
     }
 }
 
@@ -165,22 +171,7 @@ fn answer_on_record(harness: &Harness, id: &RunId, gate: u32) -> Option<Wish> {
 }
 
 fn list(app: &App) -> Result<Exit, Failure> {
-    let harness = app.reading()?;
-    let mut waiting = Vec::new();
-    for row in harness.list(&Filter::default())?.0 {
-        // A run that was paused at a question still has it, and one that is at work may have one in another branch.
-        if matches!(row.status, Status::Running | Status::Paused) {
-            match harness.look(&row.id) {
-                Ok(run) => {
-                    let open = run.gates.iter().filter(|gate| {
-                        gate.answer.is_none() && answer_on_record(&harness, &row.id, gate.number).is_none()
-                    });
-                    waiting.extend(open.map(|gate| as_json(&run, gate)));
-                }
-                Err(error) => render::warn(&format!("{} cannot be read: {error}", row.id)),
-            }
-        }
-    }
+    let waiting = waiting(app)?;
     if app.json() {
         render::json(&waiting);
     } else if waiting.is_empty() {
@@ -200,6 +191,27 @@ fn list(app: &App) -> Result<Exit, Failure> {
         render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "ACTION", "DESCRIPTION"], lines));
     }
     Ok(Exit::Ok)
+}
+
+/// Everything that waits for a person and has no answer on record.
+pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
+    let harness = app.reading()?;
+    let mut waiting = Vec::new();
+    for row in harness.list(&Filter::default())?.0 {
+        // A run that was paused at a question still has it, and one that is at work may have one in another branch.
+        if matches!(row.status, Status::Running | Status::Paused) {
+            match harness.look(&row.id) {
+                Ok(run) => {
+                    let open = run.gates.iter().filter(|gate| {
+                        gate.answer.is_none() && answer_on_record(&harness, &row.id, gate.number).is_none()
+                    });
+                    waiting.extend(open.map(|gate| as_json(&run, gate)));
+                }
+                Err(error) => render::warn(&format!("{} cannot be read: {error}", row.id)),
+            }
+        }
+    }
+    Ok(waiting)
 }
 
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
@@ -233,6 +245,7 @@ fn as_json(run: &Run, gate: &Gate) -> Value {
         None => "step",
         Some(AskKind::Permission) => "permission",
         Some(AskKind::Question) => "question",
+        Some(AskKind::Need) => "unblock",
     };
     let description = match &gate.ask {
         Some(ask) => Some(&ask.text),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use longhaul_core::command::Wish;
 use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::ids::RunId;
+use longhaul_core::report::is_stuck;
 use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
 use longhaul_engine::watch::Watcher;
@@ -219,7 +220,7 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         {
             render::hint(&format!("the work is kept; see to that, then `longhaul resume {id}`"));
         }
-        Ending::Paused(Cause::Parked) if stuck(run) => render::hint(&format!(
+        Ending::Paused(Cause::Parked) if is_stuck(run) => render::hint(&format!(
             "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"
         )),
         Ending::Paused(Cause::Parked | Cause::Provider) => render::hint(&format!(
@@ -229,13 +230,6 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         )),
         Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
     }
-}
-
-/// Was it the agent that came to a stop, not its model?
-fn stuck(run: &Run) -> bool {
-    const WORDS: [&str; 6] =
-        ["doom_loop", "no_progress", "not_verified", "empty_output", "the judge", "context_overflow"];
-    run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
 }
 
 /// What a worktree holds, in words; `began` is the branch it was made on.
@@ -264,7 +258,7 @@ fn hint_at_gate(run: &Run) {
     let gate = gate_id(id, run.gates.len() as u32);
     let asked = run.gates.last().and_then(|gate| gate.ask.as_ref());
     let typed = match asked.map(|ask| ask.kind) {
-        Some(AskKind::Question) => format!("longhaul answer {gate} TEXT"),
+        Some(AskKind::Question | AskKind::Need) => format!("longhaul answer {gate} TEXT"),
         Some(AskKind::Permission) | None => format!("longhaul approve {gate}"),
     };
     render::hint(&format!(

@@ -206,6 +206,9 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
                 AskKind::Permission => {
                     format!("waiting for a person's leave (approval {id}): {}: {}", tool(&ask.call), ask.text)
                 }
+                AskKind::Need => {
+                    format!("the agent needs something to continue (approval {id}): {}", fit_talk(&ask.text, 200))
+                }
                 AskKind::Question => {
                     format!("waiting for a person's answer (approval {id}): {}", fit_talk(&ask.text, 200))
                 }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod checkpoints;
+mod crew;
 mod demo;
 mod desk;
 mod documents;
