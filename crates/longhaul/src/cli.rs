@@ -51,6 +51,7 @@ pub enum Command {
     Rm(commands::rm::Args),
     List(commands::list::Args),
     Show(commands::show::Args),
+    Tasks(commands::tasks::Args),
     Steps(commands::steps::Args),
     Checkpoints(commands::checkpoints::Args),
     Tree(commands::tree::Args),

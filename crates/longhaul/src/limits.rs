@@ -41,3 +41,6 @@ pub const SCHEMA_PROBLEMS_MAX: usize = 3;
 
 /// A duration that is typed may be a year at most: more is a mistake.
 pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
+
+/// How often one task of a list may be begun in one go. What fails ten times fails.
+pub const TASK_ATTEMPTS_MAX: u32 = 10;

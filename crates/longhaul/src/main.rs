@@ -98,6 +98,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Rm(args) => commands::rm::run(&app, args),
         Command::List(args) => commands::list::run(&app, args),
         Command::Show(args) => commands::show::run(&app, args),
+        Command::Tasks(args) => commands::tasks::run(&app, args),
         Command::Steps(args) => commands::steps::run(&app, args),
         Command::Checkpoints(args) => commands::checkpoints::run(&app, args),
         Command::Tree(args) => commands::tree::run(&app, args),

@@ -39,6 +39,7 @@ pub mod show;
 pub mod start;
 pub mod steps;
 pub mod store;
+pub mod tasks;
 pub mod tools;
 pub mod tree;
 pub mod trust;

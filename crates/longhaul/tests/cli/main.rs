@@ -20,6 +20,7 @@ mod outage;
 mod permissions;
 mod research;
 mod store;
+mod tasks;
 mod tools;
 mod trust;
 mod words;
