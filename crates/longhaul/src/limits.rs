@@ -44,3 +44,6 @@ pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
 
 /// How often one task of a list may be begun in one go. What fails ten times fails.
 pub const TASK_ATTEMPTS_MAX: u32 = 10;
+
+/// Lines side by side that a drawing of steps may have; with more nobody can follow one, and the list says the same.
+pub const GRAPH_LANES_MAX: usize = 16;
