@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod limits;
 mod listing;
 pub mod log;
+pub mod notify;
 pub mod perform;
 mod secrets;
 pub mod watch;

@@ -68,6 +68,7 @@ pub enum Command {
     Approve(commands::approvals::ApproveArgs),
     Reject(commands::approvals::RejectArgs),
     Answer(commands::approvals::AnswerArgs),
+    Notify(commands::notify::Args),
     Export(commands::export::Args),
     Import(commands::import::Args),
     Replay(commands::replay::Args),

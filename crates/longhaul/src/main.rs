@@ -115,6 +115,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Approve(args) => commands::approvals::approve(&app, args),
         Command::Reject(args) => commands::approvals::reject(&app, args),
         Command::Answer(args) => commands::approvals::answer(&app, args),
+        Command::Notify(args) => commands::notify::run(&app, args),
         Command::Export(args) => commands::export::run(&app, args),
         Command::Import(args) => commands::import::run(&app, args),
         Command::Replay(args) => commands::replay::run(&app, args),

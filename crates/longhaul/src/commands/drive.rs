@@ -10,6 +10,7 @@ use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
+use longhaul_engine::notify::Notifier;
 use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
 use longhaul_workspace::place::{self, Standing};
@@ -20,6 +21,7 @@ use super::create::LimitArgs;
 use super::holding::HoldingArgs;
 use super::list::WAITING;
 use super::looping::IterationArgs;
+use super::notify;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -52,14 +54,19 @@ pub fn drive(
 /// The same without a word about how it ended: that is for the caller.
 pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Result<Rested, Failure> {
     let runtime = runtime()?;
+    let notifier = notify::notifier(app, harness, id);
     let rested = runtime.block_on(async {
         let live = Live::new();
         if let Some(servers) = app.servers_in_use() {
             let live = live.clone();
             servers.listen(Arc::new(move |line| live.line(line)));
         }
-        let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
+        let mut watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
+        watchers.extend(notifier.as_ref().map(Notifier::watcher));
         let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
+        if let (Some(notifier), Ok(run)) = (&notifier, harness.look(id)) {
+            notifier.look(&run);
+        }
         until_rest(driven, &live).await
     });
     // Whatever is still under way after a second Ctrl-C is not waited for.
@@ -67,6 +74,8 @@ pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) 
     let rested = rested?;
     if matches!(rested, Rested::AtOnce) {
         longhaul_tools::reap_leftovers(id);
+    } else if let Some(notifier) = notifier {
+        notifier.close();
     }
     Ok(rested)
 }

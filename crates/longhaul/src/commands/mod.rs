@@ -26,6 +26,7 @@ pub mod logs;
 pub mod looping;
 pub mod mcp;
 pub mod models;
+pub mod notify;
 pub mod permissions;
 pub mod prompt;
 pub mod record;

@@ -15,6 +15,7 @@ mod lifecycle;
 mod looking;
 mod loops;
 mod mcp;
+mod notify;
 mod older_journals;
 mod outage;
 mod permissions;
