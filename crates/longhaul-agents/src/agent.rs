@@ -18,6 +18,9 @@ pub struct Agent {
     /// The file it was read from; `None` for what is built in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
+    /// What it is for, in a word or two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The models to work with, in order of preference; empty if the file names none.

@@ -12,7 +12,7 @@ use longhaul_core::suggest::closest;
 use crate::agent::{Agent, AgentLimits, Compaction, Engine, HarnessConfig, Origin};
 use crate::limits::{
     COUNT_MAX, DESCRIPTION_BYTES_MAX, DOLLARS_MAX, DOOM_LOOP_MAX, DOOM_LOOP_MIN, LIST_ENTRIES_MAX,
-    LIST_ENTRY_BYTES_MAX, MODELS_MAX, TIMEOUT_MS_MAX, TOKENS_MAX,
+    LIST_ENTRY_BYTES_MAX, MODELS_MAX, ROLE_BYTES_MAX, TIMEOUT_MS_MAX, TOKENS_MAX,
 };
 use crate::matter::{self, Lines, Matter, unknown};
 
@@ -57,6 +57,7 @@ impl Agent {
             name: name.to_owned(),
             origin: Origin::Default,
             file: None,
+            role: None,
             description: None,
             models: Vec::new(),
             tools: None,
@@ -131,6 +132,7 @@ fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
         return Err(("permissions", format!("cannot hold: {error}")));
     }
     Ok(Agent {
+        role: matter.role.map(role).transpose()?,
         description: matter.description.map(description).transpose()?,
         models: models(matter.model, matter.models)?,
         tools: matter.tools.map(|tools| list("tools", tools)).transpose()?,
@@ -166,6 +168,17 @@ fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
         },
         ..Agent::silent(name, "")
     })
+}
+
+fn role(text: String) -> Result<String, Wrong> {
+    if text.trim().is_empty() || text.len() > ROLE_BYTES_MAX {
+        let bytes = text.len();
+        return Err((
+            "role",
+            format!("has {bytes} bytes; it is a word or two, at most {ROLE_BYTES_MAX} bytes"),
+        ));
+    }
+    Ok(text)
 }
 
 fn description(text: String) -> Result<String, Wrong> {

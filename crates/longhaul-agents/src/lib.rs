@@ -12,5 +12,5 @@ mod rules;
 
 pub use agent::{Agent, AgentLimits, Compaction, Engine, HarnessConfig, Origin, ProtectPolicy};
 pub use check::BadAgent;
-pub use roster::{BUILT_IN, Listed, Place, Roster};
+pub use roster::{GENERIC, Group, Listed, NAMED, Place, Roster};
 pub use rules::{Rules, project_rules};

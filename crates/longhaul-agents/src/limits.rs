@@ -19,6 +19,9 @@ pub const LIST_ENTRY_BYTES_MAX: usize = 4096;
 /// Models of one agent. More fallbacks than there are providers help nobody.
 pub const MODELS_MAX: usize = 16;
 
+/// Bytes of a role: it is one cell of a list.
+pub const ROLE_BYTES_MAX: usize = 64;
+
 /// Bytes of a description: it is one row of a list.
 pub const DESCRIPTION_BYTES_MAX: usize = 2000;
 

@@ -16,6 +16,7 @@ use crate::agent::ProtectPolicy;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Matter {
     pub(crate) name: Option<String>,
+    pub(crate) role: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) models: Option<Vec<String>>,

@@ -9,12 +9,40 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::agent::{Agent, Origin};
 use crate::check::{self, BadAgent};
 use crate::limits::{FILE_BYTES_MAX, NAME_BYTES_MAX, ROSTER_FILES_MAX};
 
-/// The agents that come with longhaul: name and file.
-pub const BUILT_IN: &[(&str, &str)] = &[
+/// The twenty-one agents with names of their own, each for one kind of work: name and file. Their limits of calls are in the
+/// proportions of the document they come from, ten times as high: a run here is a whole job and not one answer.
+pub const NAMED: &[(&str, &str)] = &[
+    ("SUN", include_str!("builtin/SUN.md")),
+    ("EARTH", include_str!("builtin/EARTH.md")),
+    ("PLUTO", include_str!("builtin/PLUTO.md")),
+    ("MARS", include_str!("builtin/MARS.md")),
+    ("VENUS", include_str!("builtin/VENUS.md")),
+    ("MERCURY", include_str!("builtin/MERCURY.md")),
+    ("JUPITER", include_str!("builtin/JUPITER.md")),
+    ("SATURN", include_str!("builtin/SATURN.md")),
+    ("URANUS", include_str!("builtin/URANUS.md")),
+    ("NEPTUNE", include_str!("builtin/NEPTUNE.md")),
+    ("TITAN", include_str!("builtin/TITAN.md")),
+    ("IO", include_str!("builtin/IO.md")),
+    ("EUROPA", include_str!("builtin/EUROPA.md")),
+    ("GANYMEDE", include_str!("builtin/GANYMEDE.md")),
+    ("CALLISTO", include_str!("builtin/CALLISTO.md")),
+    ("CHARON", include_str!("builtin/CHARON.md")),
+    ("TRITON", include_str!("builtin/TRITON.md")),
+    ("MIMAS", include_str!("builtin/MIMAS.md")),
+    ("ENCELADUS", include_str!("builtin/ENCELADUS.md")),
+    ("ATLAS", include_str!("builtin/ATLAS.md")),
+    ("ANDROMEDA", include_str!("builtin/ANDROMEDA.md")),
+];
+
+/// The roles that are used where nobody names an agent.
+pub const GENERIC: &[(&str, &str)] = &[
     ("coder", include_str!("builtin/coder.md")),
     ("judge", include_str!("builtin/judge.md")),
     ("planner", include_str!("builtin/planner.md")),
@@ -22,6 +50,39 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("reviewer", include_str!("builtin/reviewer.md")),
     ("summarizer", include_str!("builtin/summarizer.md")),
 ];
+
+/// What kind of agent a name stands for. A file of the user's or the project's takes a built-in agent's place, not its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    Named,
+    Generic,
+    /// Somebody's own.
+    Own,
+}
+
+impl Group {
+    pub fn of(name: &str) -> Group {
+        let has = |list: &[(&str, &str)]| list.iter().any(|(own, _)| *own == name);
+        match (has(NAMED), has(GENERIC)) {
+            (true, _) => Group::Named,
+            (false, true) => Group::Generic,
+            (false, false) => Group::Own,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Group::Named => "named",
+            Group::Generic => "generic",
+            Group::Own => "own",
+        }
+    }
+}
+
+fn built_ins() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    NAMED.iter().chain(GENERIC)
+}
 
 /// The prompt of an agent that has none of its own.
 const DEFAULT_PROMPT: &str = include_str!("builtin/coder_prompt.md");
@@ -67,7 +128,7 @@ impl Roster {
                 return read(name, place, &path);
             }
         }
-        match BUILT_IN.iter().find(|(own, _)| *own == name) {
+        match built_ins().find(|(own, _)| *own == name) {
             Some((_, text)) => built_in(name, text),
             None => Ok(Agent::silent(name, DEFAULT_PROMPT.trim())),
         }
@@ -86,7 +147,7 @@ impl Roster {
                 });
             }
         }
-        for (name, text) in BUILT_IN {
+        for (name, text) in built_ins() {
             all.entry((*name).to_owned()).or_insert_with(|| Listed {
                 name: (*name).to_owned(),
                 origin: Origin::BuiltIn,

@@ -1,13 +1,15 @@
 //! Agent files as people write them, and as nobody should.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use expect_test::{Expect, expect};
 use longhaul_agents::{
-    Agent, AgentLimits, BadAgent, Engine, HarnessConfig, Origin, Place, ProtectPolicy, Roster,
+    Agent, AgentLimits, BadAgent, Engine, GENERIC, Group, HarnessConfig, NAMED, Origin, Place, ProtectPolicy,
+    Roster,
 };
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Action;
@@ -170,7 +172,7 @@ fn what_is_wrong_is_said_with_its_line() {
             x.md:3: `toolz` is not a field of an agent; did you mean `tools`?
             x.md:3: `max_step` is not a field of an agent; did you mean `max_steps`?
             x.md:2: `max_costs` is not a field of an agent; did you mean `max_cost`?
-            x.md:2: `nonsense` is not a field of an agent; there are: name, description, model, models, tools, harness, harness_config, autonomy, limits, verify, protect, protect_policy, permissions, mcp, summarizer, judge, compaction
+            x.md:2: `nonsense` is not a field of an agent; there are: name, role, description, model, models, tools, harness, harness_config, autonomy, limits, verify, protect, protect_policy, permissions, mcp, summarizer, judge, compaction
             x.md:2: `model` is `claude-sonnet`, which is not of the form provider/model; did you mean `anthropic/claude-sonnet`?
             x.md:2: `model` is `anthropic:claude`, which is not of the form provider/model; did you mean `anthropic/claude`?
             x.md:2: `models` is `gpt 5`, which is not of the form provider/model
@@ -311,7 +313,7 @@ fn the_first_file_of_a_name_counts() {
     let listed: Vec<(&str, &str, bool)> =
         all.iter().map(|one| (one.name.as_str(), one.origin.as_str(), one.agent.is_ok())).collect();
     assert_eq!(
-        listed,
+        listed[NAMED.len()..],
         [
             ("broken", "project", false),
             ("coder", "built-in", true),
@@ -346,12 +348,77 @@ fn unknown_tools_and_servers_are_named() {
     );
 }
 
-/// D1.2: those that come with longhaul have a description and a prompt of their own.
+/// D1.2, AX1: those that come with longhaul have a role, a description and a prompt of their own; each name is there once, and
+/// the named ones say how many calls they may make.
 #[test]
 fn the_built_in_agents_are_whole() {
-    for (name, _) in longhaul_agents::BUILT_IN {
+    let (mut names, mut prompts) = (BTreeSet::new(), BTreeSet::new());
+    for (name, _) in NAMED.iter().chain(GENERIC) {
         let agent = Desk::new().find(name).unwrap();
-        assert_eq!((agent.origin, agent.file), (Origin::BuiltIn, None), "{name}");
-        assert!(agent.description.is_some() && agent.prompt.len() > 400, "{name}");
+        assert_eq!((agent.origin, &agent.file), (Origin::BuiltIn, &None), "{name}");
+        assert!(agent.role.is_some() && agent.description.is_some() && agent.prompt.len() > 400, "{name}");
+        // On a file system that does not tell capitals apart, a user's file must not stand for two.
+        assert!(names.insert(name.to_lowercase()), "{name} is there twice");
+        assert!(prompts.insert(agent.prompt), "{name} has another's prompt");
     }
+    for (name, _) in NAMED {
+        let agent = Desk::new().find(name).unwrap();
+        assert!(agent.prompt.len() > 1000 && agent.limits.max_tool_calls.is_some(), "{name}");
+    }
+    assert_eq!((NAMED.len(), GENERIC.len()), (21, 6));
+}
+
+/// AX1: no two of the named agents say the same: hardly a line of one stands in another.
+#[test]
+fn the_named_agents_differ() {
+    let lines = |text: &str| {
+        let long = text.lines().map(str::trim).filter(|line| line.len() > 40);
+        long.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let prompts: Vec<_> =
+        NAMED.iter().map(|(name, _)| (name, Desk::new().find(name).unwrap().prompt)).collect();
+    for (at, (name, prompt)) in prompts.iter().enumerate() {
+        for (other, theirs) in &prompts[at + 1..] {
+            let shared = lines(prompt).intersection(&lines(theirs)).count();
+            assert!(shared <= 1, "{name} and {other} share {shared} lines");
+        }
+    }
+}
+
+/// AX1: who may not write has no tool that writes files, and who may has one.
+#[test]
+fn the_named_agents_may_what_their_role_needs() {
+    let writers = ["PLUTO", "MARS", "VENUS", "TITAN", "EUROPA", "GANYMEDE", "CALLISTO", "CHARON"];
+    let runners = ["MARS", "MERCURY", "SATURN", "IO", "TRITON"];
+    for (name, _) in NAMED {
+        let tools = Desk::new().find(name).unwrap().tools.unwrap();
+        let has = |tool: &str| tools.iter().any(|own| own == tool);
+        assert!(has("read") && has("grep"), "{name}");
+        for tool in ["write", "edit", "apply_patch"] {
+            assert_eq!(has(tool), writers.contains(name), "{name} and {tool}");
+        }
+        assert_eq!(has("bash"), runners.contains(name), "{name}");
+    }
+}
+
+/// AX1: a file of the user's or the project's takes the place of a built-in agent and leaves its group.
+#[test]
+fn a_built_in_agent_is_overridden_by_its_name() {
+    let desk = Desk::new();
+    desk.write("user/MARS.md", "---\nrole: Ours\n---\nMine.");
+    let mars = desk.find("MARS").unwrap();
+    assert_eq!(
+        (mars.origin, mars.role.as_deref(), mars.prompt.as_str()),
+        (Origin::User, Some("Ours"), "Mine.")
+    );
+    assert_eq!(desk.roster().all().unwrap().len(), NAMED.len() + GENERIC.len());
+    assert_eq!(["MARS", "coder", "mine"].map(Group::of), [Group::Named, Group::Generic, Group::Own]);
+}
+
+/// A role is a word or two.
+#[test]
+fn a_role_is_short() {
+    let long = read(&format!("---\nrole: {}\n---\nx", "x".repeat(65))).unwrap_err();
+    assert_eq!(said(&long), "x.md:2: `role` has 65 bytes; it is a word or two, at most 64 bytes");
+    assert!(read("---\nrole: \"\"\n---\nx").is_err());
 }

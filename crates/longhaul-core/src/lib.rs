@@ -32,6 +32,7 @@ pub mod secret;
 pub mod spec;
 pub mod status;
 pub mod suggest;
+pub mod tasks;
 pub mod text;
 pub mod time;
 pub mod tool;

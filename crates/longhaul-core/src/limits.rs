@@ -223,3 +223,13 @@ pub const RANDOM_BYTES_MIN: usize = 20;
 
 /// Bytes of a failed check's output that a report shows: a page. All of it is in the journal.
 pub const REPORTED_OUTPUT_BYTES_MAX: usize = 1500;
+
+/// Tasks of one list. Each is a piece of work for minutes or hours.
+pub const TASKS_MAX: usize = 2000;
+
+/// Bytes of a task list. It is read whole and written anew after each task.
+pub const TASK_LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes that a task is told of what one earlier task left, and of all of them. More would be the whole prompt.
+pub const TASK_OUTPUT_BYTES_MAX: usize = 8 * 1024;
+pub const TASK_OUTPUTS_BYTES_MAX: usize = 48 * 1024;

@@ -17,6 +17,7 @@ pub mod limits;
 mod listing;
 pub mod log;
 mod needs;
+pub mod notify;
 pub mod perform;
 mod secrets;
 pub mod watch;

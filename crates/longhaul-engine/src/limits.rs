@@ -48,3 +48,24 @@ pub const CHILD_STOP_TRIES_MAX: u32 = 25;
 
 /// Files of what agents need; older ones stay until a person removes them.
 pub const NEEDS_MAX: u32 = 9999;
+/// How often one notice is tried on one way while its process lives, and in all. Each try waits twice as long as the one before.
+pub const NOTICE_TRIES_MAX: u32 = 4;
+pub const NOTICE_TRIES_IN_ALL_MAX: u32 = 20;
+
+/// The wait before a notice is tried again.
+pub const NOTICE_BACKOFF_MS: u64 = 1000;
+
+/// How long one try may take.
+pub const NOTICE_TRY_TIME: Duration = Duration::from_secs(10);
+
+/// How long a process that would end waits for its notices. What is not sent by then is sent when the run is next driven.
+pub const NOTICE_CLOSE_TIME: Duration = Duration::from_secs(15);
+
+/// Notices that may wait to be sent. A run asks one thing after another; more is a loop.
+pub const NOTICES_WAITING_MAX: usize = 256;
+
+/// Bytes of a notice's text: it is read on a telephone.
+pub const NOTICE_BYTES_MAX: usize = 1500;
+
+/// What is read of a run's record of notices.
+pub const NOTICE_RECORD_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The one way in which tools make an HTTP client.
+//! The one way in which an HTTP client is made, but for the models' own.
 //!
 //! Owns what holds for all of them: TLS without a provider panics, a redirect is somebody's decision, a request is sent once,
 //! and what is small on the wire is small here.
@@ -6,7 +6,7 @@
 use reqwest::{Client, ClientBuilder, redirect};
 
 /// A client with `more` set on it.
-pub(crate) fn client(more: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
+pub fn client(more: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
     // Building a client without a provider of cryptography panics. A second installation changes nothing and says so.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {

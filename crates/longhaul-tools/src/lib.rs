@@ -23,7 +23,7 @@ mod grep;
 mod handoff;
 pub mod hooks;
 mod html;
-mod http;
+pub mod http;
 mod image;
 mod jobs;
 pub mod limits;

@@ -4,12 +4,15 @@
 //! rules tighter; it may not raise what the user has set. Rules in it are a layer of their own, which can only tighten,
 //! and servers are only those that the settings have, trusted as those are.
 
+use std::collections::BTreeMap;
+
 use longhaul_agents::{Agent, BadAgent, Origin, Roster};
 use longhaul_core::conduct::Compaction;
 use longhaul_core::money::Usd;
 use longhaul_core::spec::Autonomy;
 use longhaul_tools::mcp::DIVIDER;
 use longhaul_tools::{Sandbox, Toolbox};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::settings::{Settings, Source};
@@ -42,7 +45,9 @@ pub fn over(settings: &Settings, agent: &Agent) -> Result<Settings, Failure> {
     let mut settings = settings.clone();
     let (limits, own) = (&mut settings.limits, &agent.limits);
     limits.max_steps = agent.harness_config.max_steps.unwrap_or(limits.max_steps);
-    limits.max_tool_calls = own.max_tool_calls.unwrap_or(limits.max_tool_calls);
+    if !is_settled(&settings.origins, "harness.limits.max_tool_calls", agent.origin) {
+        limits.max_tool_calls = own.max_tool_calls.unwrap_or(limits.max_tool_calls);
+    }
     limits.max_tokens = own.max_tokens.or(limits.max_tokens);
     limits.max_cost = own.max_cost.or(limits.max_cost);
     limits.timeout_ms = agent.harness_config.timeout_ms.or(limits.timeout_ms);
@@ -53,6 +58,13 @@ pub fn over(settings: &Settings, agent: &Agent) -> Result<Settings, Failure> {
         settings.rules.add(rules.clone(), Source::Project, &place)?;
     }
     Ok(settings)
+}
+
+/// Does the setting go before what the agent says? What comes along with longhaul is a default like any other: whoever set
+/// something meant it for these agents too.
+fn is_settled(origins: &BTreeMap<String, (Value, Source)>, key: &str, agent: Origin) -> bool {
+    let is_set = origins.get(key).is_some_and(|(_, source)| *source != Source::Default);
+    agent == Origin::BuiltIn && is_set
 }
 
 fn compaction(base: &Compaction, agent: &Agent) -> Compaction {

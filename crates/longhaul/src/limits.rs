@@ -47,3 +47,8 @@ pub const ROLE_CHARS_MAX: usize = 160;
 
 /// Bytes of a need that are shown in a line.
 pub const NEED_LINE_BYTES_MAX: usize = 300;
+/// How often one task of a list may be begun in one go. What fails ten times fails.
+pub const TASK_ATTEMPTS_MAX: u32 = 10;
+
+/// Lines side by side that a drawing of steps may have; with more nobody can follow one, and the list says the same.
+pub const GRAPH_LANES_MAX: usize = 16;

@@ -10,6 +10,7 @@ use longhaul_core::money::Usd;
 use longhaul_core::permission::{self, Rules};
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
+use longhaul_engine::notify::NotifyConfig;
 use longhaul_model::ProviderConfig;
 use longhaul_tools::hooks::HooksConfig;
 use longhaul_tools::mcp::ServerConfig;
@@ -64,6 +65,7 @@ pub struct Settings {
     pub hooks: HooksConfig,
     /// The search provider; without one the tool `search` is not offered.
     pub search: Option<SearchConfig>,
+    pub notify: NotifyConfig,
     pub agent_dirs: AgentDirs,
     pub rules: WrittenRules,
     pub permissions: Permissions,
@@ -96,6 +98,8 @@ struct File {
     hooks: Option<HooksConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     search: Option<SearchConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify: Option<NotifyConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     agents: Option<Agents>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -351,6 +355,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
     let mut hooks = HooksConfig::default();
     let mut search = None;
+    let mut notify = NotifyConfig::default();
     for (source, place, mut layer) in layers {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
             add_providers(&configured, source, &place, &mut providers, &mut origins)?;
@@ -366,6 +371,9 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         }
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("search")) {
             search = Some(search_provider(configured, source, &place, &mut origins)?);
+        }
+        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("notify")) {
+            notify = add_notify(notify, configured, source, &place, &mut origins)?;
         }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
@@ -413,6 +421,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         mcp_servers,
         hooks,
         search,
+        notify,
         items: Vec::new(),
         untrusted: false,
         agent_dirs: AgentDirs { roster: read.roster(project)?, most: read.most()? },
@@ -547,6 +556,23 @@ fn search_provider(
     configured.check().map_err(|error| wrong(&error))?;
     origins.insert("search".to_owned(), (json!(configured), source));
     Ok(configured)
+}
+
+/// Who is told, and of what: a source's ways take the place of those of the sources before it, each whole.
+fn add_notify(
+    before: NotifyConfig,
+    configured: Value,
+    source: Source,
+    place: &str,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<NotifyConfig, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    for (key, value) in configured.as_object().into_iter().flatten() {
+        origins.insert(format!("notify.{key}"), (value.clone(), source));
+    }
+    let configured: NotifyConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    Ok(before.under(configured))
 }
 
 /// A provider or a server as it may be shown: the values of headers and variables may be keys.

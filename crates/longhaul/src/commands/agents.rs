@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_agents::{Agent, BadAgent, Listed, Origin, Roster};
+use longhaul_agents::{Agent, BadAgent, Group, Listed, Origin, Roster};
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
@@ -19,8 +19,9 @@ use crate::settings::Settings;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 An agent is a file NAME.md: YAML between two lines `---`, then its system prompt. Files of the project (`agents.dirs`) go
-before those of the user (~/.config/longhaul/agents), and those before the ones that are built in. `longhaul agents show coder`
-shows one, and `longhaul agents new NAME` writes one with every field in it.")]
+before those of the user (~/.config/longhaul/agents), and those before the ones that are built in: twenty-one with names of their
+own, each for one kind of work (SUN, EARTH, MARS, … ANDROMEDA), and six generic roles. A file of the same name takes the place of
+a built-in one. `longhaul agents show MARS` shows one, and `longhaul agents new NAME` writes one with every field in it.")]
 pub struct Args {
     #[command(subcommand)]
     pub what: What,
@@ -66,28 +67,51 @@ fn list(app: &App, settings: &Settings) -> Result<Exit, Failure> {
         render::json(&shown);
         return Ok(Exit::Ok);
     }
-    let rows = all.iter().map(|listed| {
-        let (models, says) = match &listed.agent {
-            Ok(agent) => (agent.models.join(", "), agent.description.clone().unwrap_or_default()),
-            Err(bad) => (String::new(), format!("broken: {bad}")),
-        };
-        vec![
-            listed.name.clone(),
-            listed.origin.as_str().to_owned(),
-            table::short(&models, 40),
-            table::short(&says, 90),
-        ]
-    });
-    render::data(&table::rows(&["NAME", "FROM", "MODELS", "WHAT"], rows));
+    render::data(&table::rows(
+        &["NAME", "GROUP", "FROM", "ROLE", "CALLS", "TOOLS", "MODELS", "WHAT"],
+        all.iter().map(row),
+    ));
     Ok(Exit::Ok)
+}
+
+fn row(listed: &Listed) -> Vec<String> {
+    let mut row = vec![
+        listed.name.clone(),
+        Group::of(&listed.name).as_str().to_owned(),
+        listed.origin.as_str().to_owned(),
+    ];
+    match &listed.agent {
+        Ok(agent) => {
+            let calls = agent.limits.max_tool_calls.map_or("-".to_owned(), |max| max.to_string());
+            let tools = agent.tools.as_ref().map_or("all".to_owned(), |tools| tools.join(","));
+            row.extend([
+                agent.role.as_deref().map_or("-".to_owned(), |role| table::short(role, 24)),
+                calls,
+                table::fit(if tools.is_empty() { "none" } else { &tools }, 24),
+                table::short(&agent.models.join(","), 40),
+                table::fit(agent.description.as_deref().unwrap_or_default(), 80),
+            ]);
+        }
+        Err(bad) => {
+            row.extend(["-", "-", "-", "-"].map(str::to_owned));
+            row.push(table::short(&format!("broken: {bad}"), 160));
+        }
+    }
+    row
 }
 
 fn entry(listed: &Listed) -> Value {
     let Listed { name, origin, agent } = listed;
+    let group = Group::of(name);
     match agent {
-        Ok(agent) => json!({ "name": name, "origin": origin, "file": agent.file, "models": agent.models,
-            "description": agent.description, "error": null }),
-        Err(bad) => json!({ "name": name, "origin": origin, "error": bad.to_string() }),
+        Ok(agent) => {
+            json!({ "name": name, "group": group, "origin": origin, "role": agent.role, "tools": agent.tools,
+            "maxToolCalls": agent.limits.max_tool_calls, "file": agent.file, "models": agent.models,
+            "description": agent.description, "error": null })
+        }
+        Err(bad) => {
+            json!({ "name": name, "group": group, "origin": origin, "error": bad.to_string() })
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use longhaul_core::ids::RunId;
 use longhaul_core::report::is_stuck;
 use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
+use longhaul_engine::notify::Notifier;
 use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
 use longhaul_workspace::place::{self, Standing};
@@ -21,6 +22,7 @@ use super::create::LimitArgs;
 use super::holding::HoldingArgs;
 use super::list::WAITING;
 use super::looping::IterationArgs;
+use super::notify;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -34,24 +36,8 @@ pub fn drive(
     opening: Opening,
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
-    let runtime = runtime()?;
-    let rested = runtime.block_on(async {
-        let live = Live::new();
-        if let Some(servers) = app.servers_in_use() {
-            let live = live.clone();
-            servers.listen(Arc::new(move |line| live.line(line)));
-        }
-        let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
-        let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
-        until_rest(driven, &live).await
-    });
-    // Whatever is still under way after a second Ctrl-C is not waited for.
-    runtime.shutdown_background();
-    match rested? {
-        Rested::AtOnce => {
-            longhaul_tools::reap_leftovers(id);
-            Ok(Exit::Interrupted)
-        }
+    match until_rested(app, harness, id, opening)? {
+        Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
             if let Some(path) = record {
@@ -82,6 +68,35 @@ pub fn plan(harness: &Harness, id: &RunId) -> Result<Run, Failure> {
     }
 }
 
+/// The same without a word about how it ended: that is for the caller.
+pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Result<Rested, Failure> {
+    let runtime = runtime()?;
+    let notifier = notify::notifier(app, harness, id);
+    let rested = runtime.block_on(async {
+        let live = Live::new();
+        if let Some(servers) = app.servers_in_use() {
+            let live = live.clone();
+            servers.listen(Arc::new(move |line| live.line(line)));
+        }
+        let mut watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
+        watchers.extend(notifier.as_ref().map(Notifier::watcher));
+        let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
+        if let (Some(notifier), Ok(run)) = (&notifier, harness.look(id)) {
+            notifier.look(&run);
+        }
+        until_rest(driven, &live).await
+    });
+    // Whatever is still under way after a second Ctrl-C is not waited for.
+    runtime.shutdown_background();
+    let rested = rested?;
+    if matches!(rested, Rested::AtOnce) {
+        longhaul_tools::reap_leftovers(id);
+    } else if let Some(notifier) = notifier {
+        notifier.close();
+    }
+    Ok(rested)
+}
+
 /// What one run is driven on: this thread. A run takes one step after another, so handing them from thread to thread
 /// would only make each of them slower.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -89,7 +104,7 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// How driving came to an end.
-enum Rested {
+pub enum Rested {
     InOrder {
         run: Box<Run>,
         ending: Ending,

@@ -1,33 +1,198 @@
-//! `steps`: a run's plan and how far each step is.
+//! `steps`: a run's plan, how far each step is, and who waits for whom.
+
+use std::collections::HashMap;
+use std::io::IsTerminal;
+
+use longhaul_core::plan::{Step, StepStatus};
+use longhaul_core::run::Run;
 
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::{self, table};
+use crate::render::{self, graph, table};
 
-/// Show a run's steps
+/// Show a run's steps, and draw who waits for whom
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Lines lead down from a step to those that wait for it.
+  ● completed   ◐ running   ○ ready or pending   ◇ waits for a person   ✗ failed   ⊘ blocked")]
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
+    /// As a graph for Graphviz: `longhaul steps ID --dot | dot -Tsvg`
+    #[arg(long, conflicts_with = "mermaid")]
+    pub dot: bool,
+    /// As a Mermaid flowchart, for Markdown
+    #[arg(long)]
+    pub mermaid: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let run = app.reading()?.look(&app.run(&args.id)?)?;
-    if app.json() {
-        render::json(&run.plan.steps);
-        return Ok(Exit::Ok);
+    match (args.dot, args.mermaid, app.json()) {
+        (true, ..) => render::data(&dot(&run)),
+        (false, true, _) => render::data(&mermaid(&run)),
+        (false, false, true) => render::json(&run.plan.steps),
+        (false, false, false) => render::data(&drawn(&run, width())),
     }
-    let lines = run.plan.steps.iter().map(|step| {
-        vec![
-            step.id.clone(),
-            step.status.as_str().to_owned(),
-            step.agent.clone(),
-            if step.critical { "yes" } else { "" }.to_owned(),
-            step.dependencies.join(", "),
-            table::fit(step.error.as_deref().unwrap_or(&step.description), 60),
-        ]
-    });
-    render::data(&table::rows(&["STEP", "STATUS", "AGENT", "CRITICAL", "AFTER", "DESCRIPTION"], lines));
     Ok(Exit::Ok)
+}
+
+/// How wide the drawing may be; a file or a pipe has room.
+fn width() -> Option<usize> {
+    let typed = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || {
+        let stdout = std::io::stdout();
+        let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
+        Some(usize::from(size.ws_col))
+    };
+    typed.or_else(terminal).filter(|columns| *columns > 0)
+}
+
+/// Narrower terminals than this are shown less of each step.
+const WIDE: usize = 100;
+
+/// The list of steps with the drawing at its left. If that cannot be drawn, the list alone says the same.
+fn drawn(run: &Run, width: Option<usize>) -> String {
+    let steps = &run.plan.steps;
+    let is_wide = width.is_none_or(|width| width >= WIDE);
+    let marks: Vec<(char, String)> =
+        steps.iter().enumerate().map(|(index, step)| state(run, index, step)).collect();
+    let alone =
+        || (0..steps.len()).map(|node| graph::Row { drawn: marks[node].0.to_string(), node: Some(node) });
+    let rows = graph::drawn(&waits_for(steps), |node| marks[node].0);
+    let can_be_read = |rows: &Vec<graph::Row>| {
+        let widest = rows.iter().map(|row| row.drawn.chars().count()).max().unwrap_or(0);
+        width.is_none_or(|width| widest <= width / 3)
+    };
+    let (rows, is_drawn) = match rows.filter(can_be_read) {
+        Some(rows) => (rows, true),
+        None => (alone().collect(), false),
+    };
+    let lines = rows.into_iter().map(|row| {
+        let Some((node, step)) = row.node.and_then(|node| Some((node, steps.get(node)?))) else {
+            return vec![row.drawn];
+        };
+        let said = step.error.as_deref().unwrap_or(&step.description);
+        let mut line = vec![row.drawn, table::clean(&step.id), marks[node].1.clone()];
+        if is_wide {
+            line.extend([step.agent.clone(), if step.critical { "yes" } else { "" }.to_owned()]);
+        }
+        if is_wide || !is_drawn {
+            line.push(table::clean(&step.dependencies.join(", ")));
+        }
+        line.push(table::fit(said, if width.is_some() { 60 } else { usize::MAX }));
+        line
+    });
+    let mut header = vec!["", "STEP", "STATUS"];
+    if is_wide {
+        header.extend(["AGENT", "CRITICAL"]);
+    }
+    if is_wide || !is_drawn {
+        header.push("AFTER");
+    }
+    header.push("DESCRIPTION");
+    let text = table::rows(&header, lines);
+    match width {
+        Some(width) => text.lines().map(|line| cut(line, width)).collect::<Vec<_>>().join("\n"),
+        None => text,
+    }
+}
+
+fn cut(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// How a step is drawn and called. One at which a person is asked is not at work, whatever its status says.
+fn state(run: &Run, index: usize, step: &Step) -> (char, String) {
+    let asks = run.gates.iter().any(|gate| gate.step as usize == index && gate.answer.is_none());
+    if asks && !run.status.is_terminal() {
+        return ('◇', format!("{} (asks)", step.status.as_str()));
+    }
+    let mark = match step.status {
+        StepStatus::Pending | StepStatus::Ready => '○',
+        StepStatus::Running => '◐',
+        StepStatus::Completed => '●',
+        StepStatus::Failed => '✗',
+        StepStatus::Blocked => '⊘',
+    };
+    (mark, step.status.as_str().to_owned())
+}
+
+fn waits_for(steps: &[Step]) -> Vec<Vec<usize>> {
+    let at: HashMap<&str, usize> =
+        steps.iter().enumerate().map(|(index, step)| (step.id.as_str(), index)).collect();
+    let indexes =
+        |step: &Step| step.dependencies.iter().filter_map(|id| at.get(id.as_str()).copied()).collect();
+    steps.iter().map(indexes).collect()
+}
+
+/// Names in graphs are ours, because ids are anybody's: `s0`, `s1`.
+fn edges(run: &Run, arrow: &str) -> Vec<String> {
+    let waits_for = waits_for(&run.plan.steps);
+    let lines = waits_for
+        .iter()
+        .enumerate()
+        .flat_map(|(step, others)| others.iter().map(move |other| format!("  s{other} {arrow} s{step}")));
+    lines.collect()
+}
+
+/// What stands in a step's box: its id and status, and its description on a second line.
+fn label(run: &Run, index: usize, step: &Step, newline: &str, escape: impl Fn(&str) -> String) -> String {
+    let (_, status) = state(run, index, step);
+    let agent = &step.agent;
+    format!(
+        "{}{newline}{}",
+        escape(&format!("{} · {status} · {agent}", step.id)),
+        escape(&table::short(&step.description, 60))
+    )
+}
+
+fn colour(status: StepStatus) -> &'static str {
+    match status {
+        StepStatus::Pending | StepStatus::Ready => "white",
+        StepStatus::Running => "lightblue",
+        StepStatus::Completed => "palegreen",
+        StepStatus::Failed => "lightcoral",
+        StepStatus::Blocked => "lightgrey",
+    }
+}
+
+fn dot(run: &Run) -> String {
+    let escape = |text: &str| table::short(text, 200).replace('\\', "\\\\").replace('"', "\\\"");
+    let mut lines = vec![
+        format!("digraph \"{}\" {{", escape(run.spec.id.as_str())),
+        "  node [shape=box, style=filled, fillcolor=white];".to_owned(),
+    ];
+    for (index, step) in run.plan.steps.iter().enumerate() {
+        let (label, colour) = (label(run, index, step, "\\n", escape), colour(step.status));
+        let critical = if step.critical { ", penwidth=2" } else { "" };
+        lines.push(format!("  s{index} [label=\"{label}\", fillcolor={colour}{critical}];"));
+    }
+    lines.extend(edges(run, "->").into_iter().map(|edge| format!("{edge};")));
+    lines.push("}".to_owned());
+    lines.join("\n")
+}
+
+fn mermaid(run: &Run) -> String {
+    let escape = |text: &str| {
+        let text = table::short(text, 200);
+        let letters = text.chars().map(|letter| match letter {
+            '"' | '<' | '>' | '&' | '#' | '`' => format!("#{};", u32::from(letter)),
+            plain => plain.to_string(),
+        });
+        letters.collect::<String>()
+    };
+    let mut lines = vec!["flowchart TD".to_owned()];
+    for (index, step) in run.plan.steps.iter().enumerate() {
+        lines.push(format!("  s{index}[\"{}\"]", label(run, index, step, "<br/>", escape)));
+    }
+    lines.extend(edges(run, "-->"));
+    for (index, step) in run.plan.steps.iter().enumerate() {
+        lines.push(format!("  style s{index} fill:{}", colour(step.status)));
+    }
+    lines.join("\n")
 }

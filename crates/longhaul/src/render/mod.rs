@@ -1,5 +1,6 @@
 //! Everything that is printed. stdout is data, stderr is talk; nobody else prints.
 
+pub mod graph;
 pub mod live;
 pub mod table;
 pub mod theme;

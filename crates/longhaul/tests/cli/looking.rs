@@ -1,5 +1,6 @@
 //! Commands that only look: list, steps, result, events, replay, config, doctor, completions.
 
+use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, files_below};
@@ -430,4 +431,79 @@ fn an_empty_query_is_no_query() {
         "{}",
         refused.err
     );
+}
+
+const GRAPH: &str = r#"
+steps:
+  - { id: look, description: Look at it }
+  - { id: parse, description: Rewrite the parser, dependencies: [look] }
+  - { id: docs, description: "Write \"docs\" <b>", dependencies: [look], critical: true }
+  - { id: ship, description: Put it together, dependencies: [parse, docs] }
+"#;
+
+/// A5.1: who waits for whom is drawn, with how far each step is; on a narrow terminal less is said of each, and on the
+/// narrowest the list says what cannot be drawn.
+#[test]
+fn steps_are_drawn() {
+    let desk = Desk::new();
+    desk.write("plan.yaml", GRAPH);
+    let create =
+        ["create", "--task", "x", "--plan", "plan.yaml", "--autonomy", "1", "--model", "scripted/s.yaml"];
+    let id = desk.get(&create).trim().to_owned();
+    expect![[r#"
+             STEP   STATUS   AGENT  CRITICAL  AFTER        DESCRIPTION
+        ○    look   ready    coder                         Look at it
+        ├─╮
+        ○ │  parse  pending  coder            look         Rewrite the parser
+        │ ○  docs   pending  coder  yes       look         Write "docs" <b>
+        ├─╯
+        ○    ship   pending  coder            parse, docs  Put it together
+    "#]]
+    .assert_eq(&desk.get(&["steps", &id]));
+    assert_eq!(desk.say(&["start", &id]).code, 3);
+    let narrow = |columns: &str| {
+        let output = desk.command(&["steps", &id]).env("COLUMNS", columns).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    expect![[r#"
+             STEP   STATUS        DESCRIPT…
+        ◇    look   ready (asks)  Look at …
+        ├─╮
+        ○ │  parse  pending       Rewrite …
+        │ ○  docs   pending       Write "d…
+        ├─╯
+        ○    ship   pending       Put it t…
+    "#]]
+    .assert_eq(&narrow("35"));
+    assert!(narrow("8").lines().all(|line| line.chars().count() <= 8) && !narrow("8").contains('├'));
+}
+
+/// A5.1: the same for Graphviz and for Markdown; what a step says cannot break out of its box.
+#[test]
+fn steps_are_given_to_other_programs() {
+    let desk = Desk::new();
+    desk.write("plan.yaml", GRAPH);
+    let id = desk
+        .get(&["create", "--task", "x", "--plan", "plan.yaml", "--model", "scripted/s.yaml"])
+        .trim()
+        .to_owned();
+    let dot = desk.get(&["steps", &id, "--dot"]);
+    assert!(
+        dot.starts_with(&format!("digraph \"{id}\" {{"))
+            && dot.contains("  s0 -> s2;")
+            && dot.contains(r#"Write \"docs\" <b>"#),
+        "{dot}"
+    );
+    let mermaid = desk.get(&["steps", &id, "--mermaid"]);
+    assert!(
+        mermaid.starts_with("flowchart TD\n")
+            && mermaid.contains("s1 --> s3")
+            && mermaid.contains("Write #34;docs#34; #60;b#62;"),
+        "{mermaid}"
+    );
+    assert_eq!(desk.say(&["steps", &id, "--dot", "--mermaid"]).code, 2);
+    let steps = desk.json(&["steps", &id]);
+    for field in ["id", "description", "assignedAgent", "dependencies", "critical", "status"] {
+        assert!(steps[2].get(field).is_some(), "{field}: {steps}");
+    }
 }

@@ -1,0 +1,135 @@
+//! What is said: from a run and what happened to it, to a title and a few lines.
+
+use longhaul_core::child::{Child, ChildState};
+use longhaul_core::event::{AskKind, Cause};
+use longhaul_core::prompt::head;
+use longhaul_core::run::{Gate, Run};
+use longhaul_core::status::Status;
+use longhaul_core::view::gate_id;
+use serde::Serialize;
+
+use super::Occasion;
+use crate::limits::NOTICE_BYTES_MAX;
+use crate::secrets::Secrets;
+
+/// One thing to say. The same key is the same thing, in whichever process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Notice {
+    pub key: String,
+    pub occasion: Occasion,
+    pub run_id: String,
+    pub agent_name: String,
+    pub task: String,
+    /// Under which a person answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate_id: Option<String>,
+    pub title: String,
+    pub text: String,
+}
+
+impl Notice {
+    /// The same without any secret in it.
+    pub(super) fn struck(mut self, secrets: &Secrets) -> Notice {
+        for text in [&mut self.task, &mut self.title, &mut self.text] {
+            *text = secrets.strike(text).into_owned();
+        }
+        self
+    }
+
+    fn new(run: &Run, occasion: Occasion, key: String, title: String, text: &str) -> Notice {
+        Notice {
+            key,
+            occasion,
+            run_id: run.spec.id.to_string(),
+            agent_name: run.spec.agent.clone(),
+            task: head(&run.spec.task, 200).to_owned(),
+            gate_id: None,
+            title: plain(&title),
+            text: head(text, NOTICE_BYTES_MAX).to_owned(),
+        }
+    }
+}
+
+/// Every question of the run that nobody has answered.
+pub(super) fn of_gates(run: &Run) -> Vec<Notice> {
+    if run.status.is_terminal() {
+        return Vec::new();
+    }
+    let own = run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| of_gate(run, gate));
+    let below = run.children.iter().filter(|child| child.state == ChildState::Waiting);
+    own.chain(below.map(|child| of_child(run, child))).collect()
+}
+
+/// A sub-agent asks, or one below it: what it asks is in its own run.
+fn of_child(run: &Run, child: &Child) -> Notice {
+    let (agent, id) = (&child.errand.agent, &child.errand.id);
+    // Every wait of it is told once, and it has gone on in between.
+    let key = format!("{id}.waits.{}.{}", child.ledger.turns, child.ledger.calls);
+    let task = head(&child.errand.task, 200);
+    let text =
+        format!("Task: {task}\nSee what it asks: longhaul approvals\nThen: longhaul resume {}", run.spec.id);
+    Notice::new(run, Occasion::Waiting, key, format!("{agent} waits for you ({id})"), &text)
+}
+
+fn of_gate(run: &Run, gate: &Gate) -> Notice {
+    let id = gate_id(&run.spec.id, gate.number);
+    let step = run.plan.steps.get(gate.step as usize);
+    let step_id = step.map_or("", |step| step.id.as_str());
+    let (asks, type_this) = match &gate.ask {
+        None => {
+            let what = step.map_or("", |step| head(&step.description, 500));
+            (format!("May {step_id} begin? {what}"), format!("longhaul approve {id}"))
+        }
+        Some(ask) => match ask.kind {
+            AskKind::Question | AskKind::Need => {
+                (head(&ask.text, 800).to_owned(), format!("longhaul answer {id} TEXT"))
+            }
+            AskKind::Permission => (head(&ask.text, 800).to_owned(), format!("longhaul approve {id}")),
+        },
+    };
+    let task = head(&run.spec.task, 200);
+    let text = format!(
+        "{asks}\nTask: {task}\nSee all of it: longhaul approvals show {id}\nThen: {type_this}, or longhaul reject {id} --reason TEXT"
+    );
+    let title = format!("{} waits for you at {step_id}", run.spec.agent);
+    Notice { gate_id: Some(id.clone()), ..Notice::new(run, Occasion::Waiting, id, title, &text) }
+}
+
+/// What a change of status is worth saying. A child's end is its parent's to tell, and who paused a run knows it.
+pub(super) fn of_status(run: &Run, seq: u64, to: Status, cause: Cause) -> Option<Notice> {
+    if run.spec.depth > 0 {
+        return None;
+    }
+    let (agent, id) = (&run.spec.agent, &run.spec.id);
+    let task = head(&run.spec.task, 200);
+    let (occasion, title, said) = match to {
+        Status::Completed => {
+            let output = run.output().unwrap_or_default();
+            (Occasion::Completed, format!("{agent} is done"), head(output, 800).to_owned())
+        }
+        Status::Failed if cause == Cause::Asked => return None,
+        Status::Failed => {
+            let error = run.error.as_deref().or(run.reason.as_deref()).unwrap_or_default();
+            (Occasion::Failed, format!("{agent} has failed"), head(error, 800).to_owned())
+        }
+        Status::Paused if matches!(cause, Cause::Asked | Cause::Rejected) => return None,
+        Status::Paused => {
+            let reason = head(run.reason.as_deref().unwrap_or_default(), 800);
+            (
+                Occasion::Paused,
+                format!("{agent} has paused"),
+                format!("{reason}\nGo on: longhaul resume {id}"),
+            )
+        }
+        Status::Created | Status::Running => return None,
+    };
+    let text = format!("{said}\nTask: {task}\nLook: longhaul show {id}");
+    Some(Notice::new(run, occasion, format!("{}@{seq}", occasion.as_str()), title, text.trim_start()))
+}
+
+/// One line without what moves cursors.
+fn plain(text: &str) -> String {
+    let shown = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    shown.take(120).collect()
+}

@@ -1,0 +1,218 @@
+//! Every way of telling somebody something, against a server and commands of our own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::clock::SystemClock;
+
+fn notice(key: &str) -> Notice {
+    Notice {
+        key: key.to_owned(),
+        occasion: Occasion::Waiting,
+        run_id: "run_1".to_owned(),
+        agent_name: "coder".to_owned(),
+        task: "the task".to_owned(),
+        gate_id: Some("run_1.g1".to_owned()),
+        title: "cöder waits for you".to_owned(),
+        text: "May it? <b> sk-very-secret-key-0001".to_owned(),
+    }
+}
+
+fn options(config: Value, dir: &TempDir) -> Options {
+    let secrets = Secrets::new(vec![SecretString::from("sk-very-secret-key-0001")]);
+    let config = serde_json::from_value(config).unwrap();
+    let record = Some(dir.path().join("notices.jsonl"));
+    Options {
+        backoff: Duration::from_millis(1),
+        ..Options::new(config, record, secrets, Arc::new(SystemClock))
+    }
+}
+
+/// Says these, as one process would.
+fn say(options: Options, keys: &[&str]) {
+    let notifier = Notifier::start(options).unwrap();
+    keys.iter().for_each(|key| notifier.tell(notice(key)));
+    notifier.close();
+}
+
+fn outcomes(dir: &TempDir) -> Vec<(String, u32, &'static str)> {
+    let lines = read_record(&dir.path().join("notices.jsonl"));
+    lines.into_iter().map(|line| (line.key, line.attempt, line.outcome.as_str())).collect()
+}
+
+/// A server that answers one request after another with these words, and then tells what it was asked.
+fn server(answers: &'static [&'static str]) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/topic", listener.local_addr().unwrap());
+    let serve = move || answers.iter().map(|answer| take(&listener.accept().unwrap().0, answer)).collect();
+    (url, std::thread::spawn(serve))
+}
+
+fn take(stream: &TcpStream, answer: &str) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(bytes) = line.to_lowercase().strip_prefix("content-length:") {
+            length = bytes.trim().parse().unwrap();
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    write!(&*stream, "HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    head + &String::from_utf8(body).unwrap()
+}
+
+/// A webhook gets what its format says, and no secret.
+#[test]
+fn a_webhook_is_told_in_its_own_form() {
+    for (format, parts) in [
+        ("json", vec![r#""gateId":"run_1.g1""#, r#""occasion":"waiting""#, "May it? <b> [secret]"]),
+        ("slack", vec![r#"{"text":"*cöder waits for you*\nMay it? &lt;b&gt; [secret]"}"#]),
+        (
+            "ntfy",
+            vec![
+                "title: c?der waits for you",
+                "priority: high",
+                "May it? <b> [secret]",
+                "authorization: Bearer",
+            ],
+        ),
+    ] {
+        let (dir, (url, asked)) = (tempfile::tempdir().unwrap(), server(&["200 OK"]));
+        // Any variable that every process has serves as a token here.
+        let token = (format == "ntfy").then_some("PATH");
+        say(
+            options(json!({ "webhook": { "url": url, "format": format, "token_env": token } }), &dir),
+            &["k"],
+        );
+        let asked = asked.join().unwrap().remove(0);
+        assert!(asked.starts_with("POST /topic HTTP/1.1") && !asked.contains("very-secret"), "{asked}");
+        for part in parts {
+            assert!(asked.contains(part), "{format} {part}: {asked}");
+        }
+        let sent = [("k".to_owned(), 1, "sending"), ("k".to_owned(), 1, "delivered")];
+        assert_eq!(outcomes(&dir), sent);
+    }
+}
+
+/// What fails is tried again, each try is on record, and what was delivered is never said again, in this process or the next.
+#[test]
+fn what_failed_is_tried_again_and_what_was_said_is_not() {
+    let (dir, (url, asked)) =
+        (tempfile::tempdir().unwrap(), server(&["503 Busy", "429 Slowly", "204 Yes", "200 OK"]));
+    let config = json!({ "webhook": { "url": url } });
+    say(options(config.clone(), &dir), &["one", "one"]);
+    let of_one = [
+        ("one".to_owned(), 1, "sending"),
+        ("one".to_owned(), 1, "failed"),
+        ("one".to_owned(), 2, "sending"),
+        ("one".to_owned(), 2, "failed"),
+        ("one".to_owned(), 3, "sending"),
+        ("one".to_owned(), 3, "delivered"),
+    ];
+    assert_eq!(outcomes(&dir), of_one);
+    say(options(config, &dir), &["one", "two"]);
+    assert_eq!(asked.join().unwrap().len(), 4, "the second process only said what was new");
+    assert_eq!(outcomes(&dir)[6..], [("two".to_owned(), 1, "sending"), ("two".to_owned(), 1, "delivered")]);
+}
+
+/// A try whose end nobody knows, because the process died in it, is not made again; a torn line costs only itself.
+#[test]
+fn a_try_without_an_end_is_not_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let line =
+        r#"{"at":"2026-01-01T00:00:00.000Z","key":"one","way":"command","attempt":1,"outcome":"sending"}"#;
+    std::fs::write(dir.path().join("notices.jsonl"), format!("{line}\n{{\"at\":\"20")).unwrap();
+    let said = dir.path().join("said");
+    say(
+        options(
+            json!({ "command": ["sh", "-c", format!("echo $LONGHAUL_GATE >> {}", said.display())] }),
+            &dir,
+        ),
+        &["one", "two"],
+    );
+    assert_eq!(std::fs::read_to_string(said).unwrap(), "run_1.g1\n");
+    assert_eq!(outcomes(&dir).last(), Some(&("two".to_owned(), 1, "delivered")));
+}
+
+/// A redirect is not followed, to no host, and not tried again.
+#[test]
+fn a_redirect_is_not_followed() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let answer = format!("307 Go\r\nlocation: http://{}/", elsewhere.local_addr().unwrap());
+    let (dir, (url, asked)) = (tempfile::tempdir().unwrap(), server(vec![&*answer.leak()].leak()));
+    say(options(json!({ "webhook": { "url": url } }), &dir), &["k"]);
+    asked.join().unwrap();
+    assert!(elsewhere.accept().is_err(), "nobody came");
+    assert_eq!(outcomes(&dir), [("k".to_owned(), 1, "sending"), ("k".to_owned(), 1, "failed")]);
+    let line = read_record(&dir.path().join("notices.jsonl")).pop().unwrap();
+    assert!(line.error.unwrap().contains("redirects are not followed"));
+}
+
+/// A command gets the notice as JSON and as variables, and none that is withheld; one that fails is tried within bounds, one
+/// that is not there once.
+#[test]
+fn a_command_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, path) = (dir.path().join("input"), dir.path().join("path"));
+    let script = format!(
+        "cat > {}; echo \"$LONGHAUL_TITLE ${{CARGO_MANIFEST_DIR-none}}\" > {}",
+        input.display(),
+        path.display()
+    );
+    let told = options(json!({ "command": ["/bin/sh", "-c", script] }), &dir);
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "there is something to withhold");
+    let withheld = ["CARGO_MANIFEST_DIR".to_owned()].into();
+    say(Options { withheld, ..told }, &["k"]);
+    let input: Value = serde_json::from_str(&std::fs::read_to_string(input).unwrap()).unwrap();
+    assert_eq!((&input["runId"], &input["text"]), (&json!("run_1"), &json!("May it? <b> [secret]")));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "cöder waits for you none\n");
+
+    let failing = tempfile::tempdir().unwrap();
+    say(options(json!({ "command": ["false"] }), &failing), &["k"]);
+    assert_eq!(outcomes(&failing).len() as u32, NOTICE_TRIES_MAX * 2);
+    let absent = tempfile::tempdir().unwrap();
+    say(options(json!({ "command": ["/no/such/program"] }), &absent), &["k"]);
+    assert_eq!(outcomes(&absent), [("k".to_owned(), 1, "sending"), ("k".to_owned(), 1, "failed")]);
+}
+
+/// Only what was asked for is said; and without a way there is nobody to say it.
+#[test]
+fn only_what_is_wanted_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    say(options(json!({ "on": ["completed"], "command": ["true"] }), &dir), &["k"]);
+    assert_eq!(outcomes(&dir), []);
+    assert!(Notifier::start(options(json!({ "on": ["completed"] }), &dir)).is_none());
+}
+
+/// Bad input is named.
+#[test]
+fn wrong_settings_are_named() {
+    for (config, why) in [
+        (json!({ "webhook": { "url": "ftp://x" } }), "https://"),
+        (json!({ "webhook": { "url": "https://" } }), "name a host"),
+        (json!({ "webhook": { "url": "https://u:p@x/y" } }), "token_env"),
+        (json!({ "command": [""] }), "notify.command"),
+    ] {
+        let config: NotifyConfig = serde_json::from_value(config).unwrap();
+        assert!(config.check().unwrap_err().contains(why), "{config:?}");
+    }
+    assert!(serde_json::from_value::<NotifyConfig>(json!({ "desktp": true })).is_err());
+    assert_eq!(read_record(Path::new("/no/such/file")), []);
+}
