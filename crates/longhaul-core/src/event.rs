@@ -5,7 +5,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::command::Wish;
-use crate::conduct::Looping;
+use crate::conduct::{Checks, Looping};
 use crate::context::Shortening;
 use crate::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::evidence::Examination;
@@ -361,6 +361,22 @@ pub enum Event {
         #[n(0)]
         text: String,
     },
+    /// A limit was reached that only warns.
+    #[n(50)]
+    LimitPassed {
+        #[n(0)]
+        limit: String,
+        #[n(1)]
+        spent: String,
+        #[n(2)]
+        max: String,
+    },
+    /// From here on other things must hold before an end counts. What is not given stays.
+    #[n(51)]
+    ChecksChanged {
+        #[n(0)]
+        checks: Checks,
+    },
 }
 
 /// What follows when an agent stops.
@@ -423,6 +439,9 @@ pub enum FreshStart {
     /// It went round in circles.
     #[n(3)]
     DoomLoop,
+    /// It reached a limit of one conversation.
+    #[n(4)]
+    Limit,
 }
 
 /// What is asked beside the conversation.
@@ -561,6 +580,8 @@ impl Event {
             Event::DoomLoop { .. } => 35,
             Event::LoopChanged { .. } => 36,
             Event::Told { .. } => 37,
+            Event::LimitPassed { .. } => 50,
+            Event::ChecksChanged { .. } => 51,
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use longhaul_core::budget::Budget;
 use longhaul_core::command::{Command, Wish};
-use longhaul_core::conduct::Looping;
+use longhaul_core::conduct::{Checks, Looping};
 use longhaul_core::decide::decide;
 use longhaul_core::document;
 use longhaul_core::event::Event;
@@ -24,6 +25,7 @@ use longhaul_workspace::{Guard, Workspace};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::accounts::{Accounts, Frugal};
 use crate::catalogue::{self, Clerk, RowKeeper};
 use crate::clock::{Clock, fresh_bits};
 use crate::driver::{Driver, Ending};
@@ -34,7 +36,7 @@ use crate::ledger::Ledger;
 use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
-use crate::perform::{Hands, RunBlobs, Shelf};
+use crate::perform::{Hands, Performer, RunBlobs, Shelf};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -53,6 +55,9 @@ pub struct Harness {
     hidden: Arc<[PathBuf]>,
     /// What is written nowhere.
     secrets: Secrets,
+    /// What all runs kept here may use together.
+    budget: Budget,
+    accounts: Option<Arc<Accounts>>,
 }
 
 /// Where runs are kept.
@@ -70,6 +75,8 @@ pub struct Opening {
     pub model: Option<String>,
     /// Other iterations or another promise, for a loop.
     pub looping: Option<Looping>,
+    /// Other things that must hold before an end counts.
+    pub checks: Option<Checks>,
 }
 
 /// A run being driven in this process.
@@ -115,13 +122,37 @@ impl Harness {
         let models = Models { offers: offers(&toolbox), ..models };
         let secrets = Secrets::new(models.secrets());
         let (toolbox, models) = (Arc::new(toolbox), Arc::new(models));
-        Harness { keeping, clerk, toolbox, models, clock, contained: None, hidden: Arc::default(), secrets }
+        Harness {
+            keeping,
+            clerk,
+            toolbox,
+            models,
+            clock,
+            contained: None,
+            hidden: Arc::default(),
+            secrets,
+            budget: Budget::default(),
+            accounts: None,
+        }
     }
 
     /// The same with what was found to hold the commands of its tools.
     #[must_use]
     pub fn contained(self, by: String) -> Harness {
         Harness { contained: Some(by), ..self }
+    }
+
+    /// The same with what all runs kept here may use together. What leaves no trace cannot be counted.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Harness {
+        let home = self.home().filter(|_| !budget.is_unlimited()).cloned();
+        let accounts = home.map(|home| Arc::new(Accounts::new(home, budget, Arc::clone(&self.clock))));
+        Harness { budget, accounts, ..self }
+    }
+
+    /// What all runs kept here have used, if there is a budget for it.
+    pub fn accounts(&self) -> Option<&Arc<Accounts>> {
+        self.accounts.as_ref()
     }
 
     /// The same with secrets that others may know of, and learn.
@@ -268,6 +299,9 @@ impl Harness {
         if let Some(by) = self.contained.clone() {
             ledger.commit(Input::Contained { by })?;
         }
+        if let Some(checks) = wanted.checks {
+            ledger.commit(Input::ChecksChanged { checks })?;
+        }
         let secrets = self.secrets.clone();
         let hands = Hands {
             models: Arc::new(models),
@@ -279,7 +313,12 @@ impl Harness {
             blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets }),
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
-        let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
+        let hands: Arc<dyn Performer> = Arc::new(hands);
+        let performer = match self.accounts.clone() {
+            Some(accounts) => Arc::new(Frugal { performer: hands, accounts }),
+            None => hands,
+        };
+        let driver = Driver::new(ledger, performer, Arc::clone(&self.clock), commands);
         let (harness, resting) = (self.clone(), id.clone());
         let task = tokio::spawn(async move {
             let rested = driver.drive(first).await;
@@ -307,7 +346,7 @@ impl Harness {
         // cannot be had is met when it is needed.
         let fallbacks = run.spec.models.iter().flatten();
         usable.extend(fallbacks.filter_map(|name| Some((name, shelf.get(name).ok()?))));
-        let costs = opening.limits.unwrap_or(run.spec.limits).max_cost.is_some();
+        let costs = opening.limits.unwrap_or(run.spec.limits).limit_cost() || self.budget.limits_cost();
         match usable.into_iter().find(|(_, model)| costs && !model.is_priced()) {
             Some((name, _)) => Err(Error::Unpriced { name: name.clone() }),
             None => Ok(shelf),
@@ -469,7 +508,7 @@ impl Harness {
 
     /// What a process that takes the run up says first: that it starts, or that its predecessor died.
     fn first_input(&self, run: &Run, generation: u64, opening: Opening) -> Result<Input, Error> {
-        let Opening { limits, model, looping } = opening;
+        let Opening { limits, model, looping, .. } = opening;
         Ok(match run.status {
             Status::Running => Input::Restarted { generation, limits, model, looping },
             Status::Created | Status::Paused | Status::Completed | Status::Failed => {

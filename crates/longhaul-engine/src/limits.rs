@@ -39,3 +39,6 @@ pub const SLEEP_SLICE_MS: u64 = 60_000;
 
 /// Hashing a workspace may take this long; verify commands have limits of their own.
 pub const LOOK_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// A day, in the unit in which files say when they changed.
+pub const DAY_NS: i64 = 86_400_000_000_000;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Decision, ask, iteration, turn};
+use super::{Decision, ask, iteration, limit, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Rest};
@@ -13,6 +13,7 @@ use crate::limits::{
     OUTPUT_INLINE_BYTES_MAX,
 };
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
+use crate::policy::{Limit, Policy};
 use crate::prompt::head;
 use crate::repetition::{self, Remedy};
 use crate::run::{Call, CallState, Phase, Run};
@@ -315,9 +316,11 @@ fn work_through<'a>(
                 }
             }
             Ok(Leave::Given(EffectClass::Checkable)) => {
+                limit::warn_of_calls(run, limits, decision);
                 return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
             }
             Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
+                limit::warn_of_calls(run, limits, decision);
                 return start(call.id, call.attempt, class, Vec::new(), decision);
             }
             Err((failure, message)) => refuse(call.id, failure, message, decision),
@@ -388,7 +391,8 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
         return Err((Failure::NotPermitted, message));
     };
     let is_counted = call.attempt != Attempt::FIRST;
-    if run.calls_started >= limits.max_tool_calls && !is_counted {
+    let may_pass = is_counted || limits.policy(Limit::ToolCalls) == Policy::Warn;
+    if run.calls_started >= limits.max_tool_calls && !may_pass {
         let message =
             format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
         return Err((Failure::BudgetExceeded, message));

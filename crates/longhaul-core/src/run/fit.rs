@@ -63,6 +63,8 @@ impl Run {
             | Event::DoomLoop { .. }
             | Event::LoopChanged { .. }
             | Event::Told { .. }
+            | Event::LimitPassed { .. }
+            | Event::ChecksChanged { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

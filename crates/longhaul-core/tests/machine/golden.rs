@@ -1,9 +1,11 @@
 //! One sample of every event ever written, byte for byte. Changing a line of the golden file is a migration.
 
 use expect_test::expect_file;
-use longhaul_core::codec::{self, Error, KIND_MAX, VERSION};
+use longhaul_core::codec::{self, Error, KINDS, VERSION};
 use longhaul_core::command::Wish;
-use longhaul_core::conduct::{Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings};
+use longhaul_core::conduct::{
+    Checks, Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings,
+};
 use longhaul_core::context::Shortening;
 use longhaul_core::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use longhaul_core::event::{Aside, Ask, AskKind, Cause, Event, FreshStart, Purpose, Rest, StopAction};
@@ -12,6 +14,7 @@ use longhaul_core::ids::{Attempt, CallId, CommandId};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Permissions;
+use longhaul_core::policy::{Policies, Policy};
 use longhaul_core::repetition::{Remedy, Repetition};
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
@@ -151,6 +154,15 @@ fn samples() -> Vec<Event> {
         Event::LimitsChanged {
             limits: Limits { max_tokens: Some(1), max_cost: Some(Usd::from_nanos(5)), ..Limits::default() },
         },
+        Event::LimitsChanged {
+            limits: Limits {
+                policies: Some(Policies { max_cost: Some(Policy::Stop), ..Policies::default() }),
+                max_iteration_steps: Some(2),
+                max_iteration_tokens: Some(3),
+                max_iteration_cost: Some(Usd::from_nanos(4)),
+                ..Limits::default()
+            },
+        },
         Event::PersistenceFellBack { reason: text() },
         Event::Imported { document: Json::empty_object(), spec: Box::new(spec()) },
         Event::ModelChanged { model: text(), why: Some(text()) },
@@ -167,6 +179,7 @@ fn samples() -> Vec<Event> {
         Event::ExamineStarted { turn: 4, round: 2, attempt, purpose: Purpose::Claim },
         Event::Examined { round: 2, attempt, found: Box::new(examination()) },
         Event::IterationStarted { number: 2, why: FreshStart::NoPromise, note: Some(text()) },
+        Event::IterationStarted { number: 3, why: FreshStart::Limit, note: None },
         Event::AsideStarted { aside: Aside::Compaction { before: 9 }, turn: 4, attempt },
         Event::AsideStarted { aside: Aside::Iteration { why: FreshStart::Refuted }, turn: 4, attempt },
         Event::AsideEnded {
@@ -198,6 +211,13 @@ fn samples() -> Vec<Event> {
         Event::DoomLoop { repetition: Repetition::SameCall, remedy: Remedy::Nudge, tool: text(), count: 3 },
         Event::LoopChanged { looping: looping() },
         Event::Told { text: text() },
+        Event::LimitPassed { limit: text(), spent: text(), max: text() },
+        Event::ChecksChanged {
+            checks: Checks {
+                verify: Some(vec![text()]),
+                judge: Some(Judge { model: text(), acceptance: vec![text()] }),
+            },
+        },
     ]
 }
 
@@ -255,7 +275,7 @@ fn rules() -> Permissions {
 fn every_event_keeps_its_bytes() {
     let mut kinds: Vec<u16> = samples().iter().map(Event::kind).collect();
     kinds.dedup();
-    assert_eq!(kinds, (0..=KIND_MAX).collect::<Vec<_>>(), "one sample for each kind at least");
+    assert_eq!(kinds, KINDS.into_iter().flatten().collect::<Vec<_>>(), "one sample for each kind at least");
     let mut lines = String::new();
     for event in samples() {
         let bytes = codec::encode(&event);
@@ -290,6 +310,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
         Event::RunCreated(spec) if spec.permissions.is_some() || spec.conduct.is_some() => return None,
         event if event.kind() > 27 => return None,
+        Event::LimitsChanged { limits } if limits.policies.is_some() => return None,
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
@@ -316,8 +337,11 @@ fn newer_events_are_refused_by_number() {
     assert!(
         newer.is_newer() && newer.to_string().contains("event 5") && newer.to_string().contains("version 3")
     );
-    let unknown = codec::decode(6, KIND_MAX + 1, VERSION, &[]).unwrap_err();
-    assert!(unknown.is_newer() && unknown.to_string().contains(&format!("kind {}", KIND_MAX + 1)));
+    for known in KINDS {
+        let kind = known.end() + 1;
+        let unknown = codec::decode(6, kind, VERSION, &[]).unwrap_err();
+        assert!(unknown.is_newer() && unknown.to_string().contains(&format!("kind {kind}")));
+    }
     let broken = codec::decode(7, 1, VERSION, &[0xff, 0x00]).unwrap_err();
     assert!(matches!(broken, Error::Malformed { seq: 7, .. }));
 }
@@ -326,7 +350,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
     /// Damaged payloads are errors, never panics.
     #[test]
-    fn no_bytes_panic(kind in 0u16..40, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+    fn no_bytes_panic(kind in 0u16..60, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
         let _ = codec::decode(1, kind, VERSION, &bytes);
     }
 }

@@ -11,6 +11,7 @@ mod gates;
 mod golden;
 mod hooks;
 mod lifecycle;
+mod limits;
 mod loops;
 mod patience;
 mod properties;

@@ -84,6 +84,8 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::DoomLoop { .. }
             | Event::LoopChanged { .. }
             | Event::Told { .. }
+            | Event::LimitPassed { .. }
+            | Event::ChecksChanged { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

@@ -12,6 +12,7 @@ mod git;
 mod handoff;
 mod hooks;
 mod lifecycle;
+mod limits;
 mod looking;
 mod loops;
 mod mcp;
