@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 
 use crate::child::{ChildLedger, Errand};
 use crate::command::Wish;
-use crate::conduct::Looping;
+use crate::conduct::{Checks, Looping};
 use crate::context::Shortening;
 use crate::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::evidence::Examination;
@@ -409,6 +409,22 @@ pub enum Event {
         #[n(0)]
         why: String,
     },
+    /// A limit was reached that only warns.
+    #[n(50)]
+    LimitPassed {
+        #[n(0)]
+        limit: String,
+        #[n(1)]
+        spent: String,
+        #[n(2)]
+        max: String,
+    },
+    /// From here on other things must hold before an end counts. What is not given stays.
+    #[n(51)]
+    ChecksChanged {
+        #[n(0)]
+        checks: Checks,
+    },
 }
 
 /// What follows when an agent stops.
@@ -471,6 +487,9 @@ pub enum FreshStart {
     /// It went round in circles.
     #[n(3)]
     DoomLoop,
+    /// It reached a limit of one conversation.
+    #[n(4)]
+    Limit,
 }
 
 /// What is asked beside the conversation.
@@ -624,6 +643,8 @@ impl Event {
             Event::ChildEnded { .. } => 41,
             Event::PlanMade { .. } => 42,
             Event::PlanRefused { .. } => 43,
+            Event::LimitPassed { .. } => 50,
+            Event::ChecksChanged { .. } => 51,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What arrives at a run: commands, results, timers, and the news that its process died.
 
+use crate::budget::Exhausted;
 use crate::child::ChildReport;
 use crate::command::Command;
-use crate::conduct::Looping;
+use crate::conduct::{Checks, Looping};
 use crate::conversation::{ModelFailure, ModelReply};
 use crate::effect::Wake;
 use crate::event::Aside;
@@ -96,6 +97,12 @@ pub enum Input {
     Contained {
         by: String,
     },
+    /// Other things must hold before an end counts.
+    ChecksChanged {
+        checks: Checks,
+    },
+    /// All runs together have used up what they may: what was about to be asked is not.
+    OutOfBudget(Exhausted),
     /// The journal is kept in the fallback store, and why.
     FellBack {
         reason: String,

@@ -12,6 +12,7 @@ use crate::limits;
 use crate::money::Usd;
 use crate::permission::{BadRule, Permissions};
 use crate::plan::{BadPlan, Plan, Step};
+use crate::policy::{BadPolicy, Limit, Policies, Policy};
 use crate::suggest;
 use crate::tool::{EffectClass, RetryPolicy, ToolGrant};
 
@@ -204,6 +205,47 @@ pub struct Limits {
     #[n(5)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// What reaching one leads to, where that is not what it leads to by itself.
+    #[n(10)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policies: Option<Policies>,
+    /// Turns of one conversation; without a word reaching it begins a fresh one.
+    #[n(11)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iteration_steps: Option<u32>,
+    /// Tokens of one conversation.
+    #[n(12)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iteration_tokens: Option<u64>,
+    /// What one conversation may cost.
+    #[n(13)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iteration_cost: Option<Usd>,
+}
+
+impl Limits {
+    pub fn policy(&self, limit: Limit) -> Policy {
+        self.policies.unwrap_or_default().of(limit)
+    }
+
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), BadSpec> {
+        self.policies.unwrap_or_default().check()?;
+        // A conversation of no turns would be begun anew for ever.
+        let nothing = [
+            (Limit::IterationSteps, self.max_iteration_steps == Some(0)),
+            (Limit::IterationTokens, self.max_iteration_tokens == Some(0)),
+        ];
+        match nothing.iter().find(|(_, is_nothing)| *is_nothing) {
+            Some((limit, _)) => Err(BadSpec::NoRoom { limit: *limit }),
+            None => Ok(()),
+        }
+    }
+
+    /// Is money limited, so that prices must be known?
+    pub fn limit_cost(&self) -> bool {
+        self.max_cost.is_some() || self.max_iteration_cost.is_some()
+    }
 }
 
 impl Default for Limits {
@@ -215,6 +257,10 @@ impl Default for Limits {
             max_cost: None,
             max_sub_agent_depth: 3,
             timeout_ms: None,
+            policies: None,
+            max_iteration_steps: None,
+            max_iteration_tokens: None,
+            max_iteration_cost: None,
         }
     }
 }
@@ -280,6 +326,10 @@ pub enum BadSpec {
     Conduct(#[from] BadConduct),
     #[error("steps[{index}].assignedAgent: there is no agent `{agent}`{guess}")]
     UnknownAgent { index: usize, agent: String, guess: String },
+    #[error("limit policies: {0}")]
+    Policy(#[from] BadPolicy),
+    #[error("{limit} must be at least 1")]
+    NoRoom { limit: Limit },
 }
 
 impl RunSpec {
@@ -341,6 +391,7 @@ impl RunSpec {
         }
         self.rules().iter().try_for_each(Permissions::check)?;
         self.conduct().check()?;
+        self.limits.check()?;
         self.plan.check()?;
         if self.parallel.is_some_and(|parallel| !(1..=limits::PARALLEL_MAX).contains(&parallel)) {
             return Err(BadSpec::TooMuch {

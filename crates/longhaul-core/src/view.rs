@@ -287,6 +287,10 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::LimitReached { limit, spent, max } => {
             entries!(line, "type": "budget_reached", "limit": limit, "spent": spent, "max": max);
         }
+        Event::LimitPassed { limit, spent, max } => {
+            entries!(line, "type": "limit_passed", "level": "warn", "limit": limit, "spent": spent, "max": max);
+        }
+        Event::ChecksChanged { checks } => entries!(line, "type": "checks_changed", "checks": checks),
         Event::LimitsChanged { limits } => entries!(line, "type": "limits_changed", "limits": limits),
         Event::CommandDropped { command, why } => {
             entries!(line, "type": "command_dropped", "level": "warn", "command": command, "reason": why);

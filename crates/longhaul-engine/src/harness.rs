@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use longhaul_core::budget::Budget;
 use longhaul_core::command::{Command, Wish};
-use longhaul_core::conduct::Looping;
+use longhaul_core::conduct::{Checks, Looping};
 use longhaul_core::decide::decide;
 use longhaul_core::document;
 use longhaul_core::effect::Effect;
@@ -25,6 +26,7 @@ use longhaul_workspace::{Guard, Workspace};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::accounts::{Accounts, Frugal};
 use crate::catalogue::{self, Clerk, RowKeeper};
 use crate::children::Crew;
 use crate::clock::{Clock, fresh_bits};
@@ -37,7 +39,7 @@ use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::needs::NeedsKeeper;
-use crate::perform::{Hands, RunBlobs, Shelf};
+use crate::perform::{Hands, Performer, RunBlobs, Shelf};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -58,6 +60,9 @@ pub struct Harness {
     secrets: Secrets,
     /// Who knows the agents that errands are given to.
     crew: Option<Arc<dyn Crew>>,
+    /// What all runs kept here may use together.
+    budget: Budget,
+    accounts: Option<Arc<Accounts>>,
 }
 
 /// Where runs are kept.
@@ -75,6 +80,8 @@ pub struct Opening {
     pub model: Option<String>,
     /// Other iterations or another promise, for a loop.
     pub looping: Option<Looping>,
+    /// Other things that must hold before an end counts.
+    pub checks: Option<Checks>,
 }
 
 /// A run being driven in this process.
@@ -130,6 +137,8 @@ impl Harness {
             hidden: Arc::default(),
             secrets,
             crew: None,
+            budget: Budget::default(),
+            accounts: None,
         }
     }
 
@@ -137,6 +146,19 @@ impl Harness {
     #[must_use]
     pub fn contained(self, by: String) -> Harness {
         Harness { contained: Some(by), ..self }
+    }
+
+    /// The same with what all runs kept here may use together. What leaves no trace cannot be counted.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Harness {
+        let home = self.home().filter(|_| !budget.is_unlimited()).cloned();
+        let accounts = home.map(|home| Arc::new(Accounts::new(home, budget, Arc::clone(&self.clock))));
+        Harness { budget, accounts, ..self }
+    }
+
+    /// What all runs kept here have used, if there is a budget for it.
+    pub fn accounts(&self) -> Option<&Arc<Accounts>> {
+        self.accounts.as_ref()
     }
 
     /// The same with secrets that others may know of, and learn.
@@ -311,9 +333,17 @@ impl Harness {
         if let Some(by) = self.contained.clone() {
             ledger.commit(Input::Contained { by })?;
         }
+        if let Some(checks) = &wanted.checks {
+            ledger.commit(Input::ChecksChanged { checks: checks.clone() })?;
+        }
         let hands = self.hands(ledger.run(), &store, models, deltas)?;
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
-        let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
+        let hands: Arc<dyn Performer> = Arc::new(hands);
+        let performer = match self.accounts.clone() {
+            Some(accounts) => Arc::new(Frugal { performer: hands, accounts }),
+            None => hands,
+        };
+        let driver = Driver::new(ledger, performer, Arc::clone(&self.clock), commands);
         let (harness, resting) = (self.clone(), id.clone());
         let task = tokio::spawn(async move {
             let rested = driver.drive(first).await;
@@ -362,7 +392,7 @@ impl Harness {
         // cannot be had is met when it is needed.
         let fallbacks = run.spec.models.iter().flatten();
         usable.extend(fallbacks.filter_map(|name| Some((name, shelf.get(name).ok()?))));
-        let costs = opening.limits.unwrap_or(run.spec.limits).max_cost.is_some();
+        let costs = opening.limits.unwrap_or(run.spec.limits).limit_cost() || self.budget.limits_cost();
         match usable.into_iter().find(|(_, model)| costs && !model.is_priced()) {
             Some((name, _)) => Err(Error::Unpriced { name: name.clone() }),
             None => Ok(shelf),
@@ -537,7 +567,7 @@ impl Harness {
 
     /// What a process that takes the run up says first: that it starts, or that its predecessor died.
     fn first_input(&self, run: &Run, generation: u64, opening: Opening) -> Result<Input, Error> {
-        let Opening { limits, model, looping } = opening;
+        let Opening { limits, model, looping, .. } = opening;
         Ok(match run.status {
             Status::Running => Input::Restarted { generation, limits, model, looping },
             Status::Created | Status::Paused | Status::Completed | Status::Failed => {

@@ -3,6 +3,7 @@
 //! [`driver`] holds the one function of the whole program: decide, append, apply, perform. [`harness`] is the door
 //! through which terminals and servers come in. Decisions are core's; this crate makes none.
 
+pub mod accounts;
 pub mod catalogue;
 pub mod checkpoints;
 pub mod children;

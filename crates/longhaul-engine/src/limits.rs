@@ -69,3 +69,5 @@ pub const NOTICE_BYTES_MAX: usize = 1500;
 
 /// What is read of a run's record of notices.
 pub const NOTICE_RECORD_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// A day, in the unit in which files say when they changed.
+pub const DAY_NS: i64 = 86_400_000_000_000;

@@ -379,6 +379,8 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::DiskLow
         | Input::OlderSchema { .. }
         | Input::Contained { .. }
+        | Input::ChecksChanged { .. }
+        | Input::OutOfBudget(_)
         | Input::FellBack { .. }) => other,
     }
 }

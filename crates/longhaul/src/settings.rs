@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use longhaul_agents::{Origin, Place, Roster};
+use longhaul_core::budget::{Allowance, Budget};
 use longhaul_core::conduct::Compaction;
 use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
 use longhaul_core::permission::{self, Rules};
+use longhaul_core::policy::{BadPolicy, Policies};
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_engine::notify::NotifyConfig;
@@ -54,6 +56,7 @@ pub struct Settings {
     pub enabled: bool,
     pub autonomy: Autonomy,
     pub limits: Limits,
+    pub budget: Budget,
     pub retry: RetryPolicy,
     pub compaction: Compaction,
     pub checkpoint_interval_ms: u64,
@@ -172,6 +175,8 @@ struct HarnessSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<LimitsSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<BudgetSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     retries: Option<RetriesSection>,
 }
 
@@ -190,6 +195,33 @@ struct LimitsSection {
     timeout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_sub_agent_depth: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iteration_steps: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iteration_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iteration_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<BTreeMap<String, String>>,
+}
+
+/// What all runs of a state directory may use together.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct BudgetSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<AllowanceSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repo: Option<AllowanceSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct AllowanceSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -257,6 +289,13 @@ fn defaults() -> Value {
                 "max_cost": null,
                 "timeout": null,
                 "max_sub_agent_depth": limits.max_sub_agent_depth,
+                "max_iteration_steps": null,
+                "max_iteration_tokens": null,
+                "max_iteration_cost": null,
+            },
+            "budget": {
+                "day": { "max_cost": null, "max_tokens": null },
+                "repo": { "max_cost": null, "max_tokens": null },
             },
             "retries": {
                 "max_retries": retry.max_retries,
@@ -398,7 +437,12 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             max_cost: read.money("harness.limits.max_cost")?,
             max_sub_agent_depth: read.value("harness.limits.max_sub_agent_depth")?,
             timeout_ms: read.duration("harness.limits.timeout")?,
+            policies: read.policies()?,
+            max_iteration_steps: read.value("harness.limits.max_iteration_steps")?,
+            max_iteration_tokens: read.value("harness.limits.max_iteration_tokens")?,
+            max_iteration_cost: read.money("harness.limits.max_iteration_cost")?,
         },
+        budget: Budget { day: read.allowance("day")?, repo: read.allowance("repo")? },
         compaction: Compaction {
             enabled: read.value("compaction.enabled")?,
             threshold: read.percent("compaction.threshold")?,
@@ -465,11 +509,28 @@ fn refuse_loosening(
             .hint("raise it in ~/.config/longhaul/longhaul.yaml, or on the command line for one run"));
         }
     }
+    let warns = leaves.iter().any(|(key, value)| key == UNWARNED && value == "warn");
+    if warns && matches!(origins.get(UNRAISED[1]), Some((_, Source::User))) {
+        return Err(Failure::usage(format!(
+            "{UNWARNED} in {place}: a project's settings may not make your own limit on cost a mere warning"
+        ))
+        .hint("choose it in ~/.config/longhaul/longhaul.yaml, or with --limit-policy for one run"));
+    }
     Ok(())
 }
 
 /// What a project may lower and not raise, once the user has set it.
-const UNRAISED: [&str; 2] = ["harness.autonomy", "harness.limits.max_cost"];
+const UNRAISED: [&str; 6] = [
+    "harness.autonomy",
+    "harness.limits.max_cost",
+    "harness.budget.day.max_cost",
+    "harness.budget.day.max_tokens",
+    "harness.budget.repo.max_cost",
+    "harness.budget.repo.max_tokens",
+];
+
+/// A limit that only warns is none.
+const UNWARNED: &str = "harness.limits.policies.max_cost";
 
 /// Lays a source's providers over those of the sources before it, field by field.
 fn add_providers(
@@ -624,6 +685,23 @@ impl Reading<'_> {
             return Err(self.wrong(key, &format!("{part} is not a part of the window from 0.1 to 0.95")));
         }
         Ok((part * 100.0).round() as u32)
+    }
+
+    fn policies(&self) -> Result<Option<Policies>, Failure> {
+        let prefix = "harness.limits.policies.";
+        let mut policies = Policies::default();
+        for key in self.origins.keys().filter(|key| key.starts_with(prefix)) {
+            let wrong = |error: BadPolicy| self.wrong(key, &error.to_string());
+            let limit = key[prefix.len()..].parse().map_err(wrong)?;
+            policies = policies.with(limit, self.parsed(key)?).map_err(wrong)?;
+        }
+        Ok((policies != Policies::default()).then_some(policies))
+    }
+
+    fn allowance(&self, scope: &str) -> Result<Allowance, Failure> {
+        let max_cost = self.money(&format!("harness.budget.{scope}.max_cost"))?;
+        let max_tokens = self.value(&format!("harness.budget.{scope}.max_tokens"))?;
+        Ok(Allowance { max_cost, max_tokens })
     }
 
     fn duration(&self, key: &str) -> Result<Option<u64>, Failure> {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Decision, ask, child, iteration, turn};
+use super::{Decision, ask, child, iteration, limit, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Rest};
@@ -13,6 +13,7 @@ use crate::limits::{
     OUTPUT_INLINE_BYTES_MAX, PARALLEL_DEFAULT,
 };
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
+use crate::policy::{Limit, Policy};
 use crate::prompt::head;
 use crate::repetition::{self, Remedy};
 use crate::run::{Call, CallState, Phase, Run};
@@ -323,9 +324,11 @@ fn work_through<'a>(
                 Err(message) => refuse(call.id, Failure::Tool, message, decision),
             },
             Ok(Leave::Given(EffectClass::Checkable)) => {
+                limit::warn_of_calls(run, limits, decision);
                 return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
             }
             Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
+                limit::warn_of_calls(run, limits, decision);
                 return start(call.id, call.attempt, class, Vec::new(), decision);
             }
             Err((failure, message)) => refuse(call.id, failure, message, decision),
@@ -457,8 +460,9 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
         return Err((Failure::NotPermitted, message));
     };
     let is_counted = call.attempt != Attempt::FIRST;
+    let may_pass = is_counted || limits.policy(Limit::ToolCalls) == Policy::Warn;
     let used = run.ledger().calls;
-    if used >= limits.max_tool_calls && !is_counted {
+    if used >= limits.max_tool_calls && !may_pass {
         let message = format!("tool call budget exceeded: {used} of {} used", limits.max_tool_calls);
         return Err((Failure::BudgetExceeded, message));
     }

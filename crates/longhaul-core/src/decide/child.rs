@@ -1,7 +1,7 @@
 //! Sub-agents: errands given to other runs, and what comes back. An errand that fails is tried once more with what went
 //! wrong; what a child may spend is set aside from its parent's budget before it begins.
 
-use super::{Decision, call, schedule, turn};
+use super::{Decision, call, limit, schedule};
 use crate::child::{Child, ChildEnding, ChildReport, ChildState, Errand, Origin, child_id};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
@@ -118,12 +118,12 @@ fn depth_allows(run: &Run) -> Result<(), String> {
 /// tokens are set aside.
 fn allowance(run: &Run, share: u32, limits: Limits, decision: &Decision) -> Limits {
     let used = run.ledger();
-    let (cost, tokens) = turn::committed(run);
+    let gone = limit::committed(run);
     let granted = decision.events.iter().filter_map(|event| {
         let Event::ChildSpawned(errand) = event else { return None };
         Some(errand.limits)
     });
-    let (mut cost, mut tokens) = (cost, tokens);
+    let (mut cost, mut tokens) = (gone.cost, gone.tokens());
     for limits in granted {
         cost += limits.max_cost.unwrap_or_default();
         tokens = tokens.saturating_add(limits.max_tokens.unwrap_or(0));

@@ -1,9 +1,10 @@
 //! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
 
 use super::recovery::Changed;
-use super::{Decision, Refusal, ask, call, child, planning, recovery, schedule};
+use super::{Decision, Refusal, ask, call, child, limit, planning, recovery, schedule};
 use crate::codec;
 use crate::command::{Command, Wish};
+use crate::conduct::Checks;
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, Rest};
 use crate::ids::CommandId;
@@ -61,6 +62,16 @@ pub(super) fn older_schema(run: &Run, from: u16) -> Decision {
         return Decision::nothing();
     }
     Decision::remember(Event::SchemaUpgraded { from: run.schema.unwrap_or(from), to })
+}
+
+/// What was asked for before anything is driven holds from there on.
+pub(super) fn checks_changed(run: &Run, checks: Checks) -> Decision {
+    let conduct = run.spec.conduct();
+    let same = conduct.clone().checked_by(checks.clone()) == *conduct;
+    if same || run.status.is_terminal() {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::ChecksChanged { checks })
 }
 
 /// On record whenever it is not what it was, so that it can be told afterwards what held which call.
@@ -126,10 +137,7 @@ pub(super) fn deadline(run: &Run, at: Timestamp) -> Decision {
         return decision;
     }
     let (spent, max) = (seconds(worked_ms), seconds(timeout_ms));
-    let reason = format!("timeout reached: {spent} of {max} used");
-    decision.and(Event::LimitReached { limit: "timeout".to_owned(), spent, max });
-    decision.pause(run, Cause::Limit, reason);
-    decision.then(Effect::CancelWork);
+    limit::time_is_up(run, spent, max, &mut decision);
     decision
 }
 

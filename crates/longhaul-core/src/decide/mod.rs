@@ -1,7 +1,8 @@
 //! The agent loop as a pure machine: what arrived in, what to remember and what to do out.
 //!
 //! One room for each kind of thing that can arrive: `lifecycle` (commands), `step`, `turn` (the model), `patience` (a model
-//! that does not answer), `schedule` (which steps begin), `planning`, `child` (sub-agents), `call` (tools), `stop` (an agent that says it is done), `iteration` (fresh context), `compact` (a
+//! that does not answer), `schedule` (which steps begin), `planning`, `child` (sub-agents), `call` (tools), `stop` (an agent that
+//! says it is done), `limit` (what is used up), `iteration` (fresh context), `compact` (a
 //! window that fills up), `aside` (questions beside the conversation), `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
 //! follows from it are remembered together.
 
@@ -12,6 +13,7 @@ mod child;
 mod compact;
 mod iteration;
 mod lifecycle;
+mod limit;
 mod patience;
 mod planning;
 mod recovery;
@@ -87,6 +89,8 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::DiskLow => Ok(lifecycle::disk_low(run)),
         Input::OlderSchema { version } => Ok(lifecycle::older_schema(run, version)),
         Input::Contained { by } => Ok(lifecycle::contained(run, by)),
+        Input::ChecksChanged { checks } => Ok(lifecycle::checks_changed(run, checks)),
+        Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

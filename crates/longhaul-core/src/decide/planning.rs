@@ -1,6 +1,6 @@
 //! Planning: a planner is asked for the steps of a task, and once more if its answer cannot be used. What is completed stays.
 
-use super::{Decision, Refusal, aside, call, lifecycle, recovery, turn};
+use super::{Decision, Refusal, aside, call, lifecycle, limit, recovery};
 use crate::effect::Effect;
 use crate::event::{Aside, Cause, Event};
 use crate::ids::Attempt;
@@ -14,9 +14,8 @@ use crate::tool::Outcome;
 
 /// Asks for a plan, as the first thing a run does that has none.
 pub(super) fn begin(run: &Run, decision: &mut Decision) {
-    match turn::spent(run, run.spec.limits) {
-        Some(spent) => turn::stop_at(run, spent, decision),
-        None => aside::again(Aside::Planning { round: 1 }, 1, Attempt::FIRST, decision),
+    if limit::permit_question(run, run.spec.limits, decision) {
+        aside::again(Aside::Planning { round: 1 }, 1, Attempt::FIRST, decision);
     }
 }
 

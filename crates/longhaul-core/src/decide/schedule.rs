@@ -3,7 +3,7 @@
 //! Steps of the run's own agent come one after another in its own conversation; steps of other agents are errands for child
 //! runs, several at once. A run that was told how many steps may be at work at once sends its own steps on errands too.
 
-use super::{Decision, child, step, turn};
+use super::{Decision, child, limit, step};
 use crate::child::{Child, Origin};
 use crate::event::{Cause, Event};
 use crate::limits::PARALLEL_DEFAULT;
@@ -30,8 +30,8 @@ pub(super) fn go_on(run: &Run, limits: Limits, decision: &mut Decision) {
                 open_lane = Some(index);
             }
             Start::Errand => {
-                if let Some(spent) = turn::spent(run, limits) {
-                    return turn::stop_at(run, spent, decision);
+                if !limit::permit_question(run, limits, decision) {
+                    return;
                 }
                 board.send(index, limits, decision);
             }

@@ -1,6 +1,6 @@
 //! The agent stopped: it said something and asked for nothing. Whether that is the end is not for the agent to say.
 
-use super::{Decision, iteration, schedule, step, turn};
+use super::{Decision, iteration, limit, schedule, step, turn};
 use crate::conduct::Looping;
 use crate::conversation::Message;
 use crate::effect::Effect;
@@ -90,8 +90,8 @@ fn missing_features(run: &Run, found: &Examination) -> bool {
 
 /// Asks for a second opinion, before `turn` would begin.
 pub(super) fn ask_judge(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
-    if let Some(reached) = turn::spent(run, run.spec.limits) {
-        return turn::stop_at(run, reached, decision);
+    if !limit::permit_question(run, run.spec.limits, decision) {
+        return;
     }
     decision.and(Event::AsideStarted { aside: Aside::Judgement, turn, attempt });
     decision.then(Effect::AskAside { aside: Aside::Judgement, attempt });

@@ -13,6 +13,7 @@ use crate::event::{Aside, Ask, Cause, Event, FreshStart, Purpose, StopAction};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::limits::{self, CHANGED_FILES_MAX};
+use crate::policy::Limit;
 use crate::prompt;
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -98,7 +99,15 @@ impl Run {
                 self.last_checkpoint_at = Some(at);
             }
             Event::Recovered { generation } => self.generation = *generation,
-            Event::LimitsChanged { limits } => self.spec.limits = *limits,
+            Event::LimitPassed { limit, .. } => self.warned.push(limit.clone()),
+            Event::LimitsChanged { limits } => {
+                self.spec.limits = *limits;
+                self.warned.clear();
+            }
+            Event::ChecksChanged { checks } => {
+                let conduct = self.spec.conduct.take().unwrap_or_default();
+                self.spec.conduct = Some(Box::new(conduct.checked_by(checks.clone())));
+            }
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::Contained { by } => self.contained = Some(by.clone()),
@@ -286,8 +295,19 @@ impl Run {
         self.fill.recount(&self.messages);
         self.pace.fresh_starts = match why {
             FreshStart::Context | FreshStart::DoomLoop => self.pace.fresh_starts.saturating_add(1),
-            FreshStart::NoPromise | FreshStart::Refuted => 0,
+            // A loop counts its iterations, and has a limit for them.
+            FreshStart::Limit if self.spec.conduct().looping.is_none() => {
+                self.pace.fresh_starts.saturating_add(1)
+            }
+            FreshStart::NoPromise | FreshStart::Refuted | FreshStart::Limit => 0,
         };
+        self.forget_warnings();
+    }
+
+    /// What is counted anew with a conversation is told anew.
+    fn forget_warnings(&mut self) {
+        let lasts = |name: &String| !name.parse::<Limit>().is_ok_and(Limit::is_of_one_iteration);
+        self.warned.retain(lasts);
     }
 
     fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
@@ -351,6 +371,7 @@ impl Run {
         self.cwd = None;
         self.resumed = Resumed::default();
         self.pace.fresh_starts = 0;
+        self.forget_warnings();
         self.messages = Arc::new(vec![Message::User { text: prompt::opening_text(self, step as usize) }]);
         self.fill.recount(&self.messages);
     }

@@ -80,6 +80,8 @@ impl Run {
             | Event::DoomLoop { .. }
             | Event::LoopChanged { .. }
             | Event::Told { .. }
+            | Event::LimitPassed { .. }
+            | Event::ChecksChanged { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

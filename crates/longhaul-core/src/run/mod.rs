@@ -97,6 +97,9 @@ pub struct Run {
     /// What was used, by step, iteration and model.
     #[serde(default)]
     pub spending: Vec<Spending>,
+    /// Limits that were reached and only warn, so that each is told once.
+    #[serde(default)]
+    pub warned: Vec<String>,
     pub gates: Vec<Gate>,
     pub checkpoints: u32,
     pub last_checkpoint_at: Option<Timestamp>,
@@ -381,6 +384,7 @@ impl Run {
             usage: Usage::default(),
             reserve: Usage::default(),
             spending: Vec::new(),
+            warned: Vec::new(),
             gates: Vec::new(),
             checkpoints: 0,
             last_checkpoint_at: None,

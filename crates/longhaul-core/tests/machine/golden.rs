@@ -2,9 +2,11 @@
 
 use expect_test::expect_file;
 use longhaul_core::child::{ChildLedger, Errand, Origin, child_id};
-use longhaul_core::codec::{self, Error, KIND_MAX, VERSION};
+use longhaul_core::codec::{self, Error, KINDS, VERSION};
 use longhaul_core::command::Wish;
-use longhaul_core::conduct::{Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings};
+use longhaul_core::conduct::{
+    Checks, Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings,
+};
 use longhaul_core::context::Shortening;
 use longhaul_core::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use longhaul_core::event::{Aside, Ask, AskKind, Cause, Event, FreshStart, Purpose, Rest, StopAction};
@@ -14,6 +16,7 @@ use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Permissions;
 use longhaul_core::plan::{Plan, Step};
+use longhaul_core::policy::{Policies, Policy};
 use longhaul_core::repetition::{Remedy, Repetition};
 use longhaul_core::spec::{Limits, Mate, Planner, RunSpec};
 use longhaul_core::status::Status;
@@ -163,6 +166,15 @@ fn samples() -> Vec<Event> {
         Event::LimitsChanged {
             limits: Limits { max_tokens: Some(1), max_cost: Some(Usd::from_nanos(5)), ..Limits::default() },
         },
+        Event::LimitsChanged {
+            limits: Limits {
+                policies: Some(Policies { max_cost: Some(Policy::Stop), ..Policies::default() }),
+                max_iteration_steps: Some(2),
+                max_iteration_tokens: Some(3),
+                max_iteration_cost: Some(Usd::from_nanos(4)),
+                ..Limits::default()
+            },
+        },
         Event::PersistenceFellBack { reason: text() },
         Event::Imported { document: Json::empty_object(), spec: Box::new(spec()) },
         Event::ModelChanged { model: text(), why: Some(text()) },
@@ -179,6 +191,7 @@ fn samples() -> Vec<Event> {
         Event::ExamineStarted { turn: 4, round: 2, attempt, purpose: Purpose::Claim },
         Event::Examined { round: 2, attempt, found: Box::new(examination()) },
         Event::IterationStarted { number: 2, why: FreshStart::NoPromise, note: Some(text()) },
+        Event::IterationStarted { number: 3, why: FreshStart::Limit, note: None },
         Event::AsideStarted { aside: Aside::Compaction { before: 9 }, turn: 4, attempt },
         Event::AsideStarted { aside: Aside::Iteration { why: FreshStart::Refuted }, turn: 4, attempt },
         Event::AsideStarted { aside: Aside::Planning { round: 2 }, turn: 1, attempt },
@@ -219,6 +232,13 @@ fn samples() -> Vec<Event> {
         Event::ChildEnded { number: 1, error: Some(text()), ledger },
         Event::PlanMade { plan: verified() },
         Event::PlanRefused { why: text() },
+        Event::LimitPassed { limit: text(), spent: text(), max: text() },
+        Event::ChecksChanged {
+            checks: Checks {
+                verify: Some(vec![text()]),
+                judge: Some(Judge { model: text(), acceptance: vec![text()] }),
+            },
+        },
     ]
 }
 
@@ -287,7 +307,7 @@ fn rules() -> Permissions {
 fn every_event_keeps_its_bytes() {
     let mut kinds: Vec<u16> = samples().iter().map(Event::kind).collect();
     kinds.dedup();
-    assert_eq!(kinds, (0..=KIND_MAX).collect::<Vec<_>>(), "one sample for each kind at least");
+    assert_eq!(kinds, KINDS.into_iter().flatten().collect::<Vec<_>>(), "one sample for each kind at least");
     let mut lines = String::new();
     for event in samples() {
         let bytes = codec::encode(&event);
@@ -327,6 +347,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
         }
         Event::CommandApplied { wish: Wish::Plan | Wish::Replan { .. }, .. } => return None,
         event if event.kind() > 27 => return None,
+        Event::LimitsChanged { limits } if limits.policies.is_some() => return None,
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
@@ -353,8 +374,11 @@ fn newer_events_are_refused_by_number() {
     assert!(
         newer.is_newer() && newer.to_string().contains("event 5") && newer.to_string().contains("version 3")
     );
-    let unknown = codec::decode(6, KIND_MAX + 1, VERSION, &[]).unwrap_err();
-    assert!(unknown.is_newer() && unknown.to_string().contains(&format!("kind {}", KIND_MAX + 1)));
+    for known in KINDS {
+        let kind = known.end() + 1;
+        let unknown = codec::decode(6, kind, VERSION, &[]).unwrap_err();
+        assert!(unknown.is_newer() && unknown.to_string().contains(&format!("kind {kind}")));
+    }
     let broken = codec::decode(7, 1, VERSION, &[0xff, 0x00]).unwrap_err();
     assert!(matches!(broken, Error::Malformed { seq: 7, .. }));
 }
@@ -363,7 +387,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
     /// Damaged payloads are errors, never panics.
     #[test]
-    fn no_bytes_panic(kind in 0u16..40, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+    fn no_bytes_panic(kind in 0u16..60, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
         let _ = codec::decode(1, kind, VERSION, &bytes);
     }
 }

@@ -12,6 +12,7 @@ mod gates;
 mod golden;
 mod hooks;
 mod lifecycle;
+mod limits;
 mod loops;
 mod patience;
 mod properties;

@@ -194,6 +194,7 @@ impl World {
                 run: self.id.clone(),
                 secrets: Secrets::default(),
             }),
+            harness: None,
         };
         let performer =
             MortalPerformer { inner: Arc::new(hands), mortal: mortal.clone(), workspace: self.workspace() };

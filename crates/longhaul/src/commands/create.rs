@@ -9,6 +9,7 @@ use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::plan::{Draft, Plan};
+use longhaul_core::policy::{Limit, Policies, Policy};
 use longhaul_core::run::Run;
 use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, Planner, RunSpec};
 use longhaul_core::tool::ToolGrant;
@@ -158,23 +159,52 @@ impl ModeArg {
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct LimitArgs {
     /// Tool calls the run may make
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_tool_calls: Option<u32>,
     /// Turns of the model the run may take
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_steps: Option<u32>,
     /// Tokens the run may use
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_tokens: Option<u64>,
     /// US dollars the run may spend
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub max_cost: Option<f64>,
     /// How long the run may work, like `90s`, `30m` or `2h`; the time it is paused or waits for a person does not count
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// How deep sub-agents may nest
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_sub_agent_depth: Option<u32>,
+    /// Turns of one conversation, after which it is begun anew
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_iteration_steps: Option<u32>,
+    /// Tokens of one conversation, after which it is begun anew
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_iteration_tokens: Option<u64>,
+    /// US dollars one conversation may cost, after which it is begun anew
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub max_iteration_cost: Option<f64>,
+    /// What reaching a limit leads to: warn, pause, stop or restart, like `max_cost=stop`. May be given several times
+    #[arg(long, value_name = "LIMIT=POLICY", value_parser = limit_policy)]
+    pub limit_policy: Vec<(Limit, Policy)>,
+}
+
+fn limit_policy(text: &str) -> Result<(Limit, Policy), String> {
+    let (limit, policy) = text.split_once('=').ok_or("give a limit and a policy, like `max_cost=stop`")?;
+    let pair = (limit.parse::<Limit>(), policy.parse::<Policy>());
+    match pair {
+        (Ok(limit), Ok(policy)) => {
+            Policies::default().with(limit, policy).map_err(|error| error.to_string())?;
+            Ok((limit, policy))
+        }
+        (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
+    }
+}
+
+fn dollars(flag: &str, given: Option<f64>) -> Result<Option<Usd>, Failure> {
+    let wrong = |amount: f64| Failure::usage(format!("{flag} {amount} is not an amount of dollars"));
+    given.map(|amount| Usd::from_dollars(amount).ok_or_else(|| wrong(amount))).transpose()
 }
 
 impl LimitArgs {
@@ -187,26 +217,40 @@ impl LimitArgs {
             ("--max-cost", self.max_cost.map(|max| max.to_string())),
             ("--timeout", self.timeout.map(|time| format!("{}ms", time.as_millis()))),
             ("--max-sub-agent-depth", self.max_sub_agent_depth.map(|max| max.to_string())),
+            ("--max-iteration-steps", self.max_iteration_steps.map(|max| max.to_string())),
+            ("--max-iteration-tokens", self.max_iteration_tokens.map(|max| max.to_string())),
+            ("--max-iteration-cost", self.max_iteration_cost.map(|max| max.to_string())),
         ];
-        given.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?))).collect()
+        let policies =
+            self.limit_policy.iter().map(|(limit, policy)| format!("--limit-policy={limit}={policy}"));
+        let given = given.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
+        given.chain(policies).collect()
     }
 
     /// `base` with what was given; `None` if nothing was.
     pub fn over(&self, base: Limits) -> Result<Option<Limits>, Failure> {
-        let max_cost = match self.max_cost {
-            Some(dollars) => Some(Usd::from_dollars(dollars).ok_or_else(|| {
-                Failure::usage(format!("--max-cost {dollars} is not an amount of dollars"))
-            })?),
-            None => base.max_cost,
-        };
+        let policies = self.limit_policy.iter().try_fold(
+            base.policies.unwrap_or_default(),
+            |policies, (limit, policy)| {
+                policies
+                    .with(*limit, *policy)
+                    .map_err(|error| Failure::usage(format!("--limit-policy: {error}")))
+            },
+        )?;
         let limits = Limits {
             max_tool_calls: self.max_tool_calls.unwrap_or(base.max_tool_calls),
             max_steps: self.max_steps.unwrap_or(base.max_steps),
             max_tokens: self.max_tokens.or(base.max_tokens),
-            max_cost,
+            max_cost: dollars("--max-cost", self.max_cost)?.or(base.max_cost),
             max_sub_agent_depth: self.max_sub_agent_depth.unwrap_or(base.max_sub_agent_depth),
             timeout_ms: self.timeout.map(|time| time.as_millis() as u64).or(base.timeout_ms),
+            policies: (policies != Policies::default()).then_some(policies),
+            max_iteration_steps: self.max_iteration_steps.or(base.max_iteration_steps),
+            max_iteration_tokens: self.max_iteration_tokens.or(base.max_iteration_tokens),
+            max_iteration_cost: dollars("--max-iteration-cost", self.max_iteration_cost)?
+                .or(base.max_iteration_cost),
         };
+        limits.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok((limits != base).then_some(limits))
     }
 }
@@ -257,12 +301,12 @@ pub fn create(
 
 /// A model that cannot be had is better said now than when somebody starts the run, and so is a budget that could not be
 /// kept.
-fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Failure> {
+pub(super) fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Failure> {
     let model = harness
         .models
         .resolve(name)
         .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
-    if limits.max_cost.is_some() && !model.is_priced() {
+    if limits.limit_cost() && !model.is_priced() {
         return Err(longhaul_engine::Error::Unpriced { name: name.to_owned() }.into());
     }
     Ok(())

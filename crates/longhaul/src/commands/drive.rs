@@ -17,6 +17,7 @@ use longhaul_engine::{Driven, Ending, Harness, Opening};
 use longhaul_workspace::place::{self, Standing};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::conduct::CheckArgs;
 use super::cost;
 use super::create::LimitArgs;
 use super::holding::HoldingArgs;
@@ -119,6 +120,7 @@ pub enum Rested {
 pub struct Again {
     pub limits: LimitArgs,
     pub iterations: IterationArgs,
+    pub checks: CheckArgs,
     pub holding: HoldingArgs,
     pub model: Option<String>,
     pub record: Option<PathBuf>,
@@ -135,7 +137,8 @@ pub fn detach(app: &App, harness: &Harness, id: &RunId, again: &Again) -> Result
     let log = std::fs::File::create(&log_path)?;
     let mut process = Process::new(std::env::current_exe()?);
     process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]);
-    process.args(again.limits.typed()).args(again.iterations.typed()).args(again.holding.typed());
+    process.args(again.limits.typed()).args(again.iterations.typed());
+    process.args(again.checks.typed(app)).args(again.holding.typed());
     process.args(app.shared.trust.then_some("--trust"));
     process.args(again.model.iter().flat_map(|model| ["--model", model]));
     if let Some(path) = &again.record {
@@ -211,16 +214,16 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                 render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
             }
             if *ending == Ending::Failed && run.cause == Some(Cause::Limit) {
-                let place = &run.spec.workspace;
-                render::hint(&format!(
-                    "its last iteration is over; another loop can go on from its files: `cd {place}`, then `longhaul loop OBJECTIVE --in-place --max-iterations N`"
-                ));
+                render::hint(&after_the_limit(run));
             }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
         Ending::Paused(Cause::Asked) if run.gates.last().is_some_and(|gate| gate.answer.is_none()) => {
             hint_at_gate(run);
         }
+        Ending::Paused(Cause::Limit) if of_all_runs(run) => render::hint(&format!(
+            "the work is kept; `longhaul cost` shows what was spent, and `longhaul resume {id}` goes on when there is more"
+        )),
         Ending::Paused(Cause::Limit) => {
             let flag = raised_limit(run);
             render::hint(&format!(
@@ -282,12 +285,52 @@ fn hint_at_gate(run: &Run) {
     ));
 }
 
+/// Was it the budget of all runs that was used up?
+fn of_all_runs(run: &Run) -> bool {
+    run.reason.as_ref().is_some_and(|reason| reason.contains("harness.budget."))
+}
+
+/// What can be done with a run that ended at a limit: its files are there, and its checkpoints.
+fn after_the_limit(run: &Run) -> String {
+    let (id, place) = (&run.spec.id, &run.spec.workspace);
+    match &run.spec.conduct().looping {
+        Some(looping) if run.reason.as_deref() == Some("max_iterations") => format!(
+            "its last iteration is over and its files are kept; another loop can go on from them: `cd {place}`, then `longhaul \
+             loop OBJECTIVE --in-place --max-iterations {}`. With `--limit-policy max_iterations=pause` a loop waits for more \
+             iterations instead",
+            looping.max_iterations
+        ),
+        Some(_) | None if run.checkpoints < 2 => {
+            format!("the run was to stop at this limit; its work is kept in {place}")
+        }
+        Some(_) | None => format!(
+            "the run was to stop at this limit; its work is kept in {place}. `longhaul checkpoints {id}` lists where it can go \
+             on from with a higher one: `longhaul resume {id} --checkpoint N {}`",
+            raised_limit(run)
+        ),
+    }
+}
+
 /// The limit that was reached, as it would be typed with twice what it was.
 fn raised_limit(run: &Run) -> String {
     let limits = &run.spec.limits;
     let reached = run.reason.as_deref().and_then(|reason| reason.split(' ').next()).unwrap_or("");
     match reached {
         "max_tool_calls" => format!("--max-tool-calls {}", limits.max_tool_calls.saturating_mul(2).max(1)),
+        "max_iterations" => {
+            let max = run.spec.conduct().looping.as_ref().map_or(1, |looping| looping.max_iterations);
+            format!("--max-iterations {}", max.saturating_mul(2))
+        }
+        "max_iteration_steps" => {
+            format!("--max-iteration-steps {}", limits.max_iteration_steps.unwrap_or(1).saturating_mul(2))
+        }
+        "max_iteration_tokens" => {
+            format!("--max-iteration-tokens {}", limits.max_iteration_tokens.unwrap_or(1).saturating_mul(2))
+        }
+        "max_iteration_cost" => {
+            let max = limits.max_iteration_cost.unwrap_or_default();
+            format!("--max-iteration-cost {:.2}", max.as_dollars() * 2.0 + 0.01)
+        }
         "max_tokens" => format!("--max-tokens {}", run.usage.tokens().saturating_mul(2).max(1000)),
         "cost_budget:" => format!("--max-cost {:.2}", run.usage.cost.as_dollars() * 2.0 + 0.01),
         "timeout" => {

@@ -162,6 +162,8 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::PlanCompleted
         | Event::Checkpointed { .. }
         | Event::LimitReached { .. }
+        | Event::LimitPassed { .. }
+        | Event::ChecksChanged { .. }
         | Event::LimitsChanged { .. }
         | Event::PersistenceFellBack { .. }
         | Event::Imported { .. } => Vec::new(),

@@ -230,6 +230,9 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} a command was not obeyed: {why}", theme::warning("warning:"))
         }
         Event::LimitReached { limit, spent, max } => format!("{limit} reached: {spent} of {max}"),
+        Event::LimitPassed { limit, spent, max } => {
+            format!("{} {limit} reached: {spent} of {max}; the work goes on", theme::warning("warning:"))
+        }
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
         }
@@ -291,6 +294,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::AsideStarted { .. }
         | Event::AsideEnded { error: None, .. }
         | Event::LoopChanged { .. }
+        | Event::ChecksChanged { .. }
         | Event::Told { .. }
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }

@@ -13,6 +13,7 @@ mod git;
 mod handoff;
 mod hooks;
 mod lifecycle;
+mod limits;
 mod looking;
 mod loops;
 mod mcp;
