@@ -52,6 +52,9 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         on_ask: None,
         permissions: None,
         conduct: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }
 

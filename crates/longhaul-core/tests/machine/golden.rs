@@ -40,6 +40,12 @@ fn samples() -> Vec<Event> {
         Event::RunCreated(Box::new(spec())),
         Event::RunCreated(Box::new(RunSpec { permissions: Some(vec![rules()]), ..spec() })),
         Event::RunCreated(Box::new(RunSpec { conduct: Some(Box::new(conduct())), ..spec() })),
+        Event::RunCreated(Box::new(RunSpec {
+            base: Some(text()),
+            carried: Some(true),
+            auto_commit: Some(true),
+            ..spec()
+        })),
         Event::StatusChanged {
             from: Status::Running,
             to: Status::Paused,
@@ -288,7 +294,11 @@ fn events_of_version_1_are_read() {
 #[allow(clippy::wildcard_enum_match_arm, reason = "what is not named was the same then")]
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
-        Event::RunCreated(spec) if spec.permissions.is_some() || spec.conduct.is_some() => return None,
+        Event::RunCreated(spec)
+            if spec.permissions.is_some() || spec.conduct.is_some() || spec.base.is_some() =>
+        {
+            return None;
+        }
         event if event.kind() > 27 => return None,
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }

@@ -131,6 +131,9 @@ pub fn spec() -> RunSpec {
         on_ask: None,
         permissions: None,
         conduct: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }
 

@@ -158,5 +158,8 @@ pub fn spec(id: RunId) -> RunSpec {
         permissions: None,
         // Every step is the same on purpose.
         conduct: Some(Box::new(Conduct { plain: Some(true), ..Conduct::default() })),
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }

@@ -18,7 +18,7 @@ use longhaul_workspace::place;
 use serde::Deserialize;
 
 use super::conduct::{self, ConductArgs};
-use super::list;
+use super::{landing, list};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::choice;
@@ -78,6 +78,9 @@ pub struct Options {
     /// Work in the current directory instead of a workspace of the run's own
     #[arg(long)]
     pub in_place: bool,
+    /// Begin with what is not committed here, tracked and untracked but not ignored; your checkout stays as it is
+    #[arg(long, conflicts_with = "in_place")]
+    pub with_changes: bool,
     /// Keep the run in the engine, or `off` in the SQLite fallback
     #[arg(long, default_value = "on", value_name = "on|off")]
     pub engine: Switch,
@@ -317,6 +320,9 @@ pub fn spec(
         on_ask: on_ask(options.on_ask, autonomy),
         permissions: Some(settings.rules.layers()),
         conduct: Some(Box::new(conduct)),
+        base: place.base,
+        carried: place.carried.then_some(true),
+        auto_commit: None,
         parent: None,
         depth: 0,
         session: None,
@@ -449,6 +455,16 @@ struct Chosen {
     path: PathBuf,
     repository: Option<PathBuf>,
     branch: Option<String>,
+    /// The commit it begins with.
+    base: Option<String>,
+    carried: bool,
+}
+
+impl Chosen {
+    /// A directory that belongs to no repository, or to one that is none of our business.
+    fn plain(path: PathBuf) -> Chosen {
+        Chosen { path, repository: None, branch: None, base: None, carried: false }
+    }
 }
 
 /// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
@@ -459,20 +475,38 @@ fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
                 "{other} works in this directory as well, at this moment; they may change the same files"
             ));
         }
-        return Ok(Chosen { path: app.cwd.clone(), repository: None, branch: None });
+        return Ok(Chosen::plain(app.cwd.clone()));
     }
     let path = app.state_dir.join("workspace").join("run").join(id.as_str());
     Ok(match repository(&app.cwd) {
         Some(repository) => {
-            if place::is_dirty(&repository) {
-                render::warn(
-                    "changes that are not committed are not in the run's worktree; `--in-place` would work on them",
-                );
-            }
-            Chosen { path, repository: Some(repository), branch: Some(format!("longhaul/{id}")) }
+            let (base, carried) = base(app, options, &repository, id)?;
+            let branch = Some(format!("longhaul/{id}"));
+            Chosen { path, repository: Some(repository), branch, base: Some(base), carried }
         }
-        None => Chosen { path, repository: None, branch: None },
+        None => Chosen::plain(path),
     })
+}
+
+/// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.
+fn base(app: &App, options: &Options, repository: &Path, id: &RunId) -> Result<(String, bool), Failure> {
+    let head = || {
+        let head = place::head(repository);
+        head.ok_or_else(|| Failure::usage(format!("{} has no commit any more", repository.display())))
+    };
+    if !place::is_dirty(repository) {
+        return Ok((head()?, false));
+    }
+    if !options.with_changes {
+        render::warn(
+            "changes that are not committed are not in the run's worktree; `--with-changes` would carry them in, \
+             `--in-place` would work on them",
+        );
+        return Ok((head()?, false));
+    }
+    let checkout = landing::opened(app, repository)?;
+    let carried = checkout.carry(id.as_str()).map_err(landing::failure)?;
+    Ok((carried, true))
 }
 
 /// A plan as people write it: what is always the same may be left out.

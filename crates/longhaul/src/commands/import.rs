@@ -97,6 +97,9 @@ fn defaults(
         on_ask: None,
         permissions: Some(settings.rules.layers()),
         conduct: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
         id,
     })
 }

@@ -11,6 +11,7 @@ mod fake_model;
 mod git;
 mod handoff;
 mod hooks;
+mod landing;
 mod lifecycle;
 mod looking;
 mod loops;
