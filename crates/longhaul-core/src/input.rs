@@ -4,7 +4,7 @@ use crate::command::Command;
 use crate::conduct::Looping;
 use crate::conversation::{ModelFailure, ModelReply};
 use crate::effect::Wake;
-use crate::event::Aside;
+use crate::event::{Aside, Kept};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::spec::Limits;
@@ -85,6 +85,11 @@ pub enum Input {
     /// What the driving process has found to hold the agent's commands.
     Contained {
         by: String,
+    },
+    /// What stood in the worktree after so many steps was kept, or not.
+    WorkKept {
+        steps: u32,
+        kept: Kept,
     },
     /// The journal is kept in the fallback store, and why.
     FellBack {

@@ -276,6 +276,7 @@ impl Harness {
             toolbox: Arc::clone(&self.toolbox),
             workspace: Arc::new(self.workspace(ledger.run())?),
             rules: ledger.run().spec.rules().into(),
+            scratch: self.home().map_or_else(std::env::temp_dir, |home| home.dir().join("scratch")),
             blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets }),
         };
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);

@@ -85,6 +85,12 @@ pub fn head(repo: &Path) -> Option<String> {
     Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
 }
 
+/// The commit that a branch is at, if there is such a branch.
+pub fn branch(repo: &Path, name: &str) -> Option<String> {
+    let name = format!("refs/heads/{name}^{{commit}}");
+    Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
+}
+
 /// Where a run's worktree stands, compared with the checkout it was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {

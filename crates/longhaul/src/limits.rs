@@ -41,3 +41,6 @@ pub const SCHEMA_PROBLEMS_MAX: usize = 3;
 
 /// A duration that is typed may be a year at most: more is a mistake.
 pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
+
+/// Letters of a task in the name of a branch: a few words, so that it can be read and typed.
+pub const BRANCH_TASK_LETTERS_MAX: usize = 40;

@@ -3,6 +3,7 @@
 mod agents;
 mod app;
 mod bench;
+mod branch;
 mod choice;
 mod cli;
 mod commands;

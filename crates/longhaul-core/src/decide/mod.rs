@@ -80,6 +80,7 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::DiskLow => Ok(lifecycle::disk_low(run)),
         Input::OlderSchema { version } => Ok(lifecycle::older_schema(run, version)),
         Input::Contained { by } => Ok(lifecycle::contained(run, by)),
+        Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

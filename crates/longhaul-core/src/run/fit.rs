@@ -63,6 +63,7 @@ impl Run {
             | Event::DoomLoop { .. }
             | Event::LoopChanged { .. }
             | Event::Told { .. }
+            | Event::WorkKept { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

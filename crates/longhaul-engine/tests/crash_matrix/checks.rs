@@ -84,6 +84,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::DoomLoop { .. }
             | Event::LoopChanged { .. }
             | Event::Told { .. }
+            | Event::WorkKept { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

@@ -21,6 +21,7 @@ use super::conduct::{self, ConductArgs};
 use super::{landing, list};
 use crate::agents;
 use crate::app::{App, repository};
+use crate::branch;
 use crate::choice;
 use crate::duration;
 use crate::exit::Exit;
@@ -290,7 +291,9 @@ pub fn spec(
         let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
         grant.ok_or_else(none)?.ask = Some(true);
     }
-    let place = place(app, options, &id)?;
+    let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
+    let place = place(app, options, &naming)?;
+    let keeps = place.branch.is_some();
     let surroundings = surroundings(app, &place);
     let looping = options.looping.clone().map(|looping| match agent.limits.max_iterations {
         Some(max_iterations) if !options.iterations_typed => Looping { max_iterations, ..looping },
@@ -322,7 +325,7 @@ pub fn spec(
         conduct: Some(Box::new(conduct)),
         base: place.base,
         carried: place.carried.then_some(true),
-        auto_commit: None,
+        auto_commit: (keeps && mode == Mode::Exec && settings.git.auto_commit).then_some(true),
         parent: None,
         depth: 0,
         session: None,
@@ -468,7 +471,7 @@ impl Chosen {
 }
 
 /// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
-fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
+fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Chosen, Failure> {
     if options.in_place {
         if let Some(other) = list::at_work_in(app, &app.cwd)? {
             render::warn(&format!(
@@ -477,11 +480,11 @@ fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
         }
         return Ok(Chosen::plain(app.cwd.clone()));
     }
-    let path = app.state_dir.join("workspace").join("run").join(id.as_str());
+    let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
     Ok(match repository(&app.cwd) {
         Some(repository) => {
-            let (base, carried) = base(app, options, &repository, id)?;
-            let branch = Some(format!("longhaul/{id}"));
+            let (base, carried) = base(app, options, &repository, naming)?;
+            let branch = Some(naming.branch(&repository));
             Chosen { path, repository: Some(repository), branch, base: Some(base), carried }
         }
         None => Chosen::plain(path),
@@ -489,7 +492,26 @@ fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
 }
 
 /// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.
-fn base(app: &App, options: &Options, repository: &Path, id: &RunId) -> Result<(String, bool), Failure> {
+fn base(
+    app: &App,
+    options: &Options,
+    repository: &Path,
+    naming: &branch::Naming<'_>,
+) -> Result<(String, bool), Failure> {
+    if let Some(name) = &naming.git.working_branch {
+        let start = place::branch(repository, name);
+        let start = start.ok_or_else(|| {
+            Failure::usage(format!(
+                "git.working_branch: there is no branch `{name}` in {}",
+                repository.display()
+            ))
+        })?;
+        if options.with_changes {
+            return Err(Failure::usage("--with-changes is for a run that begins at what is checked out")
+                .hint(format!("git.working_branch names `{name}`")));
+        }
+        return Ok((start, false));
+    }
     let head = || {
         let head = place::head(repository);
         head.ok_or_else(|| Failure::usage(format!("{} has no commit any more", repository.display())))
@@ -505,7 +527,7 @@ fn base(app: &App, options: &Options, repository: &Path, id: &RunId) -> Result<(
         return Ok((head()?, false));
     }
     let checkout = landing::opened(app, repository)?;
-    let carried = checkout.carry(id.as_str()).map_err(landing::failure)?;
+    let carried = checkout.carry(naming.id.as_str()).map_err(landing::failure)?;
     Ok((carried, true))
 }
 

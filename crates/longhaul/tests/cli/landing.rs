@@ -72,6 +72,82 @@ fn work_is_shown_and_brought_in() {
     assert_eq!(desk.json(&["merge", &id])["commit"], json!(null));
 }
 
+/// D5.1, D5.2, D5.4: each step's work is one commit on a branch named after the task, with the run's name in it; a step
+/// that changes nothing has none, and two runs have two branches.
+#[test]
+fn work_is_committed_after_each_step() {
+    let desk = repository();
+    desk.write("s.yaml", STEPS);
+    desk.write("plan.yaml", "steps: [ { id: one, description: Write it }, { id: two, description: Look }, { id: three, description: Write more } ]");
+    git(&desk.path(""), &["add", "."]);
+    git(&desk.path(""), &["commit", "-q", "-m", "second"]);
+    let before = checkout(&desk);
+    let args = ["run", "Fix bug\nin two lines", "--model", "scripted/s.yaml", "--plan", "plan.yaml"];
+    let (shown, other) = (desk.json(&args), desk.json(&args));
+    assert_eq!(checkout(&desk), before);
+    let branch = shown["branch"].as_str().unwrap();
+    assert!(branch.starts_with("agent/fix-bug-in-two-lines-coder-"), "{branch}");
+    assert_ne!(shown["branch"], other["branch"]);
+    let id = shown["id"].as_str().unwrap();
+    let log = git(&desk.path(""), &["log", "--format=%H%n%B", &format!("HEAD..{branch}")]);
+    let commits = shown["commits"].as_array().unwrap();
+    let [first, last] = [0, 1].map(|index| commits[index].as_str().unwrap());
+    assert_eq!(
+        log.split_whitespace().collect::<Vec<_>>().join(" "),
+        format!(
+            "{last} Fix bug Step 3 of 3: Write more Agent: coder Longhaul-Run: {id} \
+             {first} Fix bug Step 1 of 3: Write it Agent: coder Longhaul-Run: {id}"
+        )
+    );
+    assert_eq!(shown["commit"], last);
+    assert_eq!(desk.json(&["result", id])["commit"], last);
+    let events = desk.events(id);
+    let kinds = events.iter().filter_map(|event| event["type"].as_str());
+    let kept: Vec<&str> = kinds.filter(|kind| kind.starts_with("work_")).collect();
+    assert_eq!(kept, ["work_committed", "work_unchanged", "work_committed"]);
+}
+
+const STEPS: &str = r#"
+name: steps
+conversations:
+  - match: { step: one }
+    turns:
+      - calls: [ { tool: write, args: { path: a.txt, content: "one\n" } } ]
+      - text: "Written."
+  - match: { step: two }
+    turns:
+      - text: "Looked."
+  - match: { step: three }
+    turns:
+      - calls: [ { tool: write, args: { path: a.txt, content: "two\n" } } ]
+      - text: "Written more."
+"#;
+
+/// `git.auto_commit` and `git.auto_branch`, and a prefix that another branch is in the way of.
+#[test]
+fn committing_and_naming_can_be_switched_off() {
+    let desk = repository();
+    git(&desk.path(""), &["branch", "agent"]);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(shown["branch"], format!("longhaul/{}", shown["id"].as_str().unwrap()));
+    assert!(shown["commit"].is_string());
+    desk.write("longhaul.yaml", "git: { auto_commit: false, branch_prefix: bots/ }");
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(shown["branch"].as_str().unwrap().starts_with("bots/x-coder-"));
+    assert_eq!((&shown["commit"], &shown["commits"]), (&json!(null), &json!([])));
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!(desk.get(&["diff", id, "--name-only"]), "a.txt\n", "it is there all the same");
+    desk.write("longhaul.yaml", "git: { auto_branch: false, working_branch: agent }");
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(shown["branch"].as_str().unwrap().starts_with("longhaul/"));
+    for name in ["--upload-pack=x", "a..b", ".git", "no-such-branch"] {
+        desk.write("longhaul.yaml", &format!("git: {{ working_branch: \"{name}\" }}"));
+        let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+        assert_eq!(refused.code, 2, "{name}");
+        assert!(refused.err.contains("git.working_branch"), "{}", refused.err);
+    }
+}
+
 #[test]
 fn a_conflict_names_the_files_and_leaves_no_trace() {
     let desk = repository();
