@@ -188,6 +188,8 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         depth: parent.spec.depth.saturating_add(1),
         answer_schema: None,
         planner: None,
+        // Whoever sent it keeps what was done.
+        auto_commit: None,
         conduct,
         ..parent.spec.clone()
     }

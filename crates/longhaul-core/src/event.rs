@@ -425,6 +425,38 @@ pub enum Event {
         #[n(0)]
         checks: Checks,
     },
+    /// What stood in the run's worktree after so many steps was kept, or not.
+    #[n(55)]
+    WorkKept {
+        #[n(0)]
+        steps: u32,
+        #[n(1)]
+        kept: Kept,
+    },
+}
+
+/// What became of the files in a run's worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// They are on the branch, as this commit.
+    #[n(0)]
+    Committed {
+        #[n(0)]
+        commit: String,
+        /// `None` on no branch.
+        #[n(1)]
+        branch: Option<String>,
+    },
+    /// None of them had changed.
+    #[n(1)]
+    Unchanged,
+    /// They are where they were, and not committed.
+    #[n(2)]
+    Uncommitted {
+        #[n(0)]
+        why: String,
+    },
 }
 
 /// What follows when an agent stops.
@@ -645,6 +677,7 @@ impl Event {
             Event::PlanRefused { .. } => 43,
             Event::LimitPassed { .. } => 50,
             Event::ChecksChanged { .. } => 51,
+            Event::WorkKept { .. } => 55,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::conduct::{Checks, Looping};
 use crate::conversation::{ModelFailure, ModelReply};
 use crate::effect::Wake;
-use crate::event::Aside;
+use crate::event::{Aside, Kept};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::spec::Limits;
@@ -103,6 +103,11 @@ pub enum Input {
     },
     /// All runs together have used up what they may: what was about to be asked is not.
     OutOfBudget(Exhausted),
+    /// What stood in the worktree after so many steps was kept, or not.
+    WorkKept {
+        steps: u32,
+        kept: Kept,
+    },
     /// The journal is kept in the fallback store, and why.
     FellBack {
         reason: String,

@@ -221,6 +221,9 @@ pub const NOTE_BYTES_MAX: usize = 32 * 1024;
 /// From how many bytes on a value of letters and digits is taken for a secret, whatever it is called.
 pub const RANDOM_BYTES_MIN: usize = 20;
 
+/// Letters of a task in the first line of a commit: what `git log --oneline` has room for.
+pub const COMMIT_TITLE_LETTERS_MAX: usize = 72;
+
 /// Bytes of a failed check's output that a report shows: a page. All of it is in the journal.
 pub const REPORTED_OUTPUT_BYTES_MAX: usize = 1500;
 

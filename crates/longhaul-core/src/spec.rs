@@ -101,6 +101,18 @@ pub struct RunSpec {
     #[n(27)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planner: Option<Box<Planner>>,
+    /// The commit its worktree begins with; without a word, what was checked out when it was made.
+    #[n(33)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Does that commit hold what the user had not committed?
+    #[n(34)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<bool>,
+    /// Is its work committed for it? Without a word it is not.
+    #[n(35)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_commit: Option<bool>,
 }
 
 /// An agent that errands may be given to.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::child::{Child, ChildState, Origin};
 use crate::context::Shortening;
 use crate::conversation::Usage;
-use crate::event::{Aside, Event};
+use crate::event::{Aside, Event, Kept};
 use crate::ids::{CallId, RunId};
 use crate::limits::EVENT_TEXT_BYTES_MAX;
 use crate::money::Usd;
@@ -63,6 +63,12 @@ pub struct RunView {
     pub session_id: Option<String>,
     pub workspace: String,
     pub branch: Option<String>,
+    /// The last commit that was made of its work.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// All of them, oldest first.
+    #[serde(default)]
+    pub commits: Vec<String>,
     pub usage: Usage,
     /// Nothing if part of it is not known. Like `usage`, with that of all sub-agents.
     pub total_cost: Option<Usd>,
@@ -124,6 +130,8 @@ impl RunView {
             session_id: run.spec.session.clone(),
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
+            commit: run.commits.last().cloned(),
+            commits: run.commits.clone(),
             usage: used.usage,
             total_cost: (used.usage.unpriced_tokens == 0).then_some(used.usage.cost),
             cost_by_iteration: cost_by_iteration(run),
@@ -379,6 +387,13 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             entries!(line, "type": "plan_refused", "level": "warn", "reason": why);
         }
         Event::Contained { by } => entries!(line, "type": "sandbox", "heldBy": by),
+        Event::WorkKept { kept: Kept::Committed { commit, branch }, .. } => {
+            entries!(line, "type": "work_committed", "commit": commit, "branch": branch);
+        }
+        Event::WorkKept { kept: Kept::Unchanged, .. } => entries!(line, "type": "work_unchanged"),
+        Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
+            entries!(line, "type": "work_uncommitted", "level": "warn", "reason": why);
+        }
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);
         }

@@ -13,9 +13,9 @@ use longhaul_core::effect::{Effect, Wake};
 use longhaul_core::event::{Cause, Purpose, Rest};
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
-use longhaul_core::prompt;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
+use longhaul_core::{prompt, report};
 use longhaul_tools::{Cancel, CancelSwitch, Examine};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::limits::{CHECKPOINT_INTERVAL_MS_MIN, INBOX_POLL_MS, SLEEP_SLICE_MS, WIND_DOWN_MS_MAX};
-use crate::perform::{Look, Performer, ToolWork, Work};
+use crate::perform::{Keep, Look, Performer, ToolWork, Work};
 
 /// Drives one run as its one writer, until it ends, pauses, or waits for a person.
 pub struct Driver {
@@ -77,9 +77,11 @@ impl Driver {
         self.take(first)?;
         self.take_inbox()?;
         while self.is_at_work() {
+            self.keep_work().await?;
             self.wait_and_take().await?;
         }
         self.wind_down().await?;
+        self.keep_work().await?;
         let run = self.ledger.put_down()?;
         let ending = ending(&run);
         Ok((run, ending))
@@ -138,6 +140,23 @@ impl Driver {
         };
         if let Some(work) = work {
             self.under_way.push(self.performer.perform(work, self.cancel.clone()));
+        }
+    }
+
+    /// Has what a step left in the worktree committed, if that is wanted and not yet on record. Done between two inputs, when no
+    /// tool of this run is at work.
+    async fn keep_work(&mut self) -> Result<(), Error> {
+        let run = self.run();
+        let steps = run.plan.completed_count() as u32;
+        let settled = matches!(run.status, Status::Running | Status::Completed);
+        if run.spec.auto_commit != Some(true) || !settled || steps <= run.kept_steps {
+            return Ok(());
+        }
+        let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };
+        let (_switch, never) = Cancel::new();
+        match self.performer.perform(Work::Keep(keep), never).await {
+            Some(input) => self.take(input),
+            None => Ok(()),
         }
     }
 

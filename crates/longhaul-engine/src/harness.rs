@@ -372,6 +372,7 @@ impl Harness {
             toolbox: Arc::clone(&self.toolbox),
             workspace: Arc::new(self.workspace(run)?),
             rules: run.spec.rules().into(),
+            scratch: self.home().map_or_else(std::env::temp_dir, |home| home.dir().join("scratch")),
             blobs: Arc::new(blobs),
             harness: Some(self.clone()),
         })
@@ -607,7 +608,8 @@ impl Harness {
         let ours = self.home().is_some_and(|home| path.starts_with(home.dir()));
         match (&run.spec.repository, &run.spec.branch) {
             (Some(repo), Some(branch)) => {
-                Place::Worktree { repo: repo.into(), path: path.to_owned(), branch: branch.clone() }
+                let (branch, start) = (branch.clone(), run.spec.base.clone());
+                Place::Worktree { repo: repo.into(), path: path.to_owned(), branch, start }
             }
             _ if ours => Place::Fresh(path.to_owned()),
             _ => Place::InPlace(path.to_owned()),

@@ -87,6 +87,7 @@ async fn a_model_that_panics() {
     let model = place.harness.look(&id).unwrap().spec.model;
     let hands = Hands {
         rules: Arc::default(),
+        scratch: std::env::temp_dir(),
         models: Arc::new(
             Shelf::new(Arc::clone(&place.harness.models), Secrets::default()).with(&model, Arc::new(Broken)),
         ),

@@ -55,6 +55,9 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         parallel: None,
         crew: None,
         planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }
 

@@ -52,3 +52,5 @@ pub const TASK_ATTEMPTS_MAX: u32 = 10;
 
 /// Lines side by side that a drawing of steps may have; with more nobody can follow one, and the list says the same.
 pub const GRAPH_LANES_MAX: usize = 16;
+/// Letters of a task in the name of a branch: a few words, so that it can be read and typed.
+pub const BRANCH_TASK_LETTERS_MAX: usize = 40;

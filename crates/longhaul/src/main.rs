@@ -3,6 +3,7 @@
 mod agents;
 mod app;
 mod bench;
+mod branch;
 mod choice;
 mod cli;
 mod commands;
@@ -108,6 +109,9 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Tools(args) => commands::tools::run(&app, args),
         Command::Events(args) => commands::events::run(&app, args),
         Command::Logs(args) => commands::logs::run(&app, args),
+        Command::Diff(args) => commands::diff::run(&app, args),
+        Command::Apply(args) => commands::landing::apply(&app, args),
+        Command::Merge(args) => commands::landing::merge(&app, args),
         Command::Prompt(args) => commands::prompt::run(&app, args),
         Command::Result(args) => commands::result::run(&app, args),
         Command::Cost(args) => commands::cost::run(&app, args),

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::agents::{AgentDirs, Most};
+use crate::branch;
 use crate::duration;
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
@@ -59,6 +60,7 @@ pub struct Settings {
     pub budget: Budget,
     pub retry: RetryPolicy,
     pub compaction: Compaction,
+    pub git: Git,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
     /// Whose default model is used when no model is named.
@@ -87,6 +89,17 @@ pub struct Permissions {
     pub network: Network,
 }
 
+/// What is done with git for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Git {
+    /// Are branches named after the task and the agent?
+    pub auto_branch: bool,
+    pub branch_prefix: String,
+    pub auto_commit: bool,
+    /// The branch that runs begin at; what is checked out, if none is named.
+    pub working_branch: Option<String>,
+}
+
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -111,6 +124,23 @@ struct File {
     harness: Option<HarnessSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<CompactionSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git: Option<GitSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct GitSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_branch: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch_prefix: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_commit: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    require_approval: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working_branch: Option<String>,
 }
 
 /// When a conversation is made shorter.
@@ -303,6 +333,13 @@ fn defaults() -> Value {
                 "timeout_ms": retry.timeout_ms,
             },
         },
+        "git": {
+            "auto_branch": true,
+            "branch_prefix": "agent/",
+            "auto_commit": true,
+            "require_approval": true,
+            "working_branch": null,
+        },
         "compaction": {
             "enabled": compaction.enabled,
             "threshold": f64::from(compaction.threshold) / 100.0,
@@ -414,6 +451,9 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("notify")) {
             notify = add_notify(notify, configured, source, &place, &mut origins)?;
         }
+        if let Some(asks) = layer["git"]["require_approval"].as_bool().filter(|_| source != Source::Default) {
+            rules.add(branch::push_rule(asks), source, &place)?;
+        }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
         if source == Source::Project {
@@ -448,6 +488,12 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             threshold: read.percent("compaction.threshold")?,
             protect_tokens: read.value("compaction.protect_tokens")?,
             summarizer: read.value("compaction.summarizer")?,
+        },
+        git: Git {
+            auto_branch: read.value("git.auto_branch")?,
+            branch_prefix: read.branch("git.branch_prefix")?.unwrap_or_default(),
+            auto_commit: read.value("git.auto_commit")?,
+            working_branch: read.branch("git.working_branch")?,
         },
         retry: RetryPolicy {
             max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
@@ -708,6 +754,17 @@ impl Reading<'_> {
         let text: Option<String> = self.value(key)?;
         let ms = |text: String| duration::parse(&text).map(|time| time.as_millis() as u64);
         text.map(ms).transpose().map_err(|why| self.wrong(key, &why))
+    }
+
+    /// The name of a branch, or the beginning of one; what would lead git astray is refused here, with its place.
+    fn branch(&self, key: &str) -> Result<Option<String>, Failure> {
+        let name: Option<String> = self.value(key)?;
+        match name.filter(|name| !name.is_empty()) {
+            Some(name) if !branch::is_plain(&name) => {
+                Err(self.wrong(key, &format!("{name:?} cannot be part of a branch's name")))
+            }
+            name => Ok(name),
+        }
     }
 
     fn money(&self, key: &str) -> Result<Option<Usd>, Failure> {

@@ -6,7 +6,7 @@ use crate::codec;
 use crate::command::{Command, Wish};
 use crate::conduct::Checks;
 use crate::effect::{Effect, Wake};
-use crate::event::{Ask, AskKind, Cause, Event, Rest};
+use crate::event::{Ask, AskKind, Cause, Event, Kept, Rest};
 use crate::ids::CommandId;
 use crate::plan::{Step, StepStatus};
 use crate::run::{CallState, Gate, Run};
@@ -80,6 +80,19 @@ pub(super) fn contained(run: &Run, by: String) -> Decision {
         return Decision::nothing();
     }
     Decision::remember(Event::Contained { by })
+}
+
+/// On record once for each step, also after the run has ended: its last step's work is kept then.
+pub(super) fn work_kept(run: &Run, steps: u32, kept: Kept) -> Decision {
+    if run.kept_steps >= steps {
+        return Decision::nothing();
+    }
+    let kept = match kept {
+        // The commit of an earlier step, on which nothing has followed.
+        Kept::Committed { commit, .. } if run.commits.last() == Some(&commit) => Kept::Unchanged,
+        kept @ (Kept::Committed { .. } | Kept::Unchanged | Kept::Uncommitted { .. }) => kept,
+    };
+    Decision::remember(Event::WorkKept { steps, kept })
 }
 
 /// A command that came too late, makes no sense or cannot be read is on record, and is not tried again.

@@ -91,6 +91,7 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::Contained { by } => Ok(lifecycle::contained(run, by)),
         Input::ChecksChanged { checks } => Ok(lifecycle::checks_changed(run, checks)),
         Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
+        Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

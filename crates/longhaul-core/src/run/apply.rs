@@ -9,7 +9,7 @@ use super::{
 use crate::child::{Child, ChildLedger, ChildState, Errand, Origin};
 use crate::context;
 use crate::conversation::{CallRequest, Message, ModelFailureKind, ProposedCall, Raw, Stop, Usage};
-use crate::event::{Aside, Ask, Cause, Event, FreshStart, Purpose, StopAction};
+use crate::event::{Aside, Ask, Cause, Event, FreshStart, Kept, Purpose, StopAction};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::limits::{self, CHANGED_FILES_MAX};
@@ -111,6 +111,12 @@ impl Run {
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::Contained { by } => self.contained = Some(by.clone()),
+            Event::WorkKept { steps, kept } => {
+                self.kept_steps = *steps;
+                if let Kept::Committed { commit, .. } = kept {
+                    self.commits.push(commit.clone());
+                }
+            }
             Event::AgentStopped { action, why, .. } => {
                 if *action == StopAction::Restart {
                     self.resumed.next_note.clone_from(why);

@@ -82,6 +82,7 @@ impl Run {
             | Event::Told { .. }
             | Event::LimitPassed { .. }
             | Event::ChecksChanged { .. }
+            | Event::WorkKept { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

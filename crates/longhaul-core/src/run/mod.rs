@@ -128,6 +128,12 @@ pub struct Run {
     /// What holds the agent's commands, as the last process that drove the run has found it.
     #[serde(skip)]
     pub contained: Option<String>,
+    /// After how many completed steps the work was last kept.
+    #[serde(skip)]
+    pub kept_steps: u32,
+    /// The commits that were made of its work, oldest first.
+    #[serde(skip)]
+    pub commits: Vec<String>,
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
@@ -399,6 +405,8 @@ impl Run {
             schema: None,
             cwd: None,
             contained: None,
+            kept_steps: 0,
+            commits: Vec::new(),
             imported: None,
             imported_seq: 0,
         }

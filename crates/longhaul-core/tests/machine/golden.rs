@@ -9,7 +9,7 @@ use longhaul_core::conduct::{
 };
 use longhaul_core::context::Shortening;
 use longhaul_core::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
-use longhaul_core::event::{Aside, Ask, AskKind, Cause, Event, FreshStart, Purpose, Rest, StopAction};
+use longhaul_core::event::{Aside, Ask, AskKind, Cause, Event, FreshStart, Kept, Purpose, Rest, StopAction};
 use longhaul_core::evidence::{Check, Examination, Features, ProtectedChange};
 use longhaul_core::ids::{Attempt, CallId, CommandId};
 use longhaul_core::json::Json;
@@ -51,6 +51,12 @@ fn samples() -> Vec<Event> {
             crew: Some(vec![Mate { name: text(), role: text() }]),
             planner: Some(Box::new(Planner { model: Some(text()), prompt: text() })),
             plan: verified(),
+            ..spec()
+        })),
+        Event::RunCreated(Box::new(RunSpec {
+            base: Some(text()),
+            carried: Some(true),
+            auto_commit: Some(true),
             ..spec()
         })),
         Event::StatusChanged {
@@ -239,6 +245,9 @@ fn samples() -> Vec<Event> {
                 judge: Some(Judge { model: text(), acceptance: vec![text()] }),
             },
         },
+        Event::WorkKept { steps: 2, kept: Kept::Committed { commit: text(), branch: Some(text()) } },
+        Event::WorkKept { steps: 2, kept: Kept::Unchanged },
+        Event::WorkKept { steps: 3, kept: Kept::Uncommitted { why: text() } },
     ]
 }
 
@@ -341,7 +350,10 @@ fn events_of_version_1_are_read() {
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
         Event::RunCreated(spec)
-            if spec.permissions.is_some() || spec.conduct.is_some() || spec.crew.is_some() =>
+            if spec.permissions.is_some()
+                || spec.conduct.is_some()
+                || spec.crew.is_some()
+                || spec.base.is_some() =>
         {
             return None;
         }

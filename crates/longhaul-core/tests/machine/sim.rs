@@ -176,6 +176,9 @@ pub fn spec() -> RunSpec {
         parallel: None,
         crew: None,
         planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }
 

@@ -92,6 +92,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::PlanRefused { .. }
             | Event::LimitPassed { .. }
             | Event::ChecksChanged { .. }
+            | Event::WorkKept { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

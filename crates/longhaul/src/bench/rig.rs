@@ -161,5 +161,8 @@ pub fn spec(id: RunId) -> RunSpec {
         parallel: None,
         crew: None,
         planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }

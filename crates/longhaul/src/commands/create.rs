@@ -18,9 +18,10 @@ use longhaul_engine::Harness;
 use longhaul_workspace::place;
 
 use super::conduct::{self, ConductArgs};
-use super::{list, replan};
+use super::{landing, list, replan};
 use crate::agents;
 use crate::app::{App, repository};
+use crate::branch;
 use crate::choice;
 use crate::crew;
 use crate::duration;
@@ -91,6 +92,9 @@ pub struct Options {
     /// Work in the current directory instead of a workspace of the run's own
     #[arg(long)]
     pub in_place: bool,
+    /// Begin with what is not committed here, tracked and untracked but not ignored; your checkout stays as it is
+    #[arg(long, conflicts_with = "in_place")]
+    pub with_changes: bool,
     /// Keep the run in the engine, or `off` in the SQLite fallback
     #[arg(long, default_value = "on", value_name = "on|off")]
     pub engine: Switch,
@@ -348,7 +352,9 @@ pub fn spec(
         let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
         grant.ok_or_else(none)?.ask = Some(true);
     }
-    let place = place(app, options, &id)?;
+    let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
+    let place = place(app, options, &naming)?;
+    let keeps = place.branch.is_some();
     let surroundings = surroundings(app, &place);
     let looping = options.looping.clone().map(|looping| match agent.limits.max_iterations {
         Some(max_iterations) if !options.iterations_typed => Looping { max_iterations, ..looping },
@@ -378,6 +384,9 @@ pub fn spec(
         on_ask: on_ask(options.on_ask, autonomy),
         permissions: Some(settings.rules.layers()),
         conduct: Some(Box::new(conduct)),
+        base: place.base,
+        carried: place.carried.then_some(true),
+        auto_commit: (keeps && mode == Mode::Exec && settings.git.auto_commit).then_some(true),
         parent: None,
         depth: 0,
         session: None,
@@ -513,30 +522,77 @@ struct Chosen {
     path: PathBuf,
     repository: Option<PathBuf>,
     branch: Option<String>,
+    /// The commit it begins with.
+    base: Option<String>,
+    carried: bool,
+}
+
+impl Chosen {
+    /// A directory that belongs to no repository, or to one that is none of our business.
+    fn plain(path: PathBuf) -> Chosen {
+        Chosen { path, repository: None, branch: None, base: None, carried: false }
+    }
 }
 
 /// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
-fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
+fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Chosen, Failure> {
     if options.in_place {
         if let Some(other) = list::at_work_in(app, &app.cwd)? {
             render::warn(&format!(
                 "{other} works in this directory as well, at this moment; they may change the same files"
             ));
         }
-        return Ok(Chosen { path: app.cwd.clone(), repository: None, branch: None });
+        return Ok(Chosen::plain(app.cwd.clone()));
     }
-    let path = app.state_dir.join("workspace").join("run").join(id.as_str());
+    let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
     Ok(match repository(&app.cwd) {
         Some(repository) => {
-            if place::is_dirty(&repository) {
-                render::warn(
-                    "changes that are not committed are not in the run's worktree; `--in-place` would work on them",
-                );
-            }
-            Chosen { path, repository: Some(repository), branch: Some(format!("longhaul/{id}")) }
+            let (base, carried) = base(app, options, &repository, naming)?;
+            let branch = Some(naming.branch(&repository));
+            Chosen { path, repository: Some(repository), branch, base: Some(base), carried }
         }
-        None => Chosen { path, repository: None, branch: None },
+        None => Chosen::plain(path),
     })
+}
+
+/// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.
+fn base(
+    app: &App,
+    options: &Options,
+    repository: &Path,
+    naming: &branch::Naming<'_>,
+) -> Result<(String, bool), Failure> {
+    if let Some(name) = &naming.git.working_branch {
+        let start = place::branch(repository, name);
+        let start = start.ok_or_else(|| {
+            Failure::usage(format!(
+                "git.working_branch: there is no branch `{name}` in {}",
+                repository.display()
+            ))
+        })?;
+        if options.with_changes {
+            return Err(Failure::usage("--with-changes is for a run that begins at what is checked out")
+                .hint(format!("git.working_branch names `{name}`")));
+        }
+        return Ok((start, false));
+    }
+    let head = || {
+        let head = place::head(repository);
+        head.ok_or_else(|| Failure::usage(format!("{} has no commit any more", repository.display())))
+    };
+    if !place::is_dirty(repository) {
+        return Ok((head()?, false));
+    }
+    if !options.with_changes {
+        render::warn(
+            "changes that are not committed are not in the run's worktree; `--with-changes` would carry them in, \
+             `--in-place` would work on them",
+        );
+        return Ok((head()?, false));
+    }
+    let checkout = landing::opened(app, repository)?;
+    let carried = checkout.carry(naming.id.as_str()).map_err(landing::failure)?;
+    Ok((carried, true))
 }
 
 /// A plan file, checked.

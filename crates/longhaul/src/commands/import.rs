@@ -100,6 +100,9 @@ fn defaults(
         parallel: None,
         crew: None,
         planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
         id,
     })
 }

@@ -1,7 +1,7 @@
 //! `logs`: what was said and done, as a person would retell it.
 
 use longhaul_core::conversation::Message;
-use longhaul_core::event::Event;
+use longhaul_core::event::{Event, Kept};
 use longhaul_core::ids::CallId;
 use longhaul_core::run::{Run, Silence};
 
@@ -85,6 +85,9 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             vec![format!("(the journal began in schema version {from}; it goes on in version {to})")]
         }
         Event::Contained { by } => vec![format!("(sandbox {by})")],
+        Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => vec![format!("(committed {commit})")],
+        Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => vec![format!("(not committed: {why})")],
+        Event::WorkKept { kept: Kept::Unchanged, .. } => Vec::new(),
         Event::CallRetryScheduled { call, message, .. } => {
             vec![format!("({} failed, will be tried again: {message})", named(run, *call))]
         }

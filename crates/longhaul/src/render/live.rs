@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::conversation::ModelFailureKind;
-use longhaul_core::event::{Aside, AskKind, Event, Purpose, StopAction};
+use longhaul_core::event::{Aside, AskKind, Event, Kept, Purpose, StopAction};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
@@ -285,6 +285,10 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::PlanRefused { why } => {
             format!("{} that plan cannot be used: {}", theme::warning("warning:"), short(why, 160))
         }
+        Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => format!("committed {commit}"),
+        Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
+            format!("{} not committed: {}", theme::warning("warning:"), short(why, 160))
+        }
         Event::AsideEnded { error: Some(error), .. } => {
             format!("{} no answer beside the conversation: {error}", theme::warning("warning:"))
         }
@@ -308,6 +312,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::ModelChanged { why: None, .. }
         // Said at every start, also when it is what it was.
         | Event::Contained { .. }
+        | Event::WorkKept { kept: Kept::Unchanged, .. }
         | Event::Imported { .. } => return None,
     })
 }

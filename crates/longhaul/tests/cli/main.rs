@@ -12,6 +12,7 @@ mod fake_model;
 mod git;
 mod handoff;
 mod hooks;
+mod landing;
 mod lifecycle;
 mod limits;
 mod looking;
