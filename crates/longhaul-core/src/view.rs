@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::child::{Child, ChildState, Origin};
 use crate::context::Shortening;
 use crate::conversation::Usage;
-use crate::event::{Aside, Event, Kept};
+use crate::event::{Aside, AskKind, Event, Kept};
 use crate::ids::{CallId, RunId};
 use crate::limits::EVENT_TEXT_BYTES_MAX;
 use crate::money::Usd;
 use crate::prompt::head;
 use crate::report;
-use crate::run::Run;
+use crate::run::{Gate, Run};
 use crate::spec::{Limits, Mode, RunSpec};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -229,6 +229,65 @@ impl Serialize for EventLine<'_> {
 /// The id under which a person answers a gate.
 pub fn gate_id(run: &RunId, gate: u32) -> String {
     format!("{run}.g{gate}")
+}
+
+/// One wait for a person, whole: whoever answers should have read what it is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateView {
+    pub id: String,
+    pub run_id: RunId,
+    pub kind: String,
+    pub agent_name: String,
+    pub step_id: Option<String>,
+    pub description: Option<String>,
+    pub call_id: Option<String>,
+    pub tool_name: Option<String>,
+    pub arguments: Option<serde_json::Value>,
+    pub digest: Option<String>,
+    pub answer: Option<String>,
+    pub status: String,
+    pub created_at: Timestamp,
+    pub resolved_at: Option<Timestamp>,
+    pub reason: Option<String>,
+}
+
+impl GateView {
+    pub fn of(run: &Run, gate: &Gate) -> GateView {
+        let step = run.plan.steps.get(gate.step as usize);
+        let (ask, answer) = (gate.ask.as_ref(), gate.answer.as_ref());
+        let status = match answer.map(|answer| answer.approved) {
+            None => "pending",
+            Some(true) => "approved",
+            Some(false) => "rejected",
+        };
+        let kind = match ask.map(|ask| ask.kind) {
+            None => "step",
+            Some(AskKind::Permission) => "permission",
+            Some(AskKind::Question) => "question",
+            Some(AskKind::Need) => "unblock",
+        };
+        let call = ask.and_then(|ask| run.call(ask.call));
+        GateView {
+            id: gate_id(&run.spec.id, gate.number),
+            run_id: run.spec.id.clone(),
+            kind: kind.to_owned(),
+            agent_name: run.spec.agent.clone(),
+            step_id: step.map(|step| step.id.clone()),
+            description: ask
+                .map(|ask| ask.text.clone())
+                .or_else(|| step.map(|step| step.description.clone())),
+            call_id: call.map(|call| call.id.to_string()),
+            tool_name: call.map(|call| call.tool.clone()),
+            arguments: call.map(|call| call.args.value()),
+            digest: ask.map(|ask| ask.digest.clone()),
+            answer: answer.and_then(|answer| answer.text.clone()),
+            status: status.to_owned(),
+            created_at: gate.opened_at,
+            resolved_at: answer.map(|answer| answer.at),
+            reason: answer.and_then(|answer| answer.reason.clone()),
+        }
+    }
 }
 
 fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(), M::Error> {

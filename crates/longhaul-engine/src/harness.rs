@@ -474,6 +474,7 @@ impl Harness {
     pub fn remove(&self, id: &RunId) -> Result<(), Error> {
         let store = self.store_of(id)?;
         store.remove(id)?;
+        self.forget_answers(id);
         if let Keeping::Durable(home) = &self.keeping
             && let Ok(catalog) = home.catalog()
         {

@@ -4,6 +4,7 @@
 //! through which terminals and servers come in. Decisions are core's; this crate makes none.
 
 pub mod accounts;
+mod answers;
 pub mod catalogue;
 pub mod checkpoints;
 pub mod children;
@@ -23,6 +24,7 @@ pub mod perform;
 mod secrets;
 pub mod watch;
 
+pub use answers::{Claim, Given};
 pub use children::Crew;
 pub use driver::Ending;
 pub use error::{Error, Unreadable};

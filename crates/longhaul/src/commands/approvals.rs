@@ -1,14 +1,11 @@
 //! `approvals`, `approve`, `reject`: waits for a person, and their answers.
 
 use longhaul_core::command::{Command, Wish};
-use longhaul_core::event::AskKind;
 use longhaul_core::ids::RunId;
-use longhaul_core::run::{Gate, Run};
-use longhaul_core::status::Status;
-use longhaul_core::view::gate_id;
-use longhaul_engine::Harness;
+use longhaul_core::view::GateView;
+use longhaul_engine::{Claim, Given, Harness};
 use longhaul_store::catalog::Filter;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::ask::refuse_early;
 use crate::app::App;
@@ -118,10 +115,6 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     let harness = app.telling()?;
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();
-    if let Some(earlier) = gate_of(&wish).and_then(|gate| answer_on_record(&harness, id, gate)) {
-        return Err(Failure::from(anyhow::anyhow!("it has an answer on record: {}", earlier.verb()))
-            .hint(format!("it counts as soon as the run goes on: `longhaul resume {id}`")));
-    }
     let driven = harness.store_of(id)?.holder(id)?.is_some();
     let of_call = |gate: u32| {
         harness.look(id).ok().is_some_and(|run| run.gate(gate).is_some_and(|gate| gate.ask.is_some()))
@@ -130,7 +123,11 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         Wish::Reject { gate, .. } => of_call(*gate),
         wish => wish.is_answer(),
     };
+    let gate = gate_of(&wish).unwrap_or_default();
     let command = harness.command(wish)?;
+    if let Claim::Late(earlier) = harness.claim(id, gate, &whoever(), &command)? {
+        return Err(late(&harness, id, &earlier));
+    }
     if driven || starts_work {
         harness.post(id, &command)?;
         render::talk(&format!("{verb} is on record"));
@@ -143,6 +140,19 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         render::talk(&format!("{id} is {}", run.status));
     }
     Ok(Exit::Ok)
+}
+
+/// Who answers, as others are told.
+fn whoever() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    format!("{}@{}", user.as_deref().unwrap_or("somebody"), longhaul_store::host())
+}
+
+fn late(harness: &Harness, id: &RunId, earlier: &Given) -> Failure {
+    let Given { by, at, command } = earlier;
+    let root = root(harness, id);
+    let failure = anyhow::anyhow!("it has an answer on record: {}, by {by} at {at}", command.wish.verb());
+    Failure::from(failure).hint(format!("it counts as soon as the run goes on: `longhaul resume {root}`"))
 }
 
 /// The run at the top: whoever takes that up takes up all below it.
@@ -163,11 +173,11 @@ fn gate_of(wish: &Wish) -> Option<u32> {
     }
 }
 
-/// The answer to a gate that lies in the run's inbox, for whoever drives it next.
-fn answer_on_record(harness: &Harness, id: &RunId, gate: u32) -> Option<Wish> {
-    let posted = harness.store_of(id).ok()?.pending(id).ok()?;
+/// The gates that have an answer in the run's inbox.
+fn answers_on_record(harness: &Harness, id: &RunId) -> Vec<u32> {
+    let posted = harness.store_of(id).and_then(|store| Ok(store.pending(id)?)).unwrap_or_default();
     let wishes = posted.iter().filter_map(|posted| serde_json::from_slice::<Command>(&posted.body).ok());
-    wishes.map(|command| command.wish).find(|wish| gate_of(wish) == Some(gate))
+    wishes.filter_map(|command| gate_of(&command.wish)).collect()
 }
 
 fn list(app: &App) -> Result<Exit, Failure> {
@@ -197,19 +207,11 @@ fn list(app: &App) -> Result<Exit, Failure> {
 pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
     let harness = app.reading()?;
     let mut waiting = Vec::new();
-    for row in harness.list(&Filter::default())?.0 {
-        // A run that was paused at a question still has it, and one that is at work may have one in another branch.
-        if matches!(row.status, Status::Running | Status::Paused) {
-            match harness.look(&row.id) {
-                Ok(run) => {
-                    let open = run.gates.iter().filter(|gate| {
-                        gate.answer.is_none() && answer_on_record(&harness, &row.id, gate.number).is_none()
-                    });
-                    waiting.extend(open.map(|gate| as_json(&run, gate)));
-                }
-                Err(error) => render::warn(&format!("{} cannot be read: {error}", row.id)),
-            }
-        }
+    for row in harness.list(&Filter { waiting: true, ..Filter::default() })?.0 {
+        let open: Vec<Value> = serde_json::from_str(row.gates.as_deref().unwrap_or("[]")).unwrap_or_default();
+        let answered = answers_on_record(&harness, &row.id);
+        let number = |gate: &Value| gate["id"].as_str()?.rsplit_once(".g")?.1.parse::<u32>().ok();
+        waiting.extend(open.into_iter().filter(|gate| number(gate).is_none_or(|it| !answered.contains(&it))));
     }
     Ok(waiting)
 }
@@ -218,7 +220,7 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let (run, number) = parse(app, id)?;
     let run = app.reading()?.look(&run)?;
     let gate = run.gate(number).ok_or_else(|| Failure::from(anyhow::anyhow!("there is no approval {id}")))?;
-    render::json(&as_json(&run, gate));
+    render::json(&GateView::of(&run, gate));
     Ok(Exit::Ok)
 }
 
@@ -231,42 +233,6 @@ fn action(gate: &Value) -> String {
     let main = ["command", "path", "url", "message"].iter().find_map(|name| arguments[*name].as_str());
     let what = main.map_or_else(|| arguments.to_string(), str::to_owned);
     format!("{tool} {}", table::clean(&what).replace('\n', " ⏎ "))
-}
-
-fn as_json(run: &Run, gate: &Gate) -> Value {
-    let step = run.plan.steps.get(gate.step as usize);
-    let status = match &gate.answer {
-        None => "pending",
-        Some(answer) if answer.approved => "approved",
-        Some(_) => "rejected",
-    };
-    let call = gate.ask.as_ref().and_then(|ask| run.call(ask.call));
-    let kind = match gate.ask.as_ref().map(|ask| ask.kind) {
-        None => "step",
-        Some(AskKind::Permission) => "permission",
-        Some(AskKind::Question) => "question",
-        Some(AskKind::Need) => "unblock",
-    };
-    let description = match &gate.ask {
-        Some(ask) => Some(&ask.text),
-        None => step.map(|step| &step.description),
-    };
-    json!({
-        "id": gate_id(&run.spec.id, gate.number),
-        "runId": run.spec.id,
-        "kind": kind,
-        "stepId": step.map(|step| &step.id),
-        "description": description,
-        "callId": call.map(|call| call.id.to_string()),
-        "toolName": call.map(|call| &call.tool),
-        "arguments": call.map(|call| &call.args),
-        "digest": gate.ask.as_ref().map(|ask| &ask.digest),
-        "answer": gate.answer.as_ref().and_then(|answer| answer.text.clone()),
-        "status": status,
-        "createdAt": gate.opened_at,
-        "resolvedAt": gate.answer.as_ref().map(|answer| answer.at),
-        "reason": gate.answer.as_ref().and_then(|answer| answer.reason.clone()),
-    })
 }
 
 fn parse(app: &App, text: &str) -> Result<(RunId, u32), Failure> {

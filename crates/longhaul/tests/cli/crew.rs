@@ -343,3 +343,52 @@ fn a_child_has_no_more_rights_than_its_parent() {
     assert!(logs.contains("tool `write` is not permitted"), "{logs}");
     assert!(!desk.path("pluto.txt").exists());
 }
+
+/// F51: of many who answer one approval at once, one wins; the others are told, and the step runs once.
+#[test]
+fn one_answer_counts() {
+    let desk = desk();
+    let said = run(&desk, &[step("a", "MARS", &[], false)], &["--autonomy", "1"]);
+    let id = id(&said);
+    let gate = format!("{id}.g1");
+    let spawn = |number: usize| {
+        let args =
+            if number % 2 == 0 { vec!["approve", &gate] } else { vec!["reject", &gate, "--reason", "no"] };
+        desk.command(&args)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let answers: Vec<_> = (0..40).map(spawn).collect();
+    let outputs: Vec<_> = answers.into_iter().map(|answer| answer.wait_with_output().unwrap()).collect();
+    let won = outputs.iter().filter(|output| output.status.success()).count();
+    desk.say(&["resume", &id]);
+    let answered = of_kind(&desk.events(&id), "human_gate").len();
+    assert_eq!((won, answered), (1, 1));
+    for lost in outputs.iter().filter(|output| !output.status.success()) {
+        let told = String::from_utf8_lossy(&lost.stderr);
+        assert!(told.contains("answer on record") || told.contains("already"), "{told}");
+    }
+}
+
+/// A run that is taken back sends its errands anew: what the ones before did is put away, and not taken for theirs.
+#[test]
+fn a_run_that_is_taken_back_sends_anew() {
+    let desk = desk();
+    let said =
+        run(&desk, &[step("a", "MARS", &[], false), step("b", "PLUTO", &["a"], true)], &["--autonomy", "3"]);
+    let id = id(&said);
+    let gate = format!("{id}.g1");
+    desk.get(&["approve", &gate]);
+    desk.get(&["resume", &id]);
+    let checkpoints = desk.json(&["checkpoints", &id]);
+    let first = checkpoints[0]["number"].as_u64().unwrap().to_string();
+    let said = desk.say(&["resume", &id, "--checkpoint", &first]);
+    assert_eq!(said.code, 3, "what was answered since is asked again: {}", said.err);
+    assert_eq!(desk.say(&["show", &format!("{id}.1")]).code, 1, "the first errand is put away");
+    desk.get(&["approve", &gate]);
+    assert_eq!(desk.get(&["resume", &id]), "PLUTO is done.\n");
+    let child = desk.json(&["show", &format!("{id}.1")]);
+    assert_eq!((&child["status"], &child["turnCount"]), (&json!("completed"), &json!(2)));
+}
