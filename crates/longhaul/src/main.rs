@@ -2,6 +2,7 @@
 
 mod agents;
 mod app;
+mod autonomy;
 mod bench;
 mod choice;
 mod cli;

@@ -21,6 +21,7 @@ use super::conduct::{self, ConductArgs};
 use super::list;
 use crate::agents;
 use crate::app::{App, repository};
+use crate::autonomy::RhythmArgs;
 use crate::choice;
 use crate::duration;
 use crate::exit::Exit;
@@ -87,9 +88,8 @@ pub struct Options {
     /// How long one tool call may take, unless it asks for more (at most ten minutes)
     #[arg(long, value_name = "MS")]
     pub tool_timeout_ms: Option<u64>,
-    /// How often a checkpoint is made while the run works
-    #[arg(long, value_name = "MS")]
-    pub checkpoint_interval_ms: Option<u64>,
+    #[command(flatten)]
+    pub rhythm: RhythmArgs,
     #[command(flatten)]
     pub conduct: ConductArgs,
     #[command(flatten)]
@@ -320,7 +320,7 @@ pub fn spec(
         parent: None,
         depth: 0,
         session: None,
-        checkpoint_interval_ms: options.checkpoint_interval_ms.unwrap_or(settings.checkpoint_interval_ms),
+        checkpoint_interval_ms: options.rhythm.interval_ms(settings, autonomy),
         id,
     })
 }
