@@ -57,6 +57,7 @@ pub enum Command {
     Tree(commands::tree::Args),
     Tools(commands::tools::Args),
     Events(commands::events::Args),
+    Trace(commands::trace::Args),
     Logs(commands::logs::Args),
     Result(commands::result::Args),
     Prompt(commands::prompt::Args),

@@ -105,6 +105,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Tree(args) => commands::tree::run(&app, args),
         Command::Tools(args) => commands::tools::run(&app, args),
         Command::Events(args) => commands::events::run(&app, args),
+        Command::Trace(args) => commands::trace::run(&app, args),
         Command::Logs(args) => commands::logs::run(&app, args),
         Command::Prompt(args) => commands::prompt::run(&app, args),
         Command::Result(args) => commands::result::run(&app, args),

@@ -17,3 +17,4 @@ mod properties;
 mod recovery;
 mod room;
 mod sim;
+mod telling;
