@@ -121,7 +121,9 @@ impl Harness {
         };
         if let Some(kept_as) = &kept_as {
             let lost = sent.iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child);
-            put_away(home, lost, &kept_as.with_added_extension("children"))?;
+            let mut to = kept_as.clone().into_os_string();
+            to.push(".children");
+            put_away(home, lost, Path::new(&to))?;
         }
         // What was answered since is asked again.
         self.forget_answers(id);

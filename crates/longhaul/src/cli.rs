@@ -59,6 +59,7 @@ pub enum Command {
     Tree(commands::tree::Args),
     Tools(commands::tools::Args),
     Events(commands::events::Args),
+    Trace(commands::trace::Args),
     Logs(commands::logs::Args),
     Result(commands::result::Args),
     Diff(commands::diff::Args),

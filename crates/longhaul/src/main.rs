@@ -2,6 +2,7 @@
 
 mod agents;
 mod app;
+mod autonomy;
 mod bench;
 mod branch;
 mod choice;
@@ -108,6 +109,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Tree(args) => commands::tree::run(&app, args),
         Command::Tools(args) => commands::tools::run(&app, args),
         Command::Events(args) => commands::events::run(&app, args),
+        Command::Trace(args) => commands::trace::run(&app, args),
         Command::Logs(args) => commands::logs::run(&app, args),
         Command::Diff(args) => commands::diff::run(&app, args),
         Command::Apply(args) => commands::landing::apply(&app, args),

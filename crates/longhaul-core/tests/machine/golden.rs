@@ -25,7 +25,7 @@ use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
 
 use super::sim::spec;
 
-fn samples() -> Vec<Event> {
+pub fn samples() -> Vec<Event> {
     let call = CallId(3);
     let attempt = Attempt(2);
     let rest = Rest { until: Timestamp::from_millis(1_771_581_600_000), delay_ms: 4000 };

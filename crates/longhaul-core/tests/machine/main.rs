@@ -19,3 +19,4 @@ mod properties;
 mod recovery;
 mod room;
 mod sim;
+mod telling;

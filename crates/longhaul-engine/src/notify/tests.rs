@@ -141,7 +141,7 @@ fn a_try_without_an_end_is_not_repeated() {
     let said = dir.path().join("said");
     say(
         options(
-            json!({ "command": ["sh", "-c", format!("echo $LONGHAUL_GATE >> {}", said.display())] }),
+            json!({ "command": ["sh", "-c", format!("echo $LONGHAUL_NOTICE_GATE >> {}", said.display())] }),
             &dir,
         ),
         &["one", "two"],
@@ -172,7 +172,7 @@ fn a_command_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (input, path) = (dir.path().join("input"), dir.path().join("path"));
     let script = format!(
-        "cat > {}; echo \"$LONGHAUL_TITLE ${{CARGO_MANIFEST_DIR-none}}\" > {}",
+        "cat > {}; echo \"$LONGHAUL_NOTICE_TITLE ${{CARGO_MANIFEST_DIR-none}}\" > {}",
         input.display(),
         path.display()
     );

@@ -92,16 +92,17 @@ fn desktop(notice: &Notice) -> Command {
     command
 }
 
+/// Not marked as a run's own: what somebody does there, an approval for one, is a person's.
 fn given(words: &[String], notice: &Notice) -> Result<Command, Failure> {
     let (program, arguments) = words.split_first().ok_or_else(|| lasting("there is no command"))?;
     let mut command = Command::new(program);
     command
         .args(arguments)
-        .env("LONGHAUL_RUN", &notice.run_id)
+        .env("LONGHAUL_NOTICE_RUN", &notice.run_id)
         .env("LONGHAUL_NOTICE", notice.occasion.as_str());
-    command.env("LONGHAUL_TITLE", &notice.title).env("LONGHAUL_TEXT", &notice.text);
+    command.env("LONGHAUL_NOTICE_TITLE", &notice.title).env("LONGHAUL_NOTICE_TEXT", &notice.text);
     if let Some(gate) = &notice.gate_id {
-        command.env("LONGHAUL_GATE", gate);
+        command.env("LONGHAUL_NOTICE_GATE", gate);
     }
     Ok(command)
 }

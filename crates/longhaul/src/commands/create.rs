@@ -21,6 +21,7 @@ use super::conduct::{self, ConductArgs};
 use super::{landing, list, replan};
 use crate::agents;
 use crate::app::{App, repository};
+use crate::autonomy::RhythmArgs;
 use crate::branch;
 use crate::choice;
 use crate::crew;
@@ -104,9 +105,8 @@ pub struct Options {
     /// How long one tool call may take, unless it asks for more (at most ten minutes)
     #[arg(long, value_name = "MS")]
     pub tool_timeout_ms: Option<u64>,
-    /// How often a checkpoint is made while the run works
-    #[arg(long, value_name = "MS")]
-    pub checkpoint_interval_ms: Option<u64>,
+    #[command(flatten)]
+    pub rhythm: RhythmArgs,
     #[command(flatten)]
     pub conduct: ConductArgs,
     #[command(flatten)]
@@ -393,7 +393,7 @@ pub fn spec(
         parallel: options.parallel,
         crew: Some(crew::mates(&settings.agent_dirs)?),
         planner: planner.map(Box::new),
-        checkpoint_interval_ms: options.checkpoint_interval_ms.unwrap_or(settings.checkpoint_interval_ms),
+        checkpoint_interval_ms: options.rhythm.interval_ms(settings, autonomy),
         id,
     })
 }

@@ -1,12 +1,16 @@
 //! `events`: what happened, event by event, also while it happens.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
+use longhaul_core::fields;
 use longhaul_core::ids::RunId;
 use longhaul_core::view::EventLine;
 use longhaul_engine::fold::Look;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::trace;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -15,15 +19,27 @@ use crate::render;
 
 /// Show what happened in a run, event by event
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
-    #[arg(value_name = "ID")]
-    pub id: String,
+    #[arg(value_name = "ID", required = true)]
+    pub id: Option<String>,
     /// Go on showing events as they happen, until the run ends or nobody drives it
     #[arg(long, short)]
     pub follow: bool,
     /// Only events after this sequence number
     #[arg(long, default_value_t = 0, value_name = "SEQ")]
     pub after: u64,
+    #[command(subcommand)]
+    pub what: Option<What>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// Check that every event has all the fields of its type, in the journal and in events.jsonl; exits with 1 if one has not
+    Validate {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
 }
 
 /// What a follower does once it has shown everything there is.
@@ -41,7 +57,10 @@ impl From<bool> for AtTheEnd {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let id = app.run(&args.id)?;
+    if let Some(What::Validate { id }) = args.what {
+        return validate(app, &app.run(&id)?);
+    }
+    let id = app.run(args.id.as_deref().unwrap_or_default())?;
     let json = app.json();
     follow(app, &id, args.follow.into(), &mut |run, seq, at, event| {
         if seq > args.after {
@@ -83,6 +102,56 @@ pub fn follow(app: &App, id: &RunId, at_the_end: AtTheEnd, show: Look<'_>) -> Re
         render::warn(&format!("{count} events were written by a newer longhaul and are not shown"));
     }
     Ok(Exit::Ok)
+}
+
+/// Holds every line against what its type promises: those made from the journal now, and those in the log.
+fn validate(app: &App, id: &RunId) -> Result<Exit, Failure> {
+    let lines = trace::lines(app, id)?;
+    let mut problems: Vec<Value> = Vec::new();
+    for line in &lines {
+        let of_line = fields::problems(line).into_iter();
+        problems.extend(of_line.map(|why| json!({ "in": "journal", "seq": line["seq"], "why": why })));
+    }
+    let logged = logged(app, id, &mut problems)?;
+    if app.json() {
+        let (events, valid) = (lines.len(), problems.is_empty());
+        render::json(
+            &json!({ "id": id, "events": events, "logged": logged, "valid": valid, "problems": problems }),
+        );
+    } else {
+        for problem in &problems {
+            let text = |name: &str| problem[name].as_str().unwrap_or_default();
+            render::data(&format!("{} event {}: {}", text("in"), problem["seq"], text("why")));
+        }
+        render::talk(&format!("{id}: {} events, {} problems", lines.len(), problems.len()));
+    }
+    Ok(if problems.is_empty() { Exit::Ok } else { Exit::Failed })
+}
+
+/// The same for `events.jsonl`, which others read: each line is whole, and none is missing between the first and the last. How
+/// many lines there are; nothing if there is no log.
+fn logged(app: &App, id: &RunId, problems: &mut Vec<Value>) -> Result<Option<u64>, Failure> {
+    let Some(path) = app.home()?.map(|home| home.run_dir(id).join("events.jsonl")) else { return Ok(None) };
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    let mut count = 0;
+    for line in BufReader::new(file).split(b'\n') {
+        let (line, seq) = (line?, count + 1);
+        let mut wrong = |why: String| problems.push(json!({ "in": "events.jsonl", "seq": seq, "why": why }));
+        match serde_json::from_slice::<Value>(&line) {
+            Err(error) => wrong(format!("not JSON: {error}")),
+            Ok(line) => {
+                fields::problems(&line).into_iter().for_each(&mut wrong);
+                if line["seq"] != seq {
+                    wrong(format!("it has the number {}", line["seq"]));
+                }
+                if line["harnessId"] != id.as_str() {
+                    wrong("it is of another run".to_owned());
+                }
+            }
+        }
+        count = seq;
+    }
+    Ok(Some(count))
 }
 
 fn plain(line: &Value) -> String {

@@ -46,5 +46,6 @@ pub mod steps;
 pub mod store;
 pub mod tasks;
 pub mod tools;
+pub mod trace;
 pub mod tree;
 pub mod trust;

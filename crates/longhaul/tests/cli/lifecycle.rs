@@ -1,6 +1,7 @@
 //! Creating, starting, pausing, stopping, removing.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -287,6 +288,86 @@ fn checkpoints_are_made_by_the_clock() {
     );
     let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--checkpoint-interval-ms", "100"]);
     assert!(shown["checkpointCount"].as_u64().unwrap() >= 3, "{shown}");
+}
+
+/// A7.3: in Dream Mode checkpoints are made inside a step, as often as was asked for.
+#[test]
+fn a_dreaming_run_checkpoints_inside_a_step() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'while [ ! -e go ]; do sleep 0.05; done' } } ] }, { text: ok } ] } ]",
+    );
+    let dream = [
+        "create",
+        "--task",
+        "x",
+        "--in-place",
+        "--dream",
+        "--checkpoint-interval",
+        "100ms",
+        "--model",
+        "scripted/s.yaml",
+    ];
+    let id = desk.get(&dream).trim().to_owned();
+    let mut child = desk.command(&["start", &id]).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let kinds = || {
+        desk.events(&id).iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let began = Instant::now();
+    while kinds().iter().filter(|kind| *kind == "checkpoint").count() < 3 {
+        assert!(began.elapsed() < Duration::from_secs(60), "no three checkpoints came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    desk.write("go", "");
+    assert!(child.wait().unwrap().success());
+    let kinds = kinds();
+    let at = |kind: &str| kinds.iter().position(|own| own == kind).unwrap();
+    let inside = &kinds[at("step_started")..at("step_completed")];
+    assert!(inside.iter().filter(|kind| *kind == "checkpoint").count() >= 3, "{inside:?}");
+}
+
+/// A7.5: each level says what it asks and how often it checkpoints; the more is asked, the more often, unless somebody set it.
+#[test]
+fn autonomy_is_explained() {
+    let desk = Desk::new();
+    let explained = desk.json(&["config", "explain"]);
+    let rows: Vec<(u64, &str, u64)> = explained
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let interval_ms = row["checkpointIntervalMs"].as_u64().unwrap();
+            (row["autonomy"].as_u64().unwrap(), row["gates"].as_str().unwrap(), interval_ms)
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            (1, "before every step", 60_000),
+            (2, "before every step", 150_000),
+            (3, "before critical steps", 300_000),
+            (4, "before no step", 300_000),
+            (5, "before no step", 300_000),
+        ]
+    );
+    let one = desk.get(&["config", "explain", "--autonomy", "3"]);
+    assert!(
+        one.contains("before critical steps") && one.contains("300000 ms") && !one.contains("autonomy 4"),
+        "{one}"
+    );
+    assert_eq!(desk.say(&["config", "explain", "--autonomy", "6"]).code, 2);
+    assert_eq!(desk.json(&["config", "show"])["harness.checkpoint_interval_ms"], 300_000);
+
+    let interval = |more: &[&str]| {
+        let create = ["create", "--task", "x", "--model", "scripted/s.yaml", "--autonomy"];
+        desk.json(&[&create, more].concat())["checkpointIntervalMs"].as_u64().unwrap()
+    };
+    assert_eq!((interval(&["1"]), interval(&["5"])), (60_000, 300_000));
+    assert_eq!(
+        (interval(&["1", "--dream"]), interval(&["1", "--checkpoint-interval", "7s"])),
+        (60_000, 7000)
+    );
+    desk.write("longhaul.yaml", "harness: { checkpoint_interval_ms: 240000 }\n");
+    assert_eq!((interval(&["1"]), interval(&["5"])), (240_000, 240_000));
 }
 
 /// A run whose workspace was deleted is not set to work in an empty one.

@@ -507,3 +507,59 @@ fn steps_are_given_to_other_programs() {
         assert!(steps[2].get(field).is_some(), "{field}: {steps}");
     }
 }
+
+/// AP19: every event of a run has all fields of its type, and a log that somebody damaged is found out.
+#[test]
+fn events_are_validated() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let shown = desk.json(&["events", "validate", &id]);
+    let count = desk.events(&id).len();
+    assert_eq!(
+        (&shown["valid"], &shown["events"], &shown["logged"]),
+        (&json!(true), &json!(count), &json!(count))
+    );
+    assert_eq!(desk.get(&["events", "validate", &id]), "");
+    let path = desk.path(&format!(".longhaul/runs/{id}/events.jsonl"));
+    let log = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<String> = log.lines().map(str::to_owned).collect();
+    lines[2] = lines[2].replace("\"harnessId\"", "\"harness\"");
+    lines.remove(4);
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let said = desk.say(&["events", "validate", &id]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.out.starts_with("events.jsonl event 3: a ") && said.out.contains("without harnessId"),
+        "{}",
+        said.out
+    );
+    assert!(said.out.contains("events.jsonl event 5: it has the number 6"), "{}", said.out);
+    assert_eq!(desk.say(&["events"]).code, 2);
+    assert_eq!(desk.say(&["events", "validate"]).code, 2);
+}
+
+/// A8.5: a trace has the same events, as lines or as spans, and making it changes nothing.
+#[test]
+fn a_trace_is_exported() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    let before = files_below(&desk.path(&format!(".longhaul/runs/{id}")));
+    assert_eq!(desk.get(&["trace", "export", &id]), desk.get(&["events", &id, "--json"]));
+    let otlp: Value =
+        serde_json::from_str(&desk.get(&["trace", "export", &id, "--format", "otlp-json"])).unwrap();
+    let spans = otlp["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+    let names: Vec<&str> = spans.iter().map(|span| span["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [&*format!("run {id}"), "step step-1", "turn 1", "tool write", "turn 2", "tool bash", "turn 3"]
+    );
+    let told: usize = spans.iter().map(|span| span["events"].as_array().unwrap().len()).sum();
+    assert_eq!(told, desk.events(&id).len());
+    assert_eq!(spans[2]["parentSpanId"], spans[1]["spanId"]);
+    assert!(
+        spans.iter().all(|span| span["status"]["code"] == 1 && span["traceId"] == spans[0]["traceId"]),
+        "{otlp}"
+    );
+    assert_eq!(files_below(&desk.path(&format!(".longhaul/runs/{id}"))), before);
+    assert_eq!(desk.say(&["trace", "export", &id, "--format", "xml"]).code, 2);
+}

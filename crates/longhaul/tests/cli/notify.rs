@@ -53,6 +53,23 @@ fn a_wait_is_told_once() {
     assert!(desk.get(&["notify", "show", &id]).contains("delivered"));
 }
 
+/// The command is the user's: what it answers counts as a person's word, and is not taken for an agent's.
+#[test]
+fn a_told_command_may_answer() {
+    let desk = desk(SETTINGS);
+    let approve =
+        format!("#!/bin/sh\nexec {} approve $LONGHAUL_NOTICE_GATE\n", env!("CARGO_BIN_EXE_longhaul"));
+    desk.write("tell.sh", &approve);
+    let run = ["run", "x", "--in-place", "--autonomy", "1", "--model", "scripted/s.yaml", "--json"];
+    let id = serde_json::from_str::<Value>(&desk.say(&run).out).unwrap()["id"].as_str().unwrap().to_owned();
+    assert_eq!(desk.json(&["notify", "show", &id])[1]["outcome"], "delivered");
+    // The answer may come while the run is still driven, and then it is not waited for.
+    if desk.json(&["show", &id])["status"] != "completed" {
+        desk.get(&["resume", &id]);
+    }
+    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+}
+
 /// A limit pauses a run and is told; a person who pauses or stops one knows it. Only what is wanted is told.
 #[test]
 fn a_pause_by_itself_is_told() {

@@ -1,0 +1,149 @@
+//! What is told of a run: every line of every event says all that its type promises, and a trace tells the same.
+
+use std::collections::HashSet;
+
+use longhaul_core::command::Wish;
+use longhaul_core::fields;
+use longhaul_core::run::Run;
+use longhaul_core::spec::{Autonomy, RunSpec};
+use longhaul_core::tool::Failure;
+use longhaul_core::trace::Trace;
+use longhaul_core::view::EventLine;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::golden::samples;
+use super::sim::{Sim, World, chain, spec};
+
+/// The lines of a run, as `events` shows them.
+fn lines(sim: &Sim) -> Vec<Value> {
+    let (seq, at, first) = &sim.journal[0];
+    let mut run = Run::first(*seq, *at, first).unwrap();
+    let line = |run: &Run, (seq, at, event): &(u64, _, _)| {
+        serde_json::to_value(EventLine { run, seq: *seq, at: *at, event }).unwrap()
+    };
+    let mut lines = vec![line(&run, &sim.journal[0])];
+    for entry in &sim.journal[1..] {
+        run.apply(entry.0, entry.1, &entry.2).unwrap();
+        lines.push(line(&run, entry));
+    }
+    lines
+}
+
+/// AP19, A8.1 to A8.4: one of every event there is says all that its type promises, and every type is one there is.
+#[test]
+fn every_event_has_the_fields_of_its_type() {
+    let sim = Sim::create(spec());
+    let mut kinds = HashSet::new();
+    for event in samples() {
+        let line = EventLine { run: &sim.run, seq: 7, at: sim.run.created_at, event: &event };
+        let line = serde_json::to_value(line).unwrap();
+        assert_eq!(fields::problems(&line), [] as [String; 0], "{line}");
+        kinds.insert(line["type"].as_str().unwrap().to_owned());
+    }
+    let never: Vec<&str> = fields::types().filter(|kind| !kinds.contains(*kind)).collect();
+    // Summaries are the same event as a judgement; runs that start others tell of it in a type whose event comes with them.
+    let others = ["compaction_summary", "iteration_summary", "sub_agent"];
+    assert!(never.iter().all(|kind| others.contains(kind)), "{never:?}");
+}
+
+/// AP19: a line that lacks something is found out.
+#[test]
+fn a_line_that_lacks_something_is_named() {
+    let whole = json!({ "seq": 1, "at": "2026-01-01T00:00:00.000Z", "harnessId": "run_1", "type": "tool_call",
+        "callId": "c1", "toolName": "read", "durationMs": 1.5, "success": true });
+    assert_eq!(fields::problems(&whole), [] as [String; 0]);
+    for name in whole.as_object().unwrap().keys().filter(|name| *name != "type") {
+        for value in [None, Some(Value::Null)] {
+            let mut line = whole.clone();
+            match value {
+                None => drop(line.as_object_mut().unwrap().remove(name)),
+                Some(null) => line[name] = null,
+            }
+            assert_eq!(fields::problems(&line), [format!("a tool_call without {name}")]);
+        }
+    }
+    assert_eq!(fields::problems(&json!({ "type": "nonsense" })).len(), 1);
+    assert_eq!(fields::problems(&json!([])), ["it has no type"]);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Start,
+    Pause,
+    Stop,
+    Work,
+    Approve,
+    Reject,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        3 => Just(Act::Start), 1 => Just(Act::Pause), 1 => Just(Act::Stop), 12 => Just(Act::Work), 4 => Just(Act::Approve),
+        1 => Just(Act::Reject),
+    ];
+    prop::collection::vec(act, 0..60)
+}
+
+fn turns() -> impl Strategy<Value = Vec<Vec<&'static str>>> {
+    let tool = prop::sample::select(vec!["read", "write", "bash", "forbidden"]);
+    prop::collection::vec(prop::collection::vec(tool, 0..4), 0..4)
+}
+
+/// A run after a random life, in which tools and models fail and people are asked.
+fn lived(turns: Vec<Vec<&'static str>>, autonomy: u8, failing: u32, acts: &[Act]) -> Sim {
+    let failures = vec![("read", failing, Failure::RateLimit)];
+    let mut world = World { turns, failures, model_failures: failing, ..World::with_turns(&[]) };
+    let autonomy = Autonomy::new(autonomy).unwrap();
+    let mut sim = Sim::create(RunSpec { plan: chain(3), autonomy, ..spec() });
+    for act in acts {
+        let gate = sim.run.gates.len() as u32;
+        match act {
+            Act::Start => drop(sim.start()),
+            Act::Pause => drop(sim.pause()),
+            Act::Stop => drop(sim.stop()),
+            Act::Work => drop(sim.step(&mut world)),
+            Act::Approve => drop(sim.wish(Wish::Approve { gate, digest: None })),
+            Act::Reject => drop(sim.wish(Wish::Reject { gate, reason: "no".to_owned() })),
+        }
+    }
+    sim
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// AP19: Feature: agent-harnesses, Property 19: Observability event completeness
+    #[test]
+    fn prop_19_event_completeness(turns in turns(), autonomy in 1u8..=5, failing in 0u32..3, acts in acts()) {
+        for line in lines(&lived(turns, autonomy, failing, &acts)) {
+            prop_assert_eq!(fields::problems(&line), [] as [String; 0], "{}", line);
+        }
+    }
+
+    /// A8.5: a trace holds every event exactly once and in its order; spans stand in spans that began before them, have ids of
+    /// their own, and never end before they begin. Made again, it is the same.
+    #[test]
+    fn a_trace_tells_the_same(turns in turns(), autonomy in 1u8..=5, failing in 0u32..3, acts in acts()) {
+        let lines = lines(&lived(turns, autonomy, failing, &acts));
+        let trace = Trace::of("run_1", &lines);
+        let mut told: Vec<&Value> = trace.spans.iter().flat_map(|span| &span.events).collect();
+        told.sort_by_key(|line| line["seq"].as_u64());
+        prop_assert_eq!(told, lines.iter().collect::<Vec<_>>());
+        let mut ids = HashSet::new();
+        for (index, span) in trace.spans.iter().enumerate() {
+            prop_assert!(ids.insert(&span.id) && span.id.len() == 16);
+            prop_assert!(span.end.is_none_or(|end| end >= span.start));
+            prop_assert_eq!(span.parent.is_none(), index == 0);
+            if let Some(parent) = span.parent {
+                prop_assert!(parent < index && trace.spans[parent].start <= span.start);
+            }
+        }
+        let otlp = trace.otlp();
+        let spans = otlp["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+        prop_assert_eq!(spans.len(), trace.spans.len());
+        let events: usize = spans.iter().map(|span| span["events"].as_array().unwrap().len()).sum();
+        prop_assert_eq!(events, lines.len());
+        prop_assert_eq!(Trace::of("run_1", &lines), trace);
+    }
+}
