@@ -208,3 +208,6 @@ pub const RANDOM_BYTES_MIN: usize = 20;
 
 /// Bytes of a failed check's output that a report shows: a page. All of it is in the journal.
 pub const REPORTED_OUTPUT_BYTES_MAX: usize = 1500;
+
+/// Bytes of a diff that a judge is shown: some six thousand tokens. Whoever judges more reads the files.
+pub const JUDGED_DIFF_BYTES_MAX: usize = 24 * 1024;

@@ -34,3 +34,6 @@ pub const REPOSITORY_LEVELS_MAX: usize = 64;
 
 /// Bytes of a `.git` file that is read as a link to a repository. It holds one path.
 pub const GIT_LINK_BYTES_MAX: u64 = 8 * 1024;
+
+/// New files that are shown by name; of the others only the number is.
+pub const NEW_FILES_SHOWN_MAX: usize = 60;

@@ -41,3 +41,6 @@ pub const SCHEMA_PROBLEMS_MAX: usize = 3;
 
 /// A duration that is typed may be a year at most: more is a mistake.
 pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
+
+/// Tokens of the smallest window that a run is created for: less does not hold the instructions, and was typed in thousands.
+pub const CONTEXT_WINDOW_MIN: u64 = 512;

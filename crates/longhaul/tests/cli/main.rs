@@ -7,6 +7,7 @@ mod checkpoints;
 mod demo;
 mod desk;
 mod documents;
+mod evidence;
 mod fake_model;
 mod git;
 mod handoff;
