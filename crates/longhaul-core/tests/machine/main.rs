@@ -10,6 +10,7 @@ mod documents;
 mod gates;
 mod golden;
 mod hooks;
+mod keeping;
 mod lifecycle;
 mod limits;
 mod loops;
