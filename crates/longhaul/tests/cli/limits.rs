@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -178,4 +179,42 @@ fn a_resumed_run_may_be_checked_by_other_commands() {
     let commands: Vec<&str> = checks.iter().map(|check| check["command"].as_str().unwrap()).collect();
     assert_eq!(commands, ["grep -q hello a.txt", "true"]);
     assert!(desk.events(&id).iter().any(|event| event["type"] == "checks_changed"));
+}
+
+/// What a run has spent counts when its process was killed with -9: another run of the project finds it in the journal, and a
+/// question that died with it is not held against the others.
+#[test]
+fn a_budget_survives_kill_9() {
+    let desk = Desk::with_script(
+        r#"
+prices: { input: 3.00, output: 15.00 }
+conversations:
+  - match: { prompt_contains: first }
+    turns:
+      - calls: [ { tool: bash, args: { command: "touch began; while [ ! -e go ]; do sleep 0.05; done" } } ]
+        usage: { input: 100000, output: 10 }
+  - turns:
+      - text: "Done."
+        usage: { input: 10000, output: 10 }
+"#,
+    );
+    desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 0.34 } } }\n");
+    let args = ["run", "first", "--model", "scripted/s.yaml", "--in-place"];
+    let mut child = desk.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !desk.path("began").exists() {
+        assert!(Instant::now() < deadline, "it never began");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    desk.write("go", "");
+    // $0.30 are spent: a reply like the last one of all would be too much, and one of $0.03 cannot be expected yet.
+    let said = run(&desk, &[]);
+    assert_eq!((said.code, said.err.contains("day.max_cost reached: $0.30")), (4, true), "{}", said.err);
+    desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 0.61 } } }\n");
+    let said = run(&desk, &[]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    // Now there is less left than the dearest reply took.
+    assert_eq!(run(&desk, &[]).code, 4);
 }
