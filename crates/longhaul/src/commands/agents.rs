@@ -18,8 +18,8 @@ use crate::settings::Settings;
 /// List, show and check agents, or begin a new one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An agent is a file NAME.md: YAML between two lines `---`, then its system prompt. Files of the project (`agents.dirs`) go
-before those of the user (~/.config/longhaul/agents), and those before the ones that are built in. `longhaul agents show coder`
+An agent is a file NAME.md: YAML between two lines `---`, then its system prompt. Files of the project (`agents.dirs`) go \
+before those of the user (~/.config/longhaul/agents), and those before the ones that are built in. `longhaul agents show coder` \
 shows one, and `longhaul agents new NAME` writes one with every field in it.")]
 pub struct Args {
     #[command(subcommand)]

@@ -24,15 +24,17 @@ use crate::servers;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-The agent says the promise (TASK_COMPLETE, unless you choose another) on a line of its own when everything is done. Until it
-does, it is started again with the same objective and no memory but the files of its workspace and state/handoff.json. With
+The agent says the promise (TASK_COMPLETE, unless you choose another) on a line of its own when everything is done. Until it \
+does, it is started again with the same objective and no memory but the files of its workspace and state/handoff.json. With \
 --verify the promise only counts if the commands succeed.
 
 Examples:
-  longhaul loop \"Port the parser to the new grammar\" --verify \"cargo test\" --max-iterations 20
-  longhaul loop --init-from spec.md --max-cost 20          a list of features is written first, then made to pass one by one;
-                                                           allow `git commit *` in your settings, or you are asked
-  longhaul loop --resume --run-id run_… --max-iterations 40   one that was paused or whose process died
+  longhaul loop \"Port the parser\" --verify \"cargo test\" --max-iterations 20
+  longhaul loop --init-from spec.md --max-cost 20
+      a list of features is written first, then made to pass one by one;
+      allow `git commit *` in your settings, or you are asked
+  longhaul loop --resume --run-id run_… --max-iterations 40
+      one that was paused or whose process died
   longhaul loop status run_…"
 )]
 pub struct Args {
