@@ -115,6 +115,18 @@ fn a_project_loosens_no_limit_of_the_users() {
 /// together; each pauses before the question that would, and goes on when there is more.
 #[test]
 fn a_day_has_a_budget_for_all_runs() {
+    // Of the first runs of all nobody knows what a reply takes: one finds out while the others wait.
+    let desk = Desk::new();
+    desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 0.007 } } }\n");
+    let ids: Vec<String> = (0..6).map(|_| desk.create()).collect();
+    let quiet = |id: &String| desk.command(&["start", id]).stderr(Stdio::null()).spawn().unwrap();
+    let running: Vec<_> = ids.iter().map(quiet).collect();
+    for mut child in running {
+        assert_eq!(child.wait().unwrap().code(), Some(4));
+    }
+    let first = spent(&desk);
+    assert!((0.003..=0.007).contains(&first), "{first}");
+
     let desk = Desk::new();
     // A run takes three replies of $0.00315 each: there is enough for one run and one reply more. Nobody knows yet what a reply
     // takes, so the first goes alone.
