@@ -340,7 +340,7 @@ impl Harness {
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
         let hands: Arc<dyn Performer> = Arc::new(hands);
         let performer = match self.accounts.clone() {
-            Some(accounts) => Arc::new(Frugal { performer: hands, accounts }),
+            Some(accounts) => Arc::new(Frugal { performer: hands, accounts, run: id.clone() }),
             None => hands,
         };
         let driver = Driver::new(ledger, performer, Arc::clone(&self.clock), commands);

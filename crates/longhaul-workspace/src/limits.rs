@@ -63,3 +63,6 @@ pub(crate) fn within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         std::thread::sleep(POLL_INTERVAL);
     }
 }
+
+/// New files that are shown by name; of the others only the number is.
+pub const NEW_FILES_SHOWN_MAX: usize = 60;

@@ -110,6 +110,30 @@ pub fn standing(tree: &Path, repo: &Path) -> Option<Standing> {
     Some(Standing { branch, commits, is_dirty: is_dirty(tree) })
 }
 
+/// What differs in a directory from where its work began, for people: `base` if that is known, else the last commit it has in
+/// common with the checkout it was made from, else its own last. `None` if nothing does, or git cannot tell.
+pub fn changes(tree: &Path, repo: Option<&Path>, base: Option<&str>) -> Option<String> {
+    let in_common = || {
+        let head = Git::at(repo?).run(&["rev-parse", "--verify", "HEAD^{commit}"]).ok()?;
+        Git::at(tree).run(&["merge-base", "HEAD", &head]).ok()
+    };
+    let base = base.map(str::to_owned).or_else(in_common).unwrap_or_else(|| "HEAD".to_owned());
+    let stat =
+        ["--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
+    let stat = Git::at(tree)
+        .run(&[&stat[..], &["--stat=100", "--stat-count=60", &base, "--", "."]].concat())
+        .ok()?;
+    let new =
+        Git::at(tree).run(&["ls-files", "--others", "--exclude-standard", "--", "."]).unwrap_or_default();
+    let (shown, more) =
+        (new.lines().take(limits::NEW_FILES_SHOWN_MAX), new.lines().skip(limits::NEW_FILES_SHOWN_MAX));
+    let mut lines: Vec<String> = stat.lines().map(str::to_owned).collect();
+    lines.extend(shown.map(|file| format!(" new: {file}")));
+    let more = more.count();
+    lines.extend((more > 0).then(|| format!(" and {more} more new files")));
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
 /// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so
 /// the search goes on above it.
 pub fn discover_repo(cwd: &Path) -> Option<RepoRoot> {

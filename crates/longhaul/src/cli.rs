@@ -14,7 +14,7 @@ use crate::commands;
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "\
-Exit codes: 0 completed · 1 failed · 2 usage or configuration · 3 waiting for a person or paused ·
+Exit codes: 0 completed · 1 failed · 2 usage or configuration · 3 waiting for a person or paused · \
 4 a limit was reached · 5 rate-limited · 6 frozen · 7 held by another writer · 130 interrupted, paused safely")]
 pub struct Cli {
     #[command(flatten)]

@@ -54,3 +54,6 @@ pub const TASK_ATTEMPTS_MAX: u32 = 10;
 pub const GRAPH_LANES_MAX: usize = 16;
 /// Letters of a task in the name of a branch: a few words, so that it can be read and typed.
 pub const BRANCH_TASK_LETTERS_MAX: usize = 40;
+
+/// Tokens of the smallest window that a run is created for: less does not hold the instructions, and was typed in thousands.
+pub const CONTEXT_WINDOW_MIN: u64 = 512;

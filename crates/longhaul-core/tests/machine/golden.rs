@@ -196,6 +196,11 @@ pub fn samples() -> Vec<Event> {
         },
         Event::ExamineStarted { turn: 4, round: 2, attempt, purpose: Purpose::Claim },
         Event::Examined { round: 2, attempt, found: Box::new(examination()) },
+        Event::Examined {
+            round: 3,
+            attempt,
+            found: Box::new(Examination { diff: Some(text()), ..Examination::default() }),
+        },
         Event::IterationStarted { number: 2, why: FreshStart::NoPromise, note: Some(text()) },
         Event::IterationStarted { number: 3, why: FreshStart::Limit, note: None },
         Event::AsideStarted { aside: Aside::Compaction { before: 9 }, turn: 4, attempt },
@@ -304,6 +309,7 @@ fn examination() -> Examination {
         baseline: Some(text()),
         commit: Some(text()),
         tree_after: None,
+        diff: None,
     }
 }
 

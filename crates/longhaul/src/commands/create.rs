@@ -28,6 +28,7 @@ use crate::crew;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::CONTEXT_WINDOW_MIN;
 use crate::misread;
 use crate::render;
 use crate::schema;
@@ -312,6 +313,13 @@ pub(super) fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Res
         .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
     if limits.limit_cost() && !model.is_priced() {
         return Err(longhaul_engine::Error::Unpriced { name: name.to_owned() }.into());
+    }
+    let window = model.context_window();
+    if window < CONTEXT_WINDOW_MIN {
+        return Err(Failure::usage(format!(
+            "model {name} has a context window of {window} tokens, and no work fits into less than {CONTEXT_WINDOW_MIN}"
+        ))
+        .hint("`context_window` is in tokens: 32000, 200000"));
     }
     Ok(())
 }

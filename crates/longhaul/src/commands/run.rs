@@ -17,8 +17,11 @@ use crate::servers;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  longhaul run \"Make the tests pass\"                              with the model whose key is set, or a local one
-  longhaul run \"Make the tests pass\" --model anthropic/MODEL --model openai/MODEL --max-cost 5
+  longhaul run \"Make the tests pass\"
+      with the model whose key is set, or a local one
+  longhaul run \"Tidy the docs\" --model anthropic/MODEL --model openai/MODEL
+      the second model is a fallback
+  longhaul run \"Make the tests pass\" --max-cost 5 --limit-policy max_cost=stop
   longhaul run \"Make the tests pass\" --model scripted/rehearsal.yaml
   longhaul run \"Tidy the docs\" --in-place --max-tool-calls 20 --detach")]
 pub struct Args {

@@ -8,6 +8,7 @@ mod crew;
 mod demo;
 mod desk;
 mod documents;
+mod evidence;
 mod fake_model;
 mod git;
 mod handoff;
