@@ -18,6 +18,7 @@ pub mod landing;
 pub mod limits;
 pub mod place;
 pub mod process;
+pub mod session;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};

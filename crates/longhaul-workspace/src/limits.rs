@@ -63,3 +63,15 @@ pub(crate) fn within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         std::thread::sleep(POLL_INTERVAL);
     }
 }
+
+/// Bytes of a session's name: it is the name of a directory, and part of a branch's.
+pub const SESSION_NAME_BYTES_MAX: usize = 64;
+
+/// Runs that a session remembers. The runs themselves are kept elsewhere.
+pub const SESSION_RUNS_MAX: usize = 1000;
+
+/// How long a session's lease may be believed on another host without being kept alive. It is renewed three times in it.
+pub const SESSION_EXPIRY: Duration = Duration::from_secs(300);
+
+/// Time that is waited for a session's lock: whoever only looks has it for a moment.
+pub const SESSION_WAIT_MAX: Duration = Duration::from_millis(200);

@@ -67,6 +67,45 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
     }
 }
 
+/// Takes a place of ours away again, with everything in it, whatever is left of it. It is moved aside first, under a name that
+/// tells whose it was: killed in between, the same once more does the rest. What is the user's is left alone.
+pub fn remove(place: &Place) -> Result<(), Error> {
+    let path = match place {
+        Place::InPlace(_) => return Ok(()),
+        Place::Fresh(path) | Place::Worktree { path, .. } => path,
+    };
+    let aside = removing(path);
+    let io = |action| move |source| Error::Io { action, path: path.clone(), source };
+    // With its links resolved, as the repository knows it.
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let whole = parent.zip(path.file_name()).map_or_else(|| path.clone(), |(parent, name)| parent.join(name));
+    if path.symlink_metadata().is_ok() {
+        if aside.is_dir() {
+            fs::remove_dir_all(&aside).map_err(io("remove what was left of"))?;
+        }
+        fs::rename(path, &aside).map_err(io("move aside"))?;
+    }
+    if let Place::Worktree { repo, .. } = place
+        && repo.is_dir()
+    {
+        worktree::forget(repo, &whole)?;
+    }
+    match fs::remove_dir_all(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io("remove")(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Where a place is moved while it is removed.
+fn removing(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(REMOVING);
+    path.with_file_name(name)
+}
+
+/// The end of the name of a place that is being removed.
+pub const REMOVING: &str = ".removing";
+
 /// Are there changes in a checkout that a worktree of its last commit does not have?
 pub fn is_dirty(repo: &Path) -> bool {
     // A repository inside it may be an agent's, and git would run the filters that one names.

@@ -44,3 +44,6 @@ pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
 
 /// Letters of a task in the name of a branch: a few words, so that it can be read and typed.
 pub const BRANCH_TASK_LETTERS_MAX: usize = 40;
+
+/// A session that nobody has used for so long is marked in the list: it may have been forgotten.
+pub const SESSION_UNUSED_MAX: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 60 * 60);

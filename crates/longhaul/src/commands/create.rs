@@ -18,6 +18,7 @@ use longhaul_workspace::place;
 use serde::Deserialize;
 
 use super::conduct::{self, ConductArgs};
+use super::session::{self, Session};
 use super::{landing, list};
 use crate::agents;
 use crate::app::{App, repository};
@@ -82,6 +83,9 @@ pub struct Options {
     /// Begin with what is not committed here, tracked and untracked but not ignored; your checkout stays as it is
     #[arg(long, conflicts_with = "in_place")]
     pub with_changes: bool,
+    /// Work where the earlier runs of this session worked; a new name begins one. One run at a time
+    #[arg(long, value_name = "NAME", conflicts_with = "in_place")]
+    pub session: Option<String>,
     /// Keep the run in the engine, or `off` in the SQLite fallback
     #[arg(long, default_value = "on", value_name = "on|off")]
     pub engine: Switch,
@@ -239,6 +243,7 @@ pub fn create(
     if run.spec.task != task {
         render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
     }
+    session::note(app, &run)?;
     servers::keep_met(app)?;
     Ok(run)
 }
@@ -328,7 +333,7 @@ pub fn spec(
         auto_commit: (keeps && mode == Mode::Exec && settings.git.auto_commit).then_some(true),
         parent: None,
         depth: 0,
-        session: None,
+        session: options.session.clone(),
         checkpoint_interval_ms: options.checkpoint_interval_ms.unwrap_or(settings.checkpoint_interval_ms),
         id,
     })
@@ -480,6 +485,9 @@ fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Ch
         }
         return Ok(Chosen::plain(app.cwd.clone()));
     }
+    if let Some(name) = &options.session {
+        return in_session(app, options, naming, &session::named(app, name)?);
+    }
     let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
     Ok(match repository(&app.cwd) {
         Some(repository) => {
@@ -489,6 +497,31 @@ fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Ch
         }
         None => Chosen::plain(path),
     })
+}
+
+/// In a session: where it is, if there was a run in it, and else made like a run's own place.
+fn in_session(
+    app: &App,
+    options: &Options,
+    naming: &branch::Naming<'_>,
+    session: &Session,
+) -> Result<Chosen, Failure> {
+    let path = session.workspace();
+    if !session.exists() {
+        let Some(repository) = repository(&app.cwd) else { return Ok(Chosen::plain(path)) };
+        let (base, carried) = base(app, options, &repository, naming)?;
+        let branch = Some(naming.session_branch(&repository, session.name()));
+        return Ok(Chosen { path, repository: Some(repository), branch, base: Some(base), carried });
+    }
+    if options.with_changes {
+        return Err(Failure::usage(format!("--with-changes: session {} has begun already", session.name())));
+    }
+    let notes = session.notes().map_err(session::failure)?;
+    let repository = notes.repository.map(PathBuf::from).filter(|_| notes.branch.is_some());
+    // What earlier runs of the session did is not this one's.
+    let base =
+        repository.as_ref().and_then(|repository| place::head(&path).or_else(|| place::head(repository)));
+    Ok(Chosen { path, repository, branch: notes.branch, base, carried: false })
 }
 
 /// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.

@@ -33,6 +33,7 @@ pub fn drive(
     opening: Opening,
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
+    let held = super::session::taken(app, harness, id)?;
     let runtime = runtime()?;
     let rested = runtime.block_on(async {
         let live = Live::new();
@@ -46,6 +47,7 @@ pub fn drive(
     });
     // Whatever is still under way after a second Ctrl-C is not waited for.
     runtime.shutdown_background();
+    drop(held);
     match rested? {
         Rested::AtOnce => {
             longhaul_tools::reap_leftovers(id);

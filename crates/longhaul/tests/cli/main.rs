@@ -20,6 +20,7 @@ mod older_journals;
 mod outage;
 mod permissions;
 mod research;
+mod sessions;
 mod store;
 mod tools;
 mod trust;
