@@ -19,6 +19,7 @@ pub mod limits;
 pub mod place;
 pub mod process;
 pub mod session;
+pub mod source;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};

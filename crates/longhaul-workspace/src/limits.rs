@@ -75,3 +75,9 @@ pub const SESSION_EXPIRY: Duration = Duration::from_secs(300);
 
 /// Time that is waited for a session's lock: whoever only looks has it for a moment.
 pub const SESSION_WAIT_MAX: Duration = Duration::from_millis(200);
+
+/// Bytes of a repository's address. Longer ones are refused by servers as well.
+pub const ADDRESS_BYTES_MAX: usize = 2048;
+
+/// Bytes of the name of a branch or a tag. It becomes a file name.
+pub const REFERENCE_BYTES_MAX: usize = 200;

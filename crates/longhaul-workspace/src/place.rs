@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::git::{self, Git};
-use crate::{limits, worktree};
+use crate::{limits, source, worktree};
 
 /// Where a run works, as fixed when the run was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Place {
     /// A git worktree of `repo` at `path`, on a branch of its own that starts at the commit `start`, or else at the
     /// repository's `HEAD`.
     Worktree { repo: PathBuf, path: PathBuf, branch: String, start: Option<String> },
+    /// A repository of its own at `path`, made from what was fetched of `url` into `store`, on a branch that starts at `start`.
+    Clone { store: PathBuf, url: String, path: PathBuf, branch: String, start: String },
     /// An empty directory.
     Fresh(PathBuf),
 }
@@ -26,7 +28,8 @@ pub enum Place {
 impl Place {
     pub fn directory(&self) -> &Path {
         match self {
-            Place::InPlace(path) | Place::Fresh(path) | Place::Worktree { path, .. } => path,
+            Place::InPlace(path) | Place::Fresh(path) => path,
+            Place::Worktree { path, .. } | Place::Clone { path, .. } => path,
         }
     }
 }
@@ -61,6 +64,7 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
         Place::InPlace(path) if path.is_dir() => Ok(()),
         Place::InPlace(path) => Err(Error::NotDirectory { path: path.clone() }),
         Place::Fresh(path) => create_directories(path),
+        Place::Clone { store, url, path, branch, start } => source::ensure(store, url, path, [branch, start]),
         Place::Worktree { repo, path, branch, start } => {
             worktree::ensure(repo, path, branch, start.as_deref().unwrap_or("HEAD"))
         }
@@ -72,7 +76,7 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
 pub fn remove(place: &Place) -> Result<(), Error> {
     let path = match place {
         Place::InPlace(_) => return Ok(()),
-        Place::Fresh(path) | Place::Worktree { path, .. } => path,
+        Place::Fresh(path) | Place::Worktree { path, .. } | Place::Clone { path, .. } => path,
     };
     let aside = removing(path);
     let io = |action| move |source| Error::Io { action, path: path.clone(), source };

@@ -68,14 +68,14 @@ pub struct Notes {
     pub name: String,
     pub created_at: Timestamp,
     pub last_used_at: Timestamp,
-    /// The repository its workspace is of: a directory of the user's, or an address.
+    /// The user's repository that its workspace is of.
     #[serde(default)]
     pub repository: Option<String>,
     #[serde(default)]
     pub branch: Option<String>,
-    /// What was checked out of the repository, if that was said.
+    /// The address its workspace was brought from, if it was.
     #[serde(default)]
-    pub reference: Option<String>,
+    pub source: Option<String>,
     /// The last ones, oldest first.
     #[serde(default)]
     pub runs: Vec<Visit>,
@@ -166,7 +166,7 @@ impl Session {
             last_used_at: now,
             repository: None,
             branch: None,
-            reference: None,
+            source: None,
             runs: Vec::new(),
         };
         let mut notes = self.read(NOTES)?.unwrap_or_else(fresh);

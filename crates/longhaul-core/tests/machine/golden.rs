@@ -13,7 +13,7 @@ use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Permissions;
 use longhaul_core::repetition::{Remedy, Repetition};
-use longhaul_core::spec::{Limits, RunSpec};
+use longhaul_core::spec::{GitSource, Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
@@ -44,6 +44,16 @@ fn samples() -> Vec<Event> {
             base: Some(text()),
             carried: Some(true),
             auto_commit: Some(true),
+            ..spec()
+        })),
+        Event::RunCreated(Box::new(RunSpec {
+            base: Some(text()),
+            source: Some(Box::new(GitSource {
+                url: text(),
+                reference: Some(text()),
+                depth: Some(1),
+                store: text(),
+            })),
             ..spec()
         })),
         Event::StatusChanged {

@@ -39,6 +39,7 @@ pub mod rm;
 pub mod run;
 pub mod session;
 pub mod show;
+pub mod source;
 pub mod start;
 pub mod steps;
 pub mod store;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
+use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock};
@@ -14,6 +15,7 @@ pub use longhaul_workspace::session::Session;
 use longhaul_workspace::session::{self, Error, Held, Hold, Name, Notes, Visit};
 use serde_json::{Value, json};
 
+use super::source;
 use super::workspace::bytes_below;
 use crate::app::App;
 use crate::duration;
@@ -110,7 +112,7 @@ fn list(app: &App) -> Result<Exit, Failure> {
             text(&session["lastUsedAt"]),
             session["runs"].as_array().map_or(0, Vec::len).to_string(),
             table::bytes(session["bytes"].as_u64().unwrap_or(0)),
-            table::clean(&text(&session["repository"])),
+            table::clean(&(text(&session["repository"]) + &text(&session["source"]))),
         ]
     });
     let header = ["session", "status", "last used", "runs", "size", "repository"];
@@ -124,8 +126,7 @@ fn info(app: &App, session: &Session) -> Result<Exit, Failure> {
         render::json(&shown);
         return Ok(Exit::Ok);
     }
-    for key in ["name", "status", "workspace", "repository", "branch", "reference", "createdAt", "lastUsedAt"]
-    {
+    for key in ["name", "status", "workspace", "repository", "source", "branch", "createdAt", "lastUsedAt"] {
         if let Some(value) = shown[key].as_str() {
             render::data(&format!("{key:<12} {}", table::clean(value)));
         }
@@ -252,6 +253,7 @@ pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
             if notes.runs.is_empty() {
                 notes.repository.clone_from(&run.spec.repository);
                 notes.branch.clone_from(&run.spec.branch);
+                notes.source = run.spec.source.as_ref().map(|source| source.url.clone());
             }
             notes.runs.push(visit);
         })
@@ -265,7 +267,8 @@ pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, F
     if !sessions(app).is_dir() {
         return Ok(None);
     }
-    let Some(name) = harness.look(id)?.spec.session else { return Ok(None) };
+    let run = harness.look(id)?;
+    let Some(name) = run.spec.session.clone() else { return Ok(None) };
     let (held, stale) = named(app, &name)?.take(id.as_str(), SESSION_EXPIRY).map_err(failure)?;
     if let Some(lease) = stale {
         // What the dead run left running would work against this one.
@@ -276,6 +279,9 @@ pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, F
             "session {name} was left by {} (process {} on {}), which is dead; it is taken over",
             lease.run, lease.process.pid, lease.process.host
         ));
+    }
+    if run.status == Status::Created {
+        source::brought_up_to_date(app, &run);
     }
     Ok(Some(held))
 }

@@ -21,6 +21,7 @@ mod outage;
 mod permissions;
 mod research;
 mod sessions;
+mod sources;
 mod store;
 mod tools;
 mod trust;
