@@ -128,6 +128,13 @@ pub fn head(repo: &Path) -> Option<String> {
     Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
 }
 
+/// Has a repository that was brought from elsewhere commits that its origin had not when it was last asked? If that cannot be
+/// told, it may have.
+pub fn has_own_commits(repo: &Path) -> bool {
+    let own = ["rev-list", "--max-count=1", "HEAD", "--not", "--remotes=origin", "--tags"];
+    Git::at(repo).run(&own).map_or(true, |own| !own.is_empty())
+}
+
 /// The commit that a branch is at, if there is such a branch.
 pub fn branch(repo: &Path, name: &str) -> Option<String> {
     let name = format!("refs/heads/{name}^{{commit}}");

@@ -49,11 +49,11 @@ pub enum What {
     Delete {
         #[arg(value_name = "NAME")]
         name: String,
-        /// Also if there are changes that are not committed
+        /// Also if there are changes that are nowhere else
         #[arg(long)]
         force: bool,
     },
-    /// Remove sessions that nobody has used for long; those in use and those with uncommitted changes stay
+    /// Remove sessions that nobody has used for long; those in use and those with changes that are nowhere else stay
     Cleanup {
         /// Not used for so long, like `7d`
         #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -173,7 +173,7 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
         }
     }
     for name in &kept {
-        render::warn(&format!("session {name} has changes that are not committed and stays"));
+        render::warn(&format!("session {name} has changes that are nowhere else and stays"));
     }
     if app.json() {
         render::json(&json!({ "removed": gone, "kept": kept, "dryRun": dry_run }));
@@ -188,11 +188,11 @@ fn delete(session: &Session, force: bool) -> Result<(), Failure> {
     let (held, _) = session.take("session delete", SESSION_EXPIRY).map_err(failure)?;
     if !force && is_unsaved(session, &notes) {
         return Err(Failure::from(anyhow::anyhow!(
-            "session {} has changes that are not committed, in {}",
+            "session {} has changes that are nowhere else, in {}",
             session.name(),
             session.workspace().display()
         ))
-        .hint("commit them there, or remove them as well with --force"));
+        .hint("commit or push them there, or remove them as well with --force"));
     }
     place::remove(&place_of(session, &notes)).map_err(anyhow::Error::from)?;
     session.delete(held).map_err(failure)
@@ -212,7 +212,10 @@ fn place_of(session: &Session, notes: &Notes) -> Place {
 
 /// Would something be lost that no branch has?
 fn is_unsaved(session: &Session, notes: &Notes) -> bool {
-    notes.branch.is_some() && session.workspace().is_dir() && place::is_dirty(&session.workspace())
+    let workspace = session.workspace();
+    // One that was brought from elsewhere has its branch nowhere but here.
+    let is_alone = notes.source.is_some() && place::has_own_commits(&workspace);
+    notes.branch.is_some() && workspace.is_dir() && (is_alone || place::is_dirty(&workspace))
 }
 
 fn is_old(notes: &Notes, age: Duration) -> bool {

@@ -26,8 +26,8 @@ pub struct Args {
 pub enum What {
     /// Remove where ended runs worked
     ///
-    /// Their branches and records stay, and so do worktrees with changes that are not committed. What a run left outside of any
-    /// repository is gone. Sessions are never touched.
+    /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
+    /// any repository is gone. Sessions are never touched.
     Cleanup {
         /// Ended so long ago, like `7d`
         #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration::parse)]
@@ -55,7 +55,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             continue;
         };
         let place = place_of(&run);
-        if !begun && (!is_over(&run, older_than) || is_unsaved(&place, &name)) {
+        if !begun && (!is_over(&run, older_than) || is_unsaved(&run, &place, &name)) {
             continue;
         }
         bytes += bytes_below(&path);
@@ -90,11 +90,13 @@ fn is_over(run: &Run, age: Duration) -> bool {
 }
 
 /// Would something be lost that no branch has?
-fn is_unsaved(place: &Place, name: &str) -> bool {
-    let Place::Worktree { path, .. } = place else { return false };
-    let is_unsaved = place::is_dirty(path);
+fn is_unsaved(run: &Run, place: &Place, name: &str) -> bool {
+    let path = place.directory();
+    // What was brought from elsewhere has the run's branch nowhere but there.
+    let is_alone = run.spec.source.is_some() && place::has_own_commits(path);
+    let is_unsaved = is_alone || (run.spec.branch.is_some() && place::is_dirty(path));
     if is_unsaved {
-        render::warn(&format!("{name} has changes that are not committed and stays"));
+        render::warn(&format!("{name} has changes that are nowhere else and stays"));
     }
     is_unsaved
 }

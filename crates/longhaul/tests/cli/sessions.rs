@@ -145,7 +145,7 @@ fn sessions_are_removed_when_told() {
     assert_eq!(cleanup(&["--older-than", "1ms"]), json!([]));
     let refused = desk.say(&["session", "delete", "port"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("has changes that are not committed"), "{}", refused.err);
+    assert!(refused.err.contains("has changes that are nowhere else"), "{}", refused.err);
     std::fs::remove_file(workspace.join("unsaved")).unwrap();
     assert_eq!(cleanup(&["--older-than", "1ms", "--dry-run"]), json!(["port"]));
     assert!(workspace.exists());

@@ -110,6 +110,21 @@ fn a_session_of_a_repository_is_brought_up_to_date() {
     assert_eq!(read("notes"), "line\n".repeat(4));
 }
 
+/// A branch that is in a run's own clone only is not cleaned away with it.
+#[test]
+fn work_that_is_nowhere_else_stays() {
+    let desk = desk();
+    let (one, two) = (run(&desk, &[]), run(&desk, &["--session=s"]));
+    let cleanup = |word: &str| desk.json(&[word, "cleanup", "--older-than=1ms"])["removed"].clone();
+    assert_eq!((cleanup("workspace"), cleanup("session")), (json!([]), json!([])));
+    assert_eq!(desk.say(&["session", "delete", "s"]).code, 1);
+    // Pushed, it is somewhere else.
+    for shown in [&one, &two] {
+        git(Path::new(shown["workspace"].as_str().unwrap()), &["push", "-q", "origin", "HEAD"]);
+    }
+    assert_eq!((cleanup("workspace"), cleanup("session")), (json!([one["id"]]), json!(["s"])));
+}
+
 /// A45, A46: refused before anything is made.
 #[test]
 fn hostile_addresses_and_names_are_refused() {
