@@ -78,6 +78,8 @@ pub enum Command {
     Export(commands::export::Args),
     Import(commands::import::Args),
     Replay(commands::replay::Args),
+    Session(commands::session::Args),
+    Workspace(commands::workspace::Args),
     Store(commands::store::Args),
     Db(commands::db::Args),
     Agents(commands::agents::Args),

@@ -18,7 +18,7 @@ use longhaul_core::permission::Permissions;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::policy::{Policies, Policy};
 use longhaul_core::repetition::{Remedy, Repetition};
-use longhaul_core::spec::{Limits, Mate, Planner, RunSpec};
+use longhaul_core::spec::{GitSource, Limits, Mate, Planner, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
@@ -57,6 +57,16 @@ pub fn samples() -> Vec<Event> {
             base: Some(text()),
             carried: Some(true),
             auto_commit: Some(true),
+            ..spec()
+        })),
+        Event::RunCreated(Box::new(RunSpec {
+            base: Some(text()),
+            source: Some(Box::new(GitSource {
+                url: text(),
+                reference: Some(text()),
+                depth: Some(1),
+                store: text(),
+            })),
             ..spec()
         })),
         Event::StatusChanged {

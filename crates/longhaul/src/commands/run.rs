@@ -7,6 +7,7 @@ use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::prompt;
 use super::record::{RecordArgs, remembered};
+use super::session;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -50,6 +51,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     if !settings.enabled {
         return run_without_trace(app, &settings, &args);
     }
+    session::refuse_held(app, args.options.session.as_deref())?;
     let record = args.record.settled(app)?;
     // Before anything is made: a run whose commands cannot be held is none.
     let sandbox = hold(app, &settings, &args.holding)?;

@@ -24,6 +24,8 @@ mod older_journals;
 mod outage;
 mod permissions;
 mod research;
+mod sessions;
+mod sources;
 mod store;
 mod tasks;
 mod tools;
