@@ -239,3 +239,6 @@ pub const TASK_OUTPUTS_BYTES_MAX: usize = 48 * 1024;
 
 /// Bytes of a diff that a judge is shown: some six thousand tokens. Whoever judges more reads the files.
 pub const JUDGED_DIFF_BYTES_MAX: usize = 24 * 1024;
+
+/// Bytes of what a step said that a report has of it; all of it is in the run.
+pub const STEP_SAID_BYTES_MAX: usize = 2 * 1024;

@@ -8,12 +8,13 @@ use crate::conversation::Usage;
 use crate::event::{AskKind, Cause};
 use crate::evidence::{Check, Features, ProtectedChange, tail};
 use crate::ids::RunId;
-use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX};
+use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX, STEP_SAID_BYTES_MAX};
 use crate::money::Usd;
-use crate::plan::StepStatus;
+use crate::plan::{Step, StepStatus};
+use crate::prompt::head;
 use crate::run::{Gate, Run};
 use crate::status::Status;
-use crate::view::gate_id;
+use crate::view::{ChildView, gate_id};
 
 /// `result --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,6 +41,8 @@ pub struct Report {
     pub features: Option<Features>,
     pub steps_completed: usize,
     pub total_steps: usize,
+    pub steps: Vec<StepReport>,
+    pub sub_agents: Vec<ChildView>,
     pub iterations: u32,
     pub turns: u32,
     pub tool_call_count: u32,
@@ -54,6 +57,37 @@ pub struct Report {
     pub remaining: Vec<String>,
     pub workspace: String,
     pub branch: Option<String>,
+}
+
+/// One step of the plan, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepReport {
+    pub id: String,
+    pub agent_name: String,
+    pub status: StepStatus,
+    pub description: String,
+    /// What was said at its end, or what went wrong.
+    pub said: Option<String>,
+}
+
+impl StepReport {
+    fn of(step: &Step) -> StepReport {
+        let said = step.error.as_deref().or(step.output.as_deref());
+        StepReport {
+            id: step.id.clone(),
+            agent_name: step.agent.clone(),
+            status: step.status,
+            description: step.description.clone(),
+            said: said.map(|said| head(said.trim(), STEP_SAID_BYTES_MAX).to_owned()),
+        }
+    }
+
+    fn line(&self) -> String {
+        let StepReport { id, agent_name, status, description, .. } = self;
+        let said = self.said.as_deref().map_or_else(String::new, |said| format!(" — {}", first_line(said)));
+        format!("- {id} ({agent_name}): {}: {}{said}", status.as_str(), first_line(description))
+    }
 }
 
 /// What the harness saw when the agent last said that it was done.
@@ -80,6 +114,7 @@ pub struct Approval {
 impl Report {
     pub fn of(run: &Run) -> Report {
         let ended = run.completed_at.unwrap_or(run.updated_at);
+        let used = run.ledger();
         let seen = run.examined.as_ref();
         let evidence = seen.filter(|seen| !seen.found.checks.is_empty()).map(|seen| Evidence {
             at: seen.at,
@@ -107,12 +142,14 @@ impl Report {
             features: seen.and_then(|seen| seen.found.features.clone()),
             steps_completed: run.plan.completed_count(),
             total_steps: run.plan.steps.len(),
+            steps: run.plan.steps.iter().map(StepReport::of).collect(),
+            sub_agents: run.children.iter().map(ChildView::of).collect(),
             iterations: run.iteration,
-            turns: run.turns,
-            tool_call_count: run.calls_started,
+            turns: used.turns,
+            tool_call_count: used.calls,
             compactions: run.fill.compactions,
-            usage: run.usage,
-            total_cost: (run.usage.unpriced_tokens == 0).then_some(run.usage.cost),
+            usage: used.usage,
+            total_cost: (used.usage.unpriced_tokens == 0).then_some(used.usage.cost),
             duration: ended.millis_since(run.created_at),
             worked: run.worked_ms(ended),
             approvals: run.gates.iter().map(|gate| approval(run, gate)).collect(),
@@ -227,6 +264,7 @@ impl Report {
         }
         self.section(&mut text, "What the agent says", self.output.trim());
         self.done(&mut text);
+        self.planned(&mut text);
         self.shown(&mut text);
         let left: Vec<String> = self.remaining.iter().map(|item| format!("- {item}")).collect();
         self.section(&mut text, "What remains", &left.join("\n"));
@@ -292,6 +330,19 @@ impl Report {
             None => body.push_str(&format!("In {}.\n", self.workspace)),
         }
         self.section(text, "What was done", body.trim_end());
+    }
+
+    /// The plan, if there was more to it than the task itself.
+    fn planned(&self, text: &mut String) {
+        if self.total_steps < 2 && self.sub_agents.is_empty() {
+            return;
+        }
+        let mut lines: Vec<String> = self.steps.iter().map(StepReport::line).collect();
+        lines.extend(self.sub_agents.iter().map(|child| {
+            let again = if child.attempt > 1 { ", second try" } else { "" };
+            format!("- sub-agent {} ({}{again}): {}", child.agent_name, child.id, child.status)
+        }));
+        self.section(text, "Steps", &lines.join("\n"));
     }
 
     fn shown(&self, text: &mut String) {

@@ -165,7 +165,7 @@ pub struct ChildView {
 }
 
 impl ChildView {
-    fn of(child: &Child) -> ChildView {
+    pub fn of(child: &Child) -> ChildView {
         let error = match &child.state {
             ChildState::Failed { error } => Some(error.clone()),
             ChildState::Paused { reason, .. } => Some(reason.clone()),

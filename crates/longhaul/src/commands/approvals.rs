@@ -121,7 +121,13 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     };
     let starts_work = match &wish {
         Wish::Reject { gate, .. } => of_call(*gate),
-        wish => wish.is_answer(),
+        Wish::Start { .. }
+        | Wish::Pause { .. }
+        | Wish::Stop { .. }
+        | Wish::Approve { .. }
+        | Wish::Answer { .. }
+        | Wish::Plan
+        | Wish::Replan { .. } => wish.is_answer(),
     };
     let gate = gate_of(&wish).unwrap_or_default();
     let command = harness.command(wish)?;

@@ -352,8 +352,11 @@ fn one_answer_counts() {
     let id = id(&said);
     let gate = format!("{id}.g1");
     let spawn = |number: usize| {
-        let args =
-            if number % 2 == 0 { vec!["approve", &gate] } else { vec!["reject", &gate, "--reason", "no"] };
+        let args = if number.is_multiple_of(2) {
+            vec!["approve", &gate]
+        } else {
+            vec!["reject", &gate, "--reason", "no"]
+        };
         desk.command(&args)
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::piped())

@@ -5,6 +5,7 @@
 mod agents;
 mod checkpoints;
 mod crew;
+mod crew_night;
 mod demo;
 mod desk;
 mod documents;
