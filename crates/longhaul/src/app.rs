@@ -287,6 +287,12 @@ impl App {
 
     /// A harness that leaves no trace.
     pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
+        if !settings.budget.is_unlimited() {
+            return Err(Failure::usage(
+                "harness.enabled is false and harness.budget is set: what leaves no trace cannot be counted",
+            )
+            .hint("enable the harness, or take the budget out"));
+        }
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
         let harness = Harness::forgetful(self.toolbox(settings, sandbox)?, models, Arc::new(SystemClock));
         let harness = self.staffed(harness, settings);

@@ -1,7 +1,12 @@
 //! `cost`: what runs used and what that cost, each reply counted once.
 
+use std::sync::Arc;
+
+use longhaul_core::budget::{Allowance, Scope};
 use longhaul_core::conversation::Usage;
 use longhaul_core::run::{Run, Spending};
+use longhaul_engine::accounts::Accounts;
+use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_store::catalog::Filter;
 use serde_json::{Value, json};
 
@@ -61,12 +66,15 @@ fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
     }
     let mut total = Usage::default();
     runs.iter().for_each(|run| total.add(&run.usage));
+    let budgets = budgets(app)?;
     if app.json() {
         let each: Vec<Value> = runs
             .iter()
             .map(|run| json!({ "id": run.spec.id, "model": run.spec.model, "usage": run.usage }))
             .collect();
-        render::json(&json!({ "runs": each, "total": total, "left": rows.len().saturating_sub(limit) }));
+        let left = rows.len().saturating_sub(limit);
+        let budgets: Vec<Value> = budgets.iter().map(Spent::as_json).collect();
+        render::json(&json!({ "runs": each, "total": total, "left": left, "budgets": budgets }));
         return Ok(());
     }
     let replies = |run: &Run| run.spending.iter().map(|spent| spent.replies).sum();
@@ -82,8 +90,50 @@ fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
     if rows.len() > limit {
         render::talk(&format!("{} older runs are not shown; `--limit N` shows more", rows.len() - limit));
     }
+    for spent in budgets {
+        render::data(&spent.line());
+    }
     tell_unpriced(&total);
     Ok(())
+}
+
+/// A budget of all runs, and what is used of it.
+struct Spent {
+    scope: Scope,
+    allowance: Allowance,
+    usage: Usage,
+}
+
+/// Those that are limited.
+fn budgets(app: &App) -> Result<Vec<Spent>, Failure> {
+    let budget = app.settings()?.budget;
+    let Some(home) = app.home()?.filter(|_| !budget.is_unlimited()) else { return Ok(Vec::new()) };
+    let accounts = Accounts::new(Arc::new(home), budget, Arc::new(SystemClock));
+    let account = accounts.account(SystemClock.now())?;
+    let all = [(Scope::Day, budget.day, account.day), (Scope::Repo, budget.repo, account.repo)];
+    let spent = |(scope, allowance, usage)| Spent { scope, allowance, usage };
+    let is_limited = |spent: &Spent| spent.allowance != Allowance::default();
+    Ok(all.into_iter().map(spent).filter(is_limited).collect())
+}
+
+impl Spent {
+    fn line(&self) -> String {
+        let Spent { scope, allowance, usage } = self;
+        let when = match scope {
+            Scope::Day => "today (UTC)",
+            Scope::Repo => "ever",
+        };
+        let money = allowance.max_cost.map(|max| format!("{} of {max}", cost(usage)));
+        let tokens = allowance.max_tokens.map(|max| format!("{} of {max} tokens", usage.tokens()));
+        let used: Vec<String> = money.into_iter().chain(tokens).collect();
+        format!("all runs, {when}: {}", used.join(", "))
+    }
+
+    fn as_json(&self) -> Value {
+        let Spent { scope, allowance, usage } = self;
+        let (max_cost, max_tokens) = (allowance.max_cost, allowance.max_tokens);
+        json!({ "scope": scope.as_str(), "maxCost": max_cost, "maxTokens": max_tokens, "usage": usage })
+    }
 }
 
 /// Replies, input with what came from a cache, output, and money; `?` where money is not all of it.

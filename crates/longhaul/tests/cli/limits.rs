@@ -143,6 +143,10 @@ fn a_day_has_a_budget_for_all_runs() {
         assert!(err.contains("raise harness.budget.day.max_cost, or resume tomorrow"), "{err}");
     }
     let before = spent(&desk);
+    let budget = &desk.json(&["cost"])["budgets"][0];
+    assert_eq!((&budget["scope"], budget["usage"]["costUsd"].as_f64()), (&Value::from("day"), Some(before)));
+    let table = desk.get(&["cost"]);
+    assert!(table.contains("all runs, today (UTC): $0.0") && table.contains(" of $0.0150"), "{table}");
     assert!((0.009..=0.015).contains(&before), "{before}");
     let shown = desk.json(&["show", &ids[0]]);
     assert_eq!(
@@ -165,6 +169,9 @@ fn a_day_has_a_budget_for_all_runs() {
         "{}",
         said.err
     );
+    desk.write("longhaul.yaml", "harness: { enabled: false, budget: { repo: { max_tokens: 100 } } }\n");
+    let said = run(&desk, &[]);
+    assert_eq!((said.code, said.err.contains("cannot be counted")), (2, true), "{}", said.err);
     desk.write("longhaul.yaml", "harness: { budget: { week: { max_tokens: 100 } } }\n");
     assert_eq!(desk.say(&["resume", &ids[1]]).code, 2);
 }

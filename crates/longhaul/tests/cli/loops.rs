@@ -657,6 +657,27 @@ conversations:
     assert!(desk.get(&["loop", "status", &only_run(&desk)]).contains("0/1 features passing"));
 }
 
+/// B7.5: what is said at the last iteration can be typed as it stands, and goes on from the files there are.
+#[test]
+fn a_loop_that_is_over_says_how_to_go_on() {
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: hm } ] } ]");
+    let mut args = in_place("Make it's end");
+    args.extend(["--max-iterations", "2", "--completion-promise", "ALL DONE", "--verify", "test -f ok.txt"]);
+    let said = desk.say(&args);
+    assert_eq!(said.code, 4, "{}", said.err);
+    let hint = said.err.lines().find(|line| line.contains("its last iteration is over")).unwrap();
+    let typed = hint.split('`').find(|part| part.starts_with("longhaul loop ")).unwrap();
+    assert!(typed.contains("'Make it'\\''s end' --in-place --max-iterations 2"), "{typed}");
+    desk.write("s.yaml", "conversations: [ { turns: [ { text: ALL DONE } ] } ]");
+    desk.write("ok.txt", "");
+    // As a shell reads it.
+    let typed = typed.replacen("longhaul", env!("CARGO_BIN_EXE_longhaul"), 1);
+    let mut shell = Command::new("sh");
+    shell.envs(desk.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = shell.args(["-c", &typed]).current_dir(desk.path(".")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// What a loop is fixed to is not silently ignored on resume; a limit below what was used is refused; a wrong judge is said at
 /// once; a judge is within the budget.
 #[test]
