@@ -161,7 +161,8 @@ impl App {
     fn over(&self, home: Home, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let toolbox = self.toolbox(settings, sandbox)?;
         let harness = Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock));
-        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()))
+        let harness = harness.hiding(users_own()).copying(settings.copy.clone());
+        Ok(harness.with_secrets(self.secrets.clone()))
     }
 
     /// The built-in tools and those of the MCP servers that are accepted, with the hooks around them. Nothing is started for this.
