@@ -22,7 +22,7 @@ use longhaul_store::engine::Repaired;
 use longhaul_store::{Entry, Home, Memory, Store, Writer};
 use longhaul_tools::{ToolSpec, Toolbox};
 use longhaul_workspace::place::{self, Place};
-use longhaul_workspace::{Guard, Workspace};
+use longhaul_workspace::{Guard, Workspace, carry};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -56,6 +56,8 @@ pub struct Harness {
     contained: Option<String>,
     /// What of the user's own no tool touches, wherever it is.
     hidden: Arc<[PathBuf]>,
+    /// Ignored paths that a fresh worktree gets from the checkout.
+    copied: Arc<[String]>,
     /// What is written nowhere.
     secrets: Secrets,
     /// Who knows the agents that errands are given to.
@@ -135,6 +137,7 @@ impl Harness {
             clock,
             contained: None,
             hidden: Arc::default(),
+            copied: Arc::default(),
             secrets,
             crew: None,
             budget: Budget::default(),
@@ -187,6 +190,12 @@ impl Harness {
     #[must_use]
     pub fn hiding(self, paths: Vec<PathBuf>) -> Harness {
         Harness { hidden: paths.into(), ..self }
+    }
+
+    /// The same with ignored paths that a fresh worktree gets from the checkout.
+    #[must_use]
+    pub fn copying(self, paths: Vec<String>) -> Harness {
+        Harness { copied: paths.into(), ..self }
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -585,7 +594,11 @@ impl Harness {
             return Err(Error::WorkspaceGone { path });
         }
         let failed = |source| Error::Workspace { path: path.clone(), source };
-        place::ensure(&self.place(run, &path)).map_err(|error| failed(Box::new(error)))?;
+        let place = self.place(run, &path);
+        place::ensure(&place).map_err(|error| failed(Box::new(error)))?;
+        if let (Place::Worktree { repo, .. }, false) = (&place, run.has_worked()) {
+            carry::ignored(repo, &path, &self.copied).map_err(|error| failed(Box::new(error)))?;
+        }
         let workspace = Workspace::open(&path).map_err(|error| failed(Box::new(error)))?;
         Ok(workspace.guarded(self.guard(&path)))
     }

@@ -101,7 +101,8 @@ pub(crate) fn refuse_under_way(checkout: &Checkout) -> Result<(), Error> {
 }
 
 fn refuse_shared(checkout: &Checkout, branch: &str) -> Result<(), Error> {
-    let listed = checkout.git().bytes(&["worktree", "list", "--porcelain", "-z"])?;
+    let list = || checkout.git().bytes(&["worktree", "list", "--porcelain", "-z"]);
+    let listed = git::past_new_worktrees(list)?;
     let line = format!("branch {branch}");
     if split(&listed).filter(|found| *found == line.as_bytes()).count() > 1 {
         return Err(Error::SharedBranch { branch: branch.to_owned() });

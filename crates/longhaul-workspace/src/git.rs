@@ -154,6 +154,22 @@ impl Printed {
     }
 }
 
+/// Asks again while another git is just making a worktree: until that one's `commondir` is written, every command that looks at
+/// all worktrees of the repository fails on it.
+pub(crate) fn past_new_worktrees<T>(mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let start = Instant::now();
+    loop {
+        match ask() {
+            Err(Error::Failed { message, .. })
+                if message.contains("/commondir") && start.elapsed() < limits::NEW_WORKTREE_WAIT_MAX =>
+            {
+                thread::sleep(limits::POLL_INTERVAL);
+            }
+            answer => return answer,
+        }
+    }
+}
+
 fn action<S: AsRef<OsStr>>(arguments: &[S]) -> String {
     arguments.first().map(|word| word.as_ref().to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -300,7 +316,30 @@ fn keep_start(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::J
 
 #[cfg(test)]
 mod tests {
-    use super::is_kept_back;
+    use super::{Error, is_kept_back, past_new_worktrees};
+
+    #[test]
+    fn a_worktree_that_is_just_made_is_waited_for_and_nothing_else_is() {
+        let failed =
+            |message: &str| Err(Error::Failed { action: "worktree".to_owned(), message: message.to_owned() });
+        let mut asked = 0;
+        let answer = past_new_worktrees(|| {
+            asked += 1;
+            if asked < 3 {
+                failed("fatal: failed to read .git/worktrees/x/commondir: Success")
+            } else {
+                Ok(asked)
+            }
+        });
+        assert_eq!(answer.unwrap(), 3);
+        let mut asked = 0;
+        let answer: Result<i32, Error> = past_new_worktrees(|| {
+            asked += 1;
+            failed("fatal: 'x' already exists")
+        });
+        assert!(answer.is_err());
+        assert_eq!(asked, 1);
+    }
 
     #[test]
     fn git_gets_what_it_needs_and_no_key() {

@@ -7,6 +7,7 @@
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 mod beneath;
+pub mod carry;
 pub mod checkout;
 pub mod commit;
 mod directory;

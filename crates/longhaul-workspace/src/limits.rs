@@ -26,6 +26,9 @@ pub const GIT_TIME_MAX: Duration = Duration::from_secs(600);
 /// Bytes kept of what git prints. Git's errors are a few lines.
 pub const GIT_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 
+/// Time that is waited for a worktree that another git is just making: it writes a few small files.
+pub const NEW_WORKTREE_WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// Bytes of a list or a diff that git prints for us: half a million changed files. More is no change that anybody reads.
 pub const GIT_LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 

@@ -15,7 +15,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
-use crate::git::Git;
+use crate::git::{self, Git, past_new_worktrees};
 use crate::limits;
 use crate::place::{Error, create_directories};
 
@@ -187,18 +187,22 @@ fn add(
     lock: &File,
 ) -> Result<(), Error> {
     let reference = format!("refs/heads/{branch}");
-    let exists = Git::at(repo).run(&["show-ref", "--verify", "--quiet", &reference]).is_ok();
-    let mut arguments: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).to_vec();
-    if stale.is_some() {
-        arguments.extend(["--force", "--force"].map(OsStr::new));
-    }
-    if !exists {
-        arguments.extend(["-b", branch].map(OsStr::new));
-    }
-    let start = if exists { branch } else { start };
-    arguments.extend([OsStr::new("--"), path.as_os_str(), OsStr::new(start)]);
-    let held = lock.try_clone().map_err(io_error("lock", path))?;
-    Git::at(repo).holding(Stdio::from(held)).run(&arguments)?;
+    let added = past_new_worktrees(|| {
+        // One that failed may have made the branch already.
+        let exists = Git::at(repo).run(&["show-ref", "--verify", "--quiet", &reference]).is_ok();
+        let mut arguments: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).to_vec();
+        if stale.is_some() {
+            arguments.extend(["--force", "--force"].map(OsStr::new));
+        }
+        if !exists {
+            arguments.extend(["-b", branch].map(OsStr::new));
+        }
+        let start = if exists { branch } else { start };
+        arguments.extend([OsStr::new("--"), path.as_os_str(), OsStr::new(start)]);
+        let held = lock.try_clone().map_err(git::Error::Spawn)?;
+        Git::at(repo).holding(Stdio::from(held)).run(&arguments)
+    });
+    added?;
     Ok(())
 }
 

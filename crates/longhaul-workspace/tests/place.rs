@@ -340,3 +340,23 @@ fn a_place_is_removed_whole() {
     remove(&Place::InPlace(fixture.repo())).unwrap();
     assert!(fixture.repo().exists(), "what is the user's stays");
 }
+
+/// D12.1: many worktrees of one repository, made at once, do not stand in each other's way.
+#[test]
+fn many_worktrees_are_made_at_once() {
+    let fixture = Fixture::new();
+    let places: Vec<Place> = (0..16)
+        .map(|number| Place::Worktree {
+            repo: fixture.repo(),
+            path: fixture.path().with_file_name(format!("many_{number}")),
+            branch: format!("longhaul/many_{number}"),
+            start: None,
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let making: Vec<_> = places.iter().map(|place| scope.spawn(move || ensure(place))).collect();
+        making.into_iter().for_each(|made| made.join().unwrap().unwrap());
+    });
+    assert_eq!(git(&fixture.repo(), &["worktree", "list"]).lines().count(), 17);
+    assert_eq!(git(&fixture.repo(), &["status", "--porcelain"]), " M file\n?? untracked");
+}

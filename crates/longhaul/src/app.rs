@@ -164,7 +164,8 @@ impl App {
         let toolbox = self.toolbox(settings, sandbox)?;
         let harness = Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock));
         let harness = self.staffed(harness, settings);
-        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()).with_budget(settings.budget))
+        let harness = harness.hiding(users_own()).copying(settings.copy.clone());
+        Ok(harness.with_secrets(self.secrets.clone()).with_budget(settings.budget))
     }
 
     /// The same harness with the agents there are here, for errands.

@@ -61,6 +61,8 @@ pub struct Settings {
     pub retry: RetryPolicy,
     pub compaction: Compaction,
     pub git: Git,
+    /// Ignored paths that a fresh worktree gets from the checkout.
+    pub copy: Vec<String>,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
     /// Whose default model is used when no model is named.
@@ -126,6 +128,16 @@ struct File {
     compaction: Option<CompactionSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     git: Option<GitSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace: Option<WorkspaceSection>,
+}
+
+/// What a fresh worktree needs.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct WorkspaceSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -340,6 +352,7 @@ fn defaults() -> Value {
             "require_approval": true,
             "working_branch": null,
         },
+        "workspace": { "copy": [] },
         "compaction": {
             "enabled": compaction.enabled,
             "threshold": f64::from(compaction.threshold) / 100.0,
@@ -495,6 +508,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             auto_commit: read.value("git.auto_commit")?,
             working_branch: read.branch("git.working_branch")?,
         },
+        copy: read.paths("workspace.copy")?,
         retry: RetryPolicy {
             max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
             base_backoff_ms: read.at_most("harness.retries.base_backoff_ms", BACKOFF_BASE_MS_MAX)?,
@@ -764,6 +778,15 @@ impl Reading<'_> {
                 Err(self.wrong(key, &format!("{name:?} cannot be part of a branch's name")))
             }
             name => Ok(name),
+        }
+    }
+
+    /// Paths below a checkout.
+    fn paths(&self, key: &str) -> Result<Vec<String>, Failure> {
+        let paths: Vec<String> = self.value(key)?;
+        match paths.iter().find(|path| !longhaul_workspace::carry::is_within(Path::new(path))) {
+            Some(path) => Err(self.wrong(key, &format!("{path:?} is no path below a checkout"))),
+            None => Ok(paths),
         }
     }
 

@@ -92,8 +92,19 @@ impl Night {
 #[test]
 fn a_crew_works_through_the_night() {
     let desk = Desk::with_script(&script());
-    let args =
-        ["create", "--task", "twelve parts", "--agent", "MARS", "--plan", "auto", "--autonomy", "3", "--model", "scripted/s.yaml"];
+    let args = [
+        "create",
+        "--task",
+        "twelve parts",
+        "--agent",
+        "MARS",
+        "--plan",
+        "auto",
+        "--autonomy",
+        "3",
+        "--model",
+        "scripted/s.yaml",
+    ];
     let id = desk.get(&args).trim().to_owned();
     assert_eq!(desk.json(&["steps", &id]).as_array().unwrap().len(), 12);
     let night = Night { desk, id };

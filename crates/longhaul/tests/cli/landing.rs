@@ -194,3 +194,43 @@ fn there_is_nothing_to_bring_in_from_elsewhere() {
     let id = desk.create();
     assert!(desk.say(&["diff", &id]).err.starts_with(&format!("error: {id} has not begun\n")));
 }
+
+/// What git ignores and a worktree needs comes along if the user said so, and is no part of the work.
+#[test]
+fn ignored_files_are_copied_if_asked_for() {
+    let desk = repository();
+    desk.write(".gitignore", "deps/\n.env*\n.config\n");
+    git(&desk.path(""), &["add", ".gitignore"]);
+    git(&desk.path(""), &["commit", "-q", "-m", "ignore"]);
+    std::fs::create_dir_all(desk.path("deps/inner")).unwrap();
+    desk.write("deps/inner/file", "x\n");
+    desk.write(".env.example", "x\n");
+    desk.write(".env", "secret\n");
+    desk.write("untracked", "x\n");
+    std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    let settings = "workspace: { copy: [deps/, .env.example, untracked, missing] }";
+    desk.write(".config/longhaul/longhaul.yaml", settings);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    let place = Path::new(shown["workspace"].as_str().unwrap());
+    assert_eq!(std::fs::read_to_string(place.join("deps/inner/file")).unwrap(), "x\n");
+    assert!(place.join(".env.example").exists());
+    assert!(!place.join(".env").exists() && !place.join("untracked").exists());
+    assert_eq!(desk.get(&["diff", shown["id"].as_str().unwrap(), "--name-only"]), "a.txt\n");
+    for path in ["../x", "/etc/passwd", ".git/config", "a/../../b"] {
+        desk.write(".config/longhaul/longhaul.yaml", &format!("workspace: {{ copy: [{path}] }}"));
+        let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+        assert!(refused.code == 2 && refused.err.contains("workspace.copy"), "{path}: {}", refused.err);
+    }
+    // What a repository's own file names waits for trust.
+    std::fs::remove_file(desk.path(".config/longhaul/longhaul.yaml")).unwrap();
+    desk.write("longhaul.yaml", "workspace: { copy: [.env] }");
+    let output = desk
+        .command(&["run", "x", "--model", "scripted/s.yaml", "--json"])
+        .env_remove("LONGHAUL_TRUST")
+        .output();
+    let output = output.unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("sets workspace.copy, which is ignored until you trust it"), "{told}");
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!Path::new(shown["workspace"].as_str().unwrap()).join(".env").exists());
+}
