@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Permissions;
+use longhaul_core::policy::Policies;
 use longhaul_core::spec::Autonomy;
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +142,15 @@ pub struct AgentLimits {
     pub max_cost: Option<Usd>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_iteration_steps: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_iteration_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_iteration_cost: Option<Usd>,
+    /// What reaching a limit leads to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policies: Option<Policies>,
 }
 
 impl AgentLimits {

@@ -3,9 +3,11 @@
 //! Owns every rule about values: ranges, forms, lists. Refuses to know which tools, models and servers there are; whoever
 //! does gives their names.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::money::Usd;
+use longhaul_core::policy::{BadPolicy, Policies};
 use longhaul_core::spec::Autonomy;
 use longhaul_core::suggest::closest;
 
@@ -151,8 +153,25 @@ fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
         limits: AgentLimits {
             max_tool_calls: small("limits.max_tool_calls", of_file.max_tool_calls, 0, COUNT_MAX)?,
             max_tokens: number("limits.max_tokens", of_file.max_tokens, 1, TOKENS_MAX)?,
-            max_cost: of_file.max_cost.map(cost).transpose()?,
+            max_cost: of_file.max_cost.map(|dollars| cost("limits.max_cost", dollars)).transpose()?,
             max_iterations: small("limits.max_iterations", of_file.max_iterations, 1, COUNT_MAX)?,
+            max_iteration_steps: small(
+                "limits.max_iteration_steps",
+                of_file.max_iteration_steps,
+                1,
+                COUNT_MAX,
+            )?,
+            max_iteration_tokens: number(
+                "limits.max_iteration_tokens",
+                of_file.max_iteration_tokens,
+                1,
+                TOKENS_MAX,
+            )?,
+            max_iteration_cost: of_file
+                .max_iteration_cost
+                .map(|dollars| cost("limits.max_iteration_cost", dollars))
+                .transpose()?,
+            policies: of_file.policies.as_ref().map(policies).transpose()?,
         },
         verify: matter.verify.map(|commands| list("verify", commands)).transpose()?,
         protect: matter.protect.map(|globs| list("protect", globs)).transpose()?,
@@ -257,11 +276,19 @@ fn small(field: &'static str, value: Option<i64>, min: u64, max: u64) -> Result<
     Ok(number(field, value, min, max)?.and_then(|value| u32::try_from(value).ok()))
 }
 
-fn cost(dollars: f64) -> Result<Usd, Wrong> {
+fn policies(written: &BTreeMap<String, String>) -> Result<Policies, Wrong> {
+    let with = |policies: Policies, (limit, policy): (&String, &String)| {
+        policies.with(limit.parse()?, policy.parse()?)
+    };
+    let wrong = |error: BadPolicy| ("limits.policies", error.to_string());
+    written.iter().try_fold(Policies::default(), with).map_err(wrong)
+}
+
+fn cost(field: &'static str, dollars: f64) -> Result<Usd, Wrong> {
     let fits = (0.0..=DOLLARS_MAX).contains(&dollars).then(|| Usd::from_dollars(dollars)).flatten();
     // In full, an absurd one has hundreds of digits.
     let written = if dollars.abs() > 1e15 { format!("{dollars:e}") } else { dollars.to_string() };
-    fits.ok_or_else(|| ("limits.max_cost", format!("is {written}; it is from 0 to {DOLLARS_MAX} dollars")))
+    fits.ok_or_else(|| (field, format!("is {written}; it is from 0 to {DOLLARS_MAX} dollars")))
 }
 
 fn threshold(share: f64) -> Result<f64, Wrong> {

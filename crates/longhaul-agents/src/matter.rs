@@ -50,6 +50,10 @@ pub(crate) struct Limits {
     pub(crate) max_tokens: Option<i64>,
     pub(crate) max_cost: Option<f64>,
     pub(crate) max_iterations: Option<i64>,
+    pub(crate) max_iteration_steps: Option<i64>,
+    pub(crate) max_iteration_tokens: Option<i64>,
+    pub(crate) max_iteration_cost: Option<f64>,
+    pub(crate) policies: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

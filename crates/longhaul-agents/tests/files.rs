@@ -13,6 +13,7 @@ use longhaul_agents::{
 };
 use longhaul_core::money::Usd;
 use longhaul_core::permission::Action;
+use longhaul_core::policy::{Limit, Policies, Policy};
 use longhaul_core::spec::Autonomy;
 use tempfile::TempDir;
 
@@ -96,7 +97,7 @@ fn every_field_is_read() {
 description: Does it all.
 models: [a/b, c/d]
 autonomy: 2
-limits: { max_tool_calls: 0, max_tokens: 1000000, max_cost: 2.5, max_iterations: 7 }
+limits: { max_tool_calls: 0, max_tokens: 1000000, max_cost: 2.5, max_iterations: 7, max_iteration_tokens: 90000, policies: { max_cost: stop } }
 verify:
   - cargo test
   - ./check.sh
@@ -117,6 +118,9 @@ Do it.
         max_tokens: Some(1_000_000),
         max_cost: Usd::from_dollars(2.5),
         max_iterations: Some(7),
+        max_iteration_tokens: Some(90_000),
+        policies: Policies::default().with(Limit::Cost, Policy::Stop).ok(),
+        ..AgentLimits::default()
     };
     assert_eq!((agent.limits, agent.autonomy), (limits, Autonomy::new(2)));
     assert_eq!(agent.models, ["a/b", "c/d"]);

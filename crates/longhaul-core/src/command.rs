@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conduct::Looping;
 use crate::ids::CommandId;
+use crate::plan::Plan;
 use crate::spec::Limits;
 
 /// A command with the id under which it is applied once.
@@ -66,9 +67,30 @@ pub enum Wish {
         #[n(1)]
         text: String,
     },
+    /// Have the planner make a plan, before the first step or for what is left.
+    #[n(6)]
+    Plan,
+    /// Another plan for what is not done yet.
+    #[n(7)]
+    Replan {
+        #[n(0)]
+        plan: Plan,
+    },
 }
 
 impl Wish {
+    /// Does work follow from it that only a driver can do?
+    pub fn is_answer(&self) -> bool {
+        match self {
+            Wish::Approve { .. } | Wish::Reject { .. } | Wish::Answer { .. } => true,
+            Wish::Start { .. }
+            | Wish::Pause { .. }
+            | Wish::Stop { .. }
+            | Wish::Plan
+            | Wish::Replan { .. } => false,
+        }
+    }
+
     pub fn verb(&self) -> &'static str {
         match self {
             Wish::Start { .. } => "start",
@@ -77,6 +99,8 @@ impl Wish {
             Wish::Approve { .. } => "approve",
             Wish::Reject { .. } => "reject",
             Wish::Answer { .. } => "answer",
+            Wish::Plan => "plan",
+            Wish::Replan { .. } => "replan",
         }
     }
 }

@@ -131,6 +131,18 @@ pub struct Judge {
     pub acceptance: Vec<String>,
 }
 
+/// What must hold before an end counts, where it is to be changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Checks {
+    #[n(0)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Vec<String>>,
+    #[n(1)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<Judge>,
+}
+
 /// What the agent is told of where it works, as it was when the run was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -175,6 +187,14 @@ impl Conduct {
     /// How often the same call may be tried in a row; nothing if nobody watches.
     pub fn repeats_max(&self) -> Option<u32> {
         (!self.is_plain()).then(|| self.repeats_max.unwrap_or(limits::REPEATS_MAX_DEFAULT))
+    }
+
+    /// The same with other checks.
+    #[must_use]
+    pub fn checked_by(mut self, checks: Checks) -> Conduct {
+        self.verify = checks.verify.unwrap_or(self.verify);
+        self.judge = checks.judge.or(self.judge);
+        self
     }
 
     /// Models that are asked beside the run's own.

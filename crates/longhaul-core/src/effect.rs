@@ -34,6 +34,19 @@ pub enum Effect {
         aside: Aside,
         attempt: Attempt,
     },
+    /// Start a child if it is not there yet, and see it through to where it rests.
+    Attend {
+        child: u32,
+    },
+    /// Wait until somebody has answered a child that waits for a person.
+    AwaitAnswer {
+        child: u32,
+    },
+    /// Stop a child for good.
+    EndChild {
+        child: u32,
+        reason: String,
+    },
     Sleep {
         wake: Wake,
         rest: Rest,

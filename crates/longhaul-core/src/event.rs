@@ -4,13 +4,15 @@
 
 use minicbor::{Decode, Encode};
 
+use crate::child::{ChildLedger, Errand};
 use crate::command::Wish;
-use crate::conduct::Looping;
+use crate::conduct::{Checks, Looping};
 use crate::context::Shortening;
 use crate::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
+use crate::plan::Plan;
 use crate::repetition::{Remedy, Repetition};
 use crate::spec::{Limits, RunSpec};
 use crate::status::Status;
@@ -361,6 +363,100 @@ pub enum Event {
         #[n(0)]
         text: String,
     },
+    /// Another run is to be started for a step or a call of this one.
+    #[n(38)]
+    ChildSpawned(#[n(0)] Box<Errand>),
+    /// A child waits for a person, or paused by itself.
+    #[n(39)]
+    ChildRested {
+        #[n(0)]
+        number: u32,
+        /// Why it paused; nothing if it waits for a person.
+        #[n(1)]
+        paused: Option<Cause>,
+        #[n(2)]
+        reason: Option<String>,
+        #[n(3)]
+        ledger: ChildLedger,
+    },
+    /// It goes on, perhaps with more of the budget.
+    #[n(40)]
+    ChildResumed {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        limits: Option<Limits>,
+    },
+    #[n(41)]
+    ChildEnded {
+        #[n(0)]
+        number: u32,
+        /// What went wrong; nothing if it completed.
+        #[n(1)]
+        error: Option<String>,
+        #[n(2)]
+        ledger: ChildLedger,
+    },
+    /// There is a plan, or another one.
+    #[n(42)]
+    PlanMade {
+        #[n(0)]
+        plan: Plan,
+    },
+    /// What was given for a plan cannot be used.
+    #[n(43)]
+    PlanRefused {
+        #[n(0)]
+        why: String,
+    },
+    /// A limit was reached that only warns.
+    #[n(50)]
+    LimitPassed {
+        #[n(0)]
+        limit: String,
+        #[n(1)]
+        spent: String,
+        #[n(2)]
+        max: String,
+    },
+    /// From here on other things must hold before an end counts. What is not given stays.
+    #[n(51)]
+    ChecksChanged {
+        #[n(0)]
+        checks: Checks,
+    },
+    /// What stood in the run's worktree after so many steps was kept, or not.
+    #[n(55)]
+    WorkKept {
+        #[n(0)]
+        steps: u32,
+        #[n(1)]
+        kept: Kept,
+    },
+}
+
+/// What became of the files in a run's worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// They are on the branch, as this commit.
+    #[n(0)]
+    Committed {
+        #[n(0)]
+        commit: String,
+        /// `None` on no branch.
+        #[n(1)]
+        branch: Option<String>,
+    },
+    /// None of them had changed.
+    #[n(1)]
+    Unchanged,
+    /// They are where they were, and not committed.
+    #[n(2)]
+    Uncommitted {
+        #[n(0)]
+        why: String,
+    },
 }
 
 /// What follows when an agent stops.
@@ -423,6 +519,9 @@ pub enum FreshStart {
     /// It went round in circles.
     #[n(3)]
     DoomLoop,
+    /// It reached a limit of one conversation.
+    #[n(4)]
+    Limit,
 }
 
 /// What is asked beside the conversation.
@@ -444,6 +543,12 @@ pub enum Aside {
     /// Whether the work is what was asked for.
     #[n(2)]
     Judgement,
+    /// What steps the task has.
+    #[n(3)]
+    Planning {
+        #[n(0)]
+        round: u32,
+    },
 }
 
 /// What a call asks a person.
@@ -469,9 +574,12 @@ pub enum AskKind {
     /// May this call be made?
     #[n(0)]
     Permission,
-    /// The agent wants to know or needs something.
+    /// The agent wants to know something.
     #[n(1)]
     Question,
+    /// It cannot go on without something only a person can provide.
+    #[n(2)]
+    Need,
 }
 
 /// Why a status changed; decides the exit code.
@@ -561,6 +669,15 @@ impl Event {
             Event::DoomLoop { .. } => 35,
             Event::LoopChanged { .. } => 36,
             Event::Told { .. } => 37,
+            Event::ChildSpawned(_) => 38,
+            Event::ChildRested { .. } => 39,
+            Event::ChildResumed { .. } => 40,
+            Event::ChildEnded { .. } => 41,
+            Event::PlanMade { .. } => 42,
+            Event::PlanRefused { .. } => 43,
+            Event::LimitPassed { .. } => 50,
+            Event::ChecksChanged { .. } => 51,
+            Event::WorkKept { .. } => 55,
         }
     }
 }

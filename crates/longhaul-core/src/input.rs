@@ -1,10 +1,12 @@
 //! What arrives at a run: commands, results, timers, and the news that its process died.
 
+use crate::budget::Exhausted;
+use crate::child::ChildReport;
 use crate::command::Command;
-use crate::conduct::Looping;
+use crate::conduct::{Checks, Looping};
 use crate::conversation::{ModelFailure, ModelReply};
 use crate::effect::Wake;
-use crate::event::Aside;
+use crate::event::{Aside, Kept};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::spec::Limits;
@@ -73,6 +75,15 @@ pub enum Input {
         attempt: Attempt,
         answer: Result<ModelReply, ModelFailure>,
     },
+    /// A child came to rest.
+    ChildRested {
+        number: u32,
+        report: ChildReport,
+    },
+    /// Something lies in the inbox of a child that waits for a person.
+    ChildAnswered {
+        number: u32,
+    },
     Woke(Wake),
     /// It is time for a checkpoint, whatever is going on.
     CheckpointDue,
@@ -85,6 +96,17 @@ pub enum Input {
     /// What the driving process has found to hold the agent's commands.
     Contained {
         by: String,
+    },
+    /// Other things must hold before an end counts.
+    ChecksChanged {
+        checks: Checks,
+    },
+    /// All runs together have used up what they may: what was about to be asked is not.
+    OutOfBudget(Exhausted),
+    /// What stood in the worktree after so many steps was kept, or not.
+    WorkKept {
+        steps: u32,
+        kept: Kept,
     },
     /// The journal is kept in the fallback store, and why.
     FellBack {

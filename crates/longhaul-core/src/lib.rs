@@ -4,6 +4,8 @@
 //! events to remember and effects to perform. There is no IO here, no clock, no randomness and nothing to await:
 //! time and ids come in with the input, so that the same inputs always give the same run.
 
+pub mod budget;
+pub mod child;
 pub mod codec;
 pub mod command;
 pub mod conduct;
@@ -23,6 +25,7 @@ pub mod limits;
 pub mod money;
 pub mod permission;
 pub mod plan;
+pub mod policy;
 pub mod promise;
 pub mod prompt;
 pub mod repetition;

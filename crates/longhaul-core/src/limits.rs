@@ -194,6 +194,21 @@ pub const COMPACTED_PERCENT_MAX: u64 = 75;
 /// Compactions in a row that free too little before the conversation is begun anew.
 pub const FUTILE_COMPACTIONS_MAX: u32 = 2;
 
+/// Runs that a run may have started for it at the same time, unless it was told otherwise.
+pub const PARALLEL_DEFAULT: u32 = 4;
+
+/// The most that it may be told.
+pub const PARALLEL_MAX: u32 = 64;
+
+/// Sub-agents one run may start for its calls, one after another or at once.
+pub const SPAWNS_MAX: usize = 64;
+
+/// Tries at an errand given to a sub-agent.
+pub const CHILD_TRIES_MAX: u32 = 2;
+
+/// Rounds of asking for a plan: the first, and one to mend what was wrong with it.
+pub const PLAN_ROUNDS_MAX: u32 = 2;
+
 /// Tries at a question asked beside the conversation: for a summary, for a judge's opinion.
 pub const ASIDE_TRIES_MAX: u32 = 3;
 
@@ -205,6 +220,9 @@ pub const NOTE_BYTES_MAX: usize = 32 * 1024;
 
 /// From how many bytes on a value of letters and digits is taken for a secret, whatever it is called.
 pub const RANDOM_BYTES_MIN: usize = 20;
+
+/// Letters of a task in the first line of a commit: what `git log --oneline` has room for.
+pub const COMMIT_TITLE_LETTERS_MAX: usize = 72;
 
 /// Bytes of a failed check's output that a report shows: a page. All of it is in the journal.
 pub const REPORTED_OUTPUT_BYTES_MAX: usize = 1500;

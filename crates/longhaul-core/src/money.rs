@@ -33,6 +33,18 @@ impl Usd {
         self.0 as f64 / 1e9
     }
 
+    /// What is left of it once `spent` is taken away; never less than nothing.
+    #[must_use]
+    pub fn less(self, spent: Usd) -> Usd {
+        Usd(self.0.saturating_sub(spent.0))
+    }
+
+    /// One of `parts` equal parts.
+    #[must_use]
+    pub fn share(self, parts: u64) -> Usd {
+        Usd(self.0 / parts.max(1))
+    }
+
     /// The price of `tokens` at this amount for each million of them.
     #[must_use]
     pub fn per_million(self, tokens: u64) -> Usd {

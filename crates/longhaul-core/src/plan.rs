@@ -39,6 +39,10 @@ pub struct Step {
     #[n(7)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Commands that must succeed before this step counts as done, beside those of the run.
+    #[n(8)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
@@ -130,40 +134,50 @@ impl Plan {
         self.check_cycles()
     }
 
-    /// The step to work on next: the first that is ready.
-    pub fn next_ready(&self) -> Option<usize> {
-        self.steps.iter().position(|step| step.status == StepStatus::Ready)
+    /// The steps that may begin, in order.
+    pub fn ready(&self) -> impl Iterator<Item = usize> {
+        let ready = |(index, step): (usize, &Step)| (step.status == StepStatus::Ready).then_some(index);
+        self.steps.iter().enumerate().filter_map(ready)
     }
 
-    /// The step to work on next once `done` is completed.
-    pub fn next_ready_after(&self, done: usize) -> Option<usize> {
-        let done_id = self.steps.get(done).map(|step| step.id.as_str());
-        self.steps.iter().enumerate().position(|(index, step)| {
-            index != done
-                && match step.status {
-                    StepStatus::Ready => true,
-                    StepStatus::Pending => step
-                        .dependencies
-                        .iter()
-                        .all(|id| Some(id.as_str()) == done_id || self.is_completed(id)),
-                    StepStatus::Running
-                    | StepStatus::Completed
-                    | StepStatus::Failed
-                    | StepStatus::Blocked => false,
-                }
-        })
+    /// The same plan without its texts: how it hangs together and how far it is.
+    #[must_use]
+    pub fn outline(&self) -> Plan {
+        let bare = |step: &Step| Step {
+            id: step.id.clone(),
+            agent: step.agent.clone(),
+            dependencies: step.dependencies.clone(),
+            critical: step.critical,
+            status: step.status,
+            ..Step::new("", "", "")
+        };
+        Plan { steps: self.steps.iter().map(bare).collect() }
+    }
+
+    /// This plan with what `new` has in mind for the rest: what is completed stays as it is, what is not gives way.
+    pub fn replanned(&self, new: Plan) -> Result<Plan, BadPlan> {
+        let done = |step: &&Step| step.status == StepStatus::Completed;
+        let mut steps: Vec<Step> = self.steps.iter().filter(done).cloned().collect();
+        let kept = steps.len();
+        for (index, step) in new.steps.into_iter().enumerate() {
+            if steps[..kept].iter().any(|done| done.id == step.id) {
+                let why = format!("`{}` is the id of a step that is completed and stays", step.id);
+                return Err(BadPlan::at(format!("steps[{index}].id"), why));
+            }
+            steps.push(Step { status: StepStatus::Pending, output: None, error: None, ..step });
+        }
+        if steps.len() == kept {
+            return Err(BadPlan::at("steps", "a new plan needs at least one step"));
+        }
+        Plan { steps }.checked()
     }
 
     pub fn completed_count(&self) -> usize {
         self.steps.iter().filter(|step| step.status == StepStatus::Completed).count()
     }
 
-    /// Would every step be completed once `done` is?
-    pub fn is_complete_after(&self, done: usize) -> bool {
-        self.steps
-            .iter()
-            .enumerate()
-            .all(|(index, step)| index == done || step.status == StepStatus::Completed)
+    pub fn is_completed(&self) -> bool {
+        self.completed_count() == self.steps.len()
     }
 
     pub fn start(&mut self, index: usize) {
@@ -205,13 +219,13 @@ impl Plan {
     fn ready_if_free(&mut self, index: usize) {
         let step = &self.steps[index];
         let free = step.status == StepStatus::Pending
-            && step.dependencies.iter().all(|dependency| self.is_completed(dependency));
+            && step.dependencies.iter().all(|dependency| self.has_completed(dependency));
         if free {
             self.steps[index].status = StepStatus::Ready;
         }
     }
 
-    fn is_completed(&self, id: &str) -> bool {
+    fn has_completed(&self, id: &str) -> bool {
         self.steps.iter().any(|step| step.id == id && step.status == StepStatus::Completed)
     }
 
@@ -249,6 +263,50 @@ impl Plan {
     }
 }
 
+/// A plan as people and models write it: what is always the same may be left out.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Draft {
+    pub steps: Vec<DraftStep>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DraftStep {
+    pub id: String,
+    pub description: String,
+    #[serde(default, alias = "assignedAgent")]
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub dependencies: Vec<String>,
+    #[serde(default, alias = "isCritical")]
+    pub critical: bool,
+    #[serde(default)]
+    pub verify: Vec<String>,
+}
+
+impl Draft {
+    /// The plan; a step without an agent is for `agent`. Not checked yet.
+    pub fn plan(self, agent: &str) -> Plan {
+        let step = |draft: DraftStep| Step {
+            dependencies: draft.dependencies,
+            critical: draft.critical,
+            verify: Some(draft.verify).filter(|commands| !commands.is_empty()),
+            ..Step::new(&draft.id, &draft.description, draft.agent.as_deref().unwrap_or(agent))
+        };
+        Plan { steps: self.steps.into_iter().map(step).collect() }
+    }
+}
+
+/// The plan in a planner's answer, which may stand among other words; an error says what is wrong with it.
+pub fn from_answer(answer: &str, agent: &str) -> Result<Plan, String> {
+    let span = answer.find('{').zip(answer.rfind('}'));
+    let json = span.and_then(|(start, end)| answer.get(start..=end));
+    let json = json.ok_or("the answer holds no JSON object")?;
+    let draft: Draft = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    Ok(draft.plan(agent))
+}
+
 impl Step {
     pub fn new(id: &str, description: &str, agent: &str) -> Step {
         Step {
@@ -260,6 +318,7 @@ impl Step {
             status: StepStatus::Pending,
             output: None,
             error: None,
+            verify: None,
         }
     }
 
@@ -274,6 +333,10 @@ impl Step {
             if text.len() > limits::TEXT_BYTES_MAX {
                 return Err(BadPlan::at(path, format!("is longer than {} bytes", limits::TEXT_BYTES_MAX)));
             }
+        }
+        let empty = |command: &String| command.trim().is_empty();
+        if let Some(place) = self.verify.iter().flatten().position(empty) {
+            return Err(BadPlan::at(format!("steps[{index}].verify[{place}]"), "may not be empty"));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::conversation::Usage;
 use crate::event::{AskKind, Cause};
 use crate::evidence::{Check, Features, ProtectedChange, tail};
 use crate::ids::RunId;
-use crate::limits::REPORTED_OUTPUT_BYTES_MAX;
+use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX};
 use crate::money::Usd;
 use crate::plan::StepStatus;
 use crate::run::{Gate, Run};
@@ -33,6 +33,8 @@ pub struct Report {
     /// What differs from the commit the work began with.
     pub changes: Option<String>,
     pub changed_files: Vec<String>,
+    /// The last commit that was made of the work.
+    pub commit: Option<String>,
     pub evidence: Option<Evidence>,
     pub protected: Vec<ProtectedChange>,
     pub features: Option<Features>,
@@ -99,6 +101,7 @@ impl Report {
             output: run.output().unwrap_or("").to_owned(),
             changes: seen.and_then(|seen| seen.found.changes.clone()),
             changed_files: run.changed_files.clone(),
+            commit: run.commits.last().cloned(),
             evidence,
             protected: seen.map_or(Vec::new(), |seen| seen.found.protected.clone()),
             features: seen.and_then(|seen| seen.found.features.clone()),
@@ -118,6 +121,24 @@ impl Report {
             branch: run.spec.branch.clone(),
         }
     }
+}
+
+/// Did the agent come to a stop by itself, for want of progress or of an answer that could be used? Nobody but its agent is
+/// at fault then: not a key, not a limit, not a hook.
+pub fn is_stuck(run: &Run) -> bool {
+    const WORDS: [&str; 9] = [
+        "doom_loop",
+        "no_progress",
+        "not_verified",
+        "empty_output",
+        "the judge",
+        "context_overflow",
+        "rejected:",
+        "refused:",
+        "the model refused",
+    ];
+    let is_parked = run.status == Status::Paused && run.cause == Some(Cause::Parked);
+    is_parked && run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
 }
 
 /// Why a run is not at work any more, in one word; nothing if it is, or has not begun.
@@ -153,6 +174,7 @@ fn approval(run: &Run, gate: &Gate) -> Approval {
             let kind = match ask.kind {
                 AskKind::Permission => "leave for",
                 AskKind::Question => "question by",
+                AskKind::Need => "need of",
             };
             format!("{kind} {tool}: {}", ask.text)
         }
@@ -338,5 +360,26 @@ fn time(ms: u64) -> String {
         seconds @ 1..=119 => format!("{seconds} s"),
         seconds @ 120..=7199 => format!("{} min", seconds / 60),
         seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// What a commit of the run's work says of it, but for the run's name: what was asked, and which step this was.
+pub fn commit_message(run: &Run) -> String {
+    let task = run.spec.task.trim();
+    let title: String =
+        task.lines().next().unwrap_or_default().chars().take(COMMIT_TITLE_LETTERS_MAX).collect();
+    let steps = &run.plan.steps;
+    let done = steps.iter().enumerate().rfind(|(_, step)| step.status == StepStatus::Completed);
+    match done {
+        Some((index, step)) if steps.len() > 1 => {
+            let description = step.description.trim();
+            format!(
+                "{title}\n\nStep {} of {}: {description}\nAgent: {}",
+                index + 1,
+                steps.len(),
+                run.spec.agent
+            )
+        }
+        Some(_) | None => format!("{title}\n\nAgent: {}", run.spec.agent),
     }
 }

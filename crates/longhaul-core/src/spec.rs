@@ -11,7 +11,9 @@ use crate::json::Json;
 use crate::limits;
 use crate::money::Usd;
 use crate::permission::{BadRule, Permissions};
-use crate::plan::{BadPlan, Plan};
+use crate::plan::{BadPlan, Plan, Step};
+use crate::policy::{BadPolicy, Limit, Policies, Policy};
+use crate::suggest;
 use crate::tool::{EffectClass, RetryPolicy, ToolGrant};
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -87,6 +89,53 @@ pub struct RunSpec {
     #[n(24)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conduct: Option<Box<Conduct>>,
+    /// How many steps and sub-agents may be at work at once. Without a word, steps of this very agent come one after another.
+    #[n(25)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u32>,
+    /// The agents that errands may be given to, as they were known when the run was created.
+    #[n(26)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crew: Option<Vec<Mate>>,
+    /// Whoever makes the plan, if it is not given.
+    #[n(27)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planner: Option<Box<Planner>>,
+    /// The commit its worktree begins with; without a word, what was checked out when it was made.
+    #[n(33)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Does that commit hold what the user had not committed?
+    #[n(34)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<bool>,
+    /// Is its work committed for it? Without a word it is not.
+    #[n(35)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_commit: Option<bool>,
+}
+
+/// An agent that errands may be given to.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mate {
+    #[n(0)]
+    pub name: String,
+    /// What it is good for, in a line.
+    #[n(1)]
+    pub role: String,
+}
+
+/// Whoever is asked for a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Planner {
+    /// The run's own without a word.
+    #[n(0)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[n(1)]
+    pub prompt: String,
 }
 
 /// What a call that needs a person's answer leads to.
@@ -168,6 +217,47 @@ pub struct Limits {
     #[n(5)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// What reaching one leads to, where that is not what it leads to by itself.
+    #[n(10)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policies: Option<Policies>,
+    /// Turns of one conversation; without a word reaching it begins a fresh one.
+    #[n(11)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iteration_steps: Option<u32>,
+    /// Tokens of one conversation.
+    #[n(12)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iteration_tokens: Option<u64>,
+    /// What one conversation may cost.
+    #[n(13)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iteration_cost: Option<Usd>,
+}
+
+impl Limits {
+    pub fn policy(&self, limit: Limit) -> Policy {
+        self.policies.unwrap_or_default().of(limit)
+    }
+
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), BadSpec> {
+        self.policies.unwrap_or_default().check()?;
+        // A conversation of no turns would be begun anew for ever.
+        let nothing = [
+            (Limit::IterationSteps, self.max_iteration_steps == Some(0)),
+            (Limit::IterationTokens, self.max_iteration_tokens == Some(0)),
+        ];
+        match nothing.iter().find(|(_, is_nothing)| *is_nothing) {
+            Some((limit, _)) => Err(BadSpec::NoRoom { limit: *limit }),
+            None => Ok(()),
+        }
+    }
+
+    /// Is money limited, so that prices must be known?
+    pub fn limit_cost(&self) -> bool {
+        self.max_cost.is_some() || self.max_iteration_cost.is_some()
+    }
 }
 
 impl Default for Limits {
@@ -179,6 +269,10 @@ impl Default for Limits {
             max_cost: None,
             max_sub_agent_depth: 3,
             timeout_ms: None,
+            policies: None,
+            max_iteration_steps: None,
+            max_iteration_tokens: None,
+            max_iteration_cost: None,
         }
     }
 }
@@ -242,10 +336,12 @@ pub enum BadSpec {
     Rule(#[from] BadRule),
     #[error(transparent)]
     Conduct(#[from] BadConduct),
-    #[error(
-        "steps[{index}].assignedAgent: a step of another agent (`{agent}`) needs sub-agents, which this run of `{own}` cannot start"
-    )]
-    ForeignStep { index: usize, agent: String, own: String },
+    #[error("steps[{index}].assignedAgent: there is no agent `{agent}`{guess}")]
+    UnknownAgent { index: usize, agent: String, guess: String },
+    #[error("limit policies: {0}")]
+    Policy(#[from] BadPolicy),
+    #[error("{limit} must be at least 1")]
+    NoRoom { limit: Limit },
 }
 
 impl RunSpec {
@@ -307,12 +403,36 @@ impl RunSpec {
         }
         self.rules().iter().try_for_each(Permissions::check)?;
         self.conduct().check()?;
+        self.limits.check()?;
         self.plan.check()?;
-        match self.plan.steps.iter().enumerate().find(|(_, step)| step.agent != self.agent) {
-            Some((index, step)) => {
-                Err(BadSpec::ForeignStep { index, agent: step.agent.clone(), own: self.agent.clone() })
-            }
-            None => Ok(()),
+        if self.parallel.is_some_and(|parallel| !(1..=limits::PARALLEL_MAX).contains(&parallel)) {
+            return Err(BadSpec::TooMuch {
+                field: "parallel (from 1)",
+                max: u64::from(limits::PARALLEL_MAX),
+            });
         }
+        self.check_agents(&self.plan)
+    }
+
+    /// Is every step of the plan for an agent that can be had?
+    pub fn check_agents(&self, plan: &Plan) -> Result<(), BadSpec> {
+        let unknown = |step: &Step| !self.knows(&step.agent);
+        let Some((index, step)) = plan.steps.iter().enumerate().find(|(_, step)| unknown(step)) else {
+            return Ok(());
+        };
+        let names = self.crew().iter().map(|mate| mate.name.as_str());
+        let guess = suggest::closest(&step.agent, &names.collect::<Vec<_>>())
+            .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        Err(BadSpec::UnknownAgent { index, agent: step.agent.clone(), guess })
+    }
+
+    /// The agents that errands may be given to.
+    pub fn crew(&self) -> &[Mate] {
+        self.crew.as_deref().unwrap_or(&[])
+    }
+
+    /// Can that agent be given something to do?
+    pub fn knows(&self, agent: &str) -> bool {
+        agent == self.agent || self.crew().iter().any(|mate| mate.name == agent)
     }
 }

@@ -17,6 +17,11 @@ pub fn closest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
     (nearest.0 <= letters.div_ceil(3)).then_some(nearest.1)
 }
 
+/// The same as the end of a complaint: ` (did you mean …?)`, or nothing.
+pub fn meant(typed: &str, known: &[&str]) -> String {
+    closest(typed, known).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
 /// Letters of a name that is compared.
 const LETTERS_MAX: usize = 100;
 

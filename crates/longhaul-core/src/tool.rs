@@ -11,6 +11,9 @@ use crate::text::Text;
 /// The tool by which an agent asks a person. It does nothing itself: the run waits, and the answer is its result.
 pub const ASK_HUMAN: &str = "ask_human";
 
+/// The tool that gives an errand to another agent.
+pub const SPAWN: &str = "spawn";
+
 /// The tool by which an agent keeps its list of what is to be done.
 pub const TODO: &str = "todo";
 

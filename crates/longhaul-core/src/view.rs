@@ -3,15 +3,16 @@
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
+use crate::child::{Child, ChildState, Origin};
 use crate::context::Shortening;
 use crate::conversation::Usage;
-use crate::event::{Aside, Event};
+use crate::event::{Aside, AskKind, Event, Kept};
 use crate::ids::{CallId, RunId};
 use crate::limits::EVENT_TEXT_BYTES_MAX;
 use crate::money::Usd;
 use crate::prompt::head;
 use crate::report;
-use crate::run::Run;
+use crate::run::{Gate, Run};
 use crate::spec::{Limits, Mode, RunSpec};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -48,6 +49,8 @@ pub struct RunView {
     pub tool_call_count: u32,
     pub sub_agent_count: u32,
     pub sub_agent_ids: Vec<String>,
+    #[serde(default)]
+    pub sub_agents: Vec<ChildView>,
     pub parent_id: Option<RunId>,
     pub depth: u32,
     pub iteration_count: u32,
@@ -60,8 +63,14 @@ pub struct RunView {
     pub session_id: Option<String>,
     pub workspace: String,
     pub branch: Option<String>,
+    /// The last commit that was made of its work.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// All of them, oldest first.
+    #[serde(default)]
+    pub commits: Vec<String>,
     pub usage: Usage,
-    /// Nothing if part of it is not known.
+    /// Nothing if part of it is not known. Like `usage`, with that of all sub-agents.
     pub total_cost: Option<Usd>,
     pub cost_by_iteration: Vec<IterationCost>,
     pub limits: Limits,
@@ -82,6 +91,7 @@ pub struct RunView {
 impl RunView {
     pub fn of(run: &Run) -> RunView {
         let looping = run.spec.conduct().looping.as_ref();
+        let used = run.ledger();
         RunView {
             id: run.spec.id.clone(),
             kind: if looping.is_some() { "loop" } else { "task" }.to_owned(),
@@ -107,6 +117,7 @@ impl RunView {
             tool_call_count: run.calls_started,
             sub_agent_count: run.sub_agents.len() as u32,
             sub_agent_ids: run.sub_agents.clone(),
+            sub_agents: run.children.iter().map(ChildView::of).collect(),
             parent_id: run.spec.parent.clone(),
             depth: run.spec.depth,
             iteration_count: run.iteration.saturating_sub(1),
@@ -119,8 +130,10 @@ impl RunView {
             session_id: run.spec.session.clone(),
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
-            usage: run.usage,
-            total_cost: (run.usage.unpriced_tokens == 0).then_some(run.usage.cost),
+            commit: run.commits.last().cloned(),
+            commits: run.commits.clone(),
+            usage: used.usage,
+            total_cost: (used.usage.unpriced_tokens == 0).then_some(used.usage.cost),
             cost_by_iteration: cost_by_iteration(run),
             limits: run.spec.limits,
             retry: run.spec.retry,
@@ -131,6 +144,35 @@ impl RunView {
             finish_reason: report::finish_reason(run),
             duration_ms: run.completed_at.unwrap_or(run.updated_at).millis_since(run.created_at),
             engine: engine(&run.spec).to_owned(),
+        }
+    }
+}
+
+/// One sub-agent, as its parent knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildView {
+    pub id: RunId,
+    pub agent_name: String,
+    pub status: String,
+    pub attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl ChildView {
+    fn of(child: &Child) -> ChildView {
+        let error = match &child.state {
+            ChildState::Failed { error } => Some(error.clone()),
+            ChildState::Paused { reason, .. } => Some(reason.clone()),
+            ChildState::Working | ChildState::Waiting | ChildState::Completed => None,
+        };
+        ChildView {
+            id: child.errand.id.clone(),
+            agent_name: child.errand.agent.clone(),
+            status: child.word().to_owned(),
+            attempt: child.errand.attempt.0,
+            error,
         }
     }
 }
@@ -187,6 +229,65 @@ impl Serialize for EventLine<'_> {
 /// The id under which a person answers a gate.
 pub fn gate_id(run: &RunId, gate: u32) -> String {
     format!("{run}.g{gate}")
+}
+
+/// One wait for a person, whole: whoever answers should have read what it is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateView {
+    pub id: String,
+    pub run_id: RunId,
+    pub kind: String,
+    pub agent_name: String,
+    pub step_id: Option<String>,
+    pub description: Option<String>,
+    pub call_id: Option<String>,
+    pub tool_name: Option<String>,
+    pub arguments: Option<serde_json::Value>,
+    pub digest: Option<String>,
+    pub answer: Option<String>,
+    pub status: String,
+    pub created_at: Timestamp,
+    pub resolved_at: Option<Timestamp>,
+    pub reason: Option<String>,
+}
+
+impl GateView {
+    pub fn of(run: &Run, gate: &Gate) -> GateView {
+        let step = run.plan.steps.get(gate.step as usize);
+        let (ask, answer) = (gate.ask.as_ref(), gate.answer.as_ref());
+        let status = match answer.map(|answer| answer.approved) {
+            None => "pending",
+            Some(true) => "approved",
+            Some(false) => "rejected",
+        };
+        let kind = match ask.map(|ask| ask.kind) {
+            None => "step",
+            Some(AskKind::Permission) => "permission",
+            Some(AskKind::Question) => "question",
+            Some(AskKind::Need) => "unblock",
+        };
+        let call = ask.and_then(|ask| run.call(ask.call));
+        GateView {
+            id: gate_id(&run.spec.id, gate.number),
+            run_id: run.spec.id.clone(),
+            kind: kind.to_owned(),
+            agent_name: run.spec.agent.clone(),
+            step_id: step.map(|step| step.id.clone()),
+            description: ask
+                .map(|ask| ask.text.clone())
+                .or_else(|| step.map(|step| step.description.clone())),
+            call_id: call.map(|call| call.id.to_string()),
+            tool_name: call.map(|call| call.tool.clone()),
+            arguments: call.map(|call| call.args.value()),
+            digest: ask.map(|ask| ask.digest.clone()),
+            answer: answer.and_then(|answer| answer.text.clone()),
+            status: status.to_owned(),
+            created_at: gate.opened_at,
+            resolved_at: answer.map(|answer| answer.at),
+            reason: answer.and_then(|answer| answer.reason.clone()),
+        }
+    }
 }
 
 fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(), M::Error> {
@@ -253,6 +354,10 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::LimitReached { limit, spent, max } => {
             entries!(line, "type": "budget_reached", "limit": limit, "spent": spent, "max": max);
         }
+        Event::LimitPassed { limit, spent, max } => {
+            entries!(line, "type": "limit_passed", "level": "warn", "limit": limit, "spent": spent, "max": max);
+        }
+        Event::ChecksChanged { checks } => entries!(line, "type": "checks_changed", "checks": checks),
         Event::LimitsChanged { limits } => entries!(line, "type": "limits_changed", "limits": limits),
         Event::CommandDropped { command, why } => {
             entries!(line, "type": "command_dropped", "level": "warn", "command": command, "reason": why);
@@ -292,6 +397,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
                 Aside::Compaction { .. } => "compaction_summary",
                 Aside::Iteration { .. } => "iteration_summary",
                 Aside::Judgement => "judgement",
+                Aside::Planning { .. } => "planning",
             };
             let text = text.as_deref().map(|text| head(text, EVENT_TEXT_BYTES_MAX));
             entries!(line, "type": kind, "model": model, "text": text, "error": error, "usage": usage);
@@ -313,7 +419,40 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::Told { text } => {
             entries!(line, "type": "told", "text": head(text, EVENT_TEXT_BYTES_MAX));
         }
+        Event::ChildSpawned(errand) => {
+            name_child(run, errand.number, "spawned", line)?;
+            let task = head(&errand.task, EVENT_TEXT_BYTES_MAX);
+            entries!(line, "attempt": errand.attempt, "task": task, "limits": errand.limits);
+        }
+        Event::ChildRested { number, paused, reason, .. } => {
+            let event = if paused.is_some() { "paused" } else { "waiting" };
+            name_child(run, *number, event, line)?;
+            entries!(line, "cause": paused, "reason": reason);
+        }
+        Event::ChildResumed { number, limits } => {
+            name_child(run, *number, "resumed", line)?;
+            entries!(line, "limits": limits);
+        }
+        Event::ChildEnded { number, error, ledger } => {
+            let event = if error.is_some() { "failed" } else { "completed" };
+            name_child(run, *number, event, line)?;
+            entries!(line, "outcome": event, "error": error, "usage": ledger.usage, "toolCallCount": ledger.calls);
+        }
+        Event::PlanMade { plan } => {
+            let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
+            entries!(line, "type": "plan_made", "stepIds": steps);
+        }
+        Event::PlanRefused { why } => {
+            entries!(line, "type": "plan_refused", "level": "warn", "reason": why);
+        }
         Event::Contained { by } => entries!(line, "type": "sandbox", "heldBy": by),
+        Event::WorkKept { kept: Kept::Committed { commit, branch }, .. } => {
+            entries!(line, "type": "work_committed", "commit": commit, "branch": branch);
+        }
+        Event::WorkKept { kept: Kept::Unchanged, .. } => entries!(line, "type": "work_unchanged"),
+        Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
+            entries!(line, "type": "work_uncommitted", "level": "warn", "reason": why);
+        }
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);
         }
@@ -352,6 +491,26 @@ fn name_call<M: SerializeMap>(
 ) -> Result<(), M::Error> {
     let tool = run.call(call).map_or("", |call| call.tool.as_str());
     entries!(line, "type": kind, "callId": call.to_string(), "toolName": tool);
+    Ok(())
+}
+
+/// Events of children all say whose child it is, and which.
+fn name_child<M: SerializeMap>(
+    run: &Run,
+    number: u32,
+    event: &'static str,
+    line: &mut M,
+) -> Result<(), M::Error> {
+    entries!(line, "type": "sub_agent", "event": event, "parentId": run.spec.id);
+    let Some(Child { errand, .. }) = run.child(number) else { return Ok(()) };
+    entries!(line, "subAgentId": errand.id, "agentName": errand.agent);
+    match errand.origin {
+        Origin::Step { step } => {
+            let step = run.plan.steps.get(step as usize).map_or("", |step| step.id.as_str());
+            entries!(line, "stepId": step);
+        }
+        Origin::Call { call } => entries!(line, "callId": call.to_string()),
+    }
     Ok(())
 }
 

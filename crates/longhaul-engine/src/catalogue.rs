@@ -9,7 +9,9 @@ use std::time::Duration;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
+use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
+use longhaul_core::view::GateView;
 use longhaul_store::catalog::RunRow;
 use longhaul_store::{Backend, Home};
 
@@ -43,6 +45,7 @@ pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
         backend,
         last_seq: 0,
         journal_mtime_ns,
+        gates: None,
     };
     refresh(&mut row, run);
     row
@@ -62,6 +65,17 @@ fn refresh(row: &mut RunRow, run: &Run) {
     row.last_checkpoint_at = run.last_checkpoint_at;
     row.error.clone_from(&run.error);
     row.last_seq = run.seq;
+    row.gates = gates(run);
+}
+
+/// Whoever asks what waits for a person asks it of all runs, and should not have to read their journals.
+fn gates(run: &Run) -> Option<String> {
+    if !matches!(run.status, Status::Running | Status::Paused) {
+        return None;
+    }
+    let open: Vec<GateView> =
+        run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| GateView::of(run, gate)).collect();
+    (!open.is_empty()).then(|| serde_json::to_string(&open).unwrap_or_default())
 }
 
 /// Passes the rows of one run that is being driven to the clerk; when the run is let go, its last row is in the

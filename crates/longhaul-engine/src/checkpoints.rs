@@ -4,14 +4,14 @@
 //! after the checkpoint in it: what was decided together was never true in part. The agent's work since is not undone,
 //! only forgotten, so whoever goes back is told which calls that was.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_store::engine::Damage;
-use longhaul_store::{Backend, Record};
+use longhaul_store::{Backend, Home, Record};
 
 use crate::error::{Error, Unreadable};
 use crate::fold::Fold;
@@ -101,6 +101,7 @@ impl Harness {
         let mut gathering = Gathering::default();
         let damage = cutting.show(&mut |batch| gathering.batch(batch))?;
         let (last_seq, calls) = (gathering.last_seq, gathering.calls.clone());
+        let sent = gathering.sent.clone();
         let checkpoints = gathering.checkpoints(damage);
         let checkpoint = checkpoints.find(id, number)?.clone();
         let end = checkpoint.end;
@@ -118,11 +119,37 @@ impl Harness {
         } else {
             None
         };
+        if let Some(kept_as) = &kept_as {
+            let lost = sent.iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child);
+            let mut to = kept_as.clone().into_os_string();
+            to.push(".children");
+            put_away(home, lost, Path::new(&to))?;
+        }
+        // What was answered since is asked again.
+        self.forget_answers(id);
         if let Ok(catalog) = home.catalog() {
             drop(catalog.remove(id));
         }
         Ok(TakenBack { checkpoint, events_lost: last_seq - end, calls: calls_lost, more, kept_as })
     }
+}
+
+/// Moves the children that a run no longer knows of out of the way, with all below them: whoever is sent next must not be
+/// taken for one of them.
+fn put_away<'a>(home: &Home, lost: impl Iterator<Item = &'a RunId>, to: &Path) -> Result<(), Error> {
+    let failed = |source| Error::PutAway { path: to.to_owned(), source };
+    for child in lost {
+        let below = format!("{child}.");
+        let all = home.all_runs()?;
+        for run in all.iter().filter(|run| *run == child || run.as_str().starts_with(&below)) {
+            std::fs::create_dir_all(to).map_err(failed)?;
+            std::fs::rename(home.run_dir(run), to.join(run.as_str())).map_err(failed)?;
+            if let Ok(catalog) = home.catalog() {
+                drop(catalog.remove(run));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Folds a journal as far as it can be read and notes the checkpoints on the way.
@@ -136,6 +163,8 @@ struct Gathering {
     last_seq: u64,
     /// Events that began or ended a call: sequence number, and the call as it is shown.
     calls: Vec<(u64, String)>,
+    /// Children that were sent, with the event's number.
+    sent: Vec<(u64, RunId)>,
     unreadable: Option<Unreadable>,
 }
 
@@ -177,6 +206,9 @@ impl Gathering {
         if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
             let tool = run.call(*call).map_or("", |call| call.tool.as_str());
             self.calls.push((seq, format!("{tool} {call}")));
+        }
+        if let Event::ChildSpawned(errand) = event {
+            self.sent.push((seq, errand.id.clone()));
         }
         let first_open = self.found.len() - self.open;
         for checkpoint in &mut self.found[first_open..] {

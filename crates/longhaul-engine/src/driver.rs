@@ -6,24 +6,26 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use longhaul_core::child;
 use longhaul_core::command::Command;
 use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
 use longhaul_core::event::{Cause, Purpose, Rest};
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
-use longhaul_core::prompt;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
+use longhaul_core::{prompt, report};
 use longhaul_tools::{Cancel, CancelSwitch, Examine};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use crate::children::Charge;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::limits::{CHECKPOINT_INTERVAL_MS_MIN, INBOX_POLL_MS, SLEEP_SLICE_MS, WIND_DOWN_MS_MAX};
-use crate::perform::{Look, Performer, ToolWork, Work};
+use crate::perform::{Keep, Look, Performer, ToolWork, Work};
 
 /// Drives one run as its one writer, until it ends, pauses, or waits for a person.
 pub struct Driver {
@@ -74,10 +76,12 @@ impl Driver {
     pub async fn drive(mut self, first: Input) -> Result<(Run, Ending), Error> {
         self.take(first)?;
         self.take_inbox()?;
-        while self.run().status == Status::Running && !self.waits_for_human() {
+        while self.is_at_work() {
+            self.keep_work().await?;
             self.wait_and_take().await?;
         }
         self.wind_down().await?;
+        self.keep_work().await?;
         let run = self.ledger.put_down()?;
         let ending = ending(&run);
         Ok((run, ending))
@@ -126,11 +130,33 @@ impl Driver {
             Effect::AskAside { aside, attempt } => {
                 Some(Work::AskAside { aside, attempt, request: prompt::aside(self.run(), aside, attempt) })
             }
+            Effect::Attend { child } => self.charge(child).map(Work::Attend),
+            Effect::AwaitAnswer { child } => self.charge(child).map(Work::AwaitAnswer),
+            Effect::EndChild { child, reason } => {
+                self.charge(child).map(|charge| Work::EndChild { charge, reason })
+            }
             Effect::Sleep { wake, rest } => return self.sleep(wake, rest),
             Effect::CancelWork => return self.cancel_work(),
         };
         if let Some(work) = work {
             self.under_way.push(self.performer.perform(work, self.cancel.clone()));
+        }
+    }
+
+    /// Has what a step left in the worktree committed, if that is wanted and not yet on record. Done between two inputs, when no
+    /// tool of this run is at work.
+    async fn keep_work(&mut self) -> Result<(), Error> {
+        let run = self.run();
+        let steps = run.plan.completed_count() as u32;
+        let settled = matches!(run.status, Status::Running | Status::Completed);
+        if run.spec.auto_commit != Some(true) || !settled || steps <= run.kept_steps {
+            return Ok(());
+        }
+        let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };
+        let (_switch, never) = Cancel::new();
+        match self.performer.perform(Work::Keep(keep), never).await {
+            Some(input) => self.take(input),
+            None => Ok(()),
         }
     }
 
@@ -140,7 +166,7 @@ impl Driver {
         let baseline = run.baseline.as_ref();
         let examine = Examine {
             purpose,
-            verify: conduct.verify.clone(),
+            verify: run.verify(),
             protect: conduct.protect.clone(),
             features: conduct.looping.as_ref().is_some_and(Looping::is_by_features),
             baseline: baseline.and_then(|baseline| baseline.protected.clone()),
@@ -148,6 +174,13 @@ impl Driver {
             base: baseline.and_then(|baseline| baseline.commit.clone()),
         };
         Look { run: run.spec.id.clone(), round, attempt, examine }
+    }
+
+    fn charge(&self, number: u32) -> Option<Charge> {
+        let errand = &self.run().child(number)?.errand;
+        let spec = child::spec(self.run(), errand);
+        let is_own = errand.agent == self.run().spec.agent;
+        Some(Charge { number, errand: errand.clone(), spec: Box::new(spec), is_own })
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {
@@ -234,8 +267,10 @@ impl Driver {
         }
     }
 
-    fn waits_for_human(&self) -> bool {
-        self.run().wait() == Wait::Human
+    /// A planner may also be asked for a run that is not under way.
+    fn is_at_work(&self) -> bool {
+        let run = self.run();
+        run.is_planning() || (run.status == Status::Running && run.wait() != Wait::Human)
     }
 }
 

@@ -32,6 +32,12 @@ pub enum Error {
     Stuck,
     #[error("the run's driver ended abnormally: {0}")]
     Driver(String),
+    #[error("cannot put an answer on record in {path}")]
+    Answer { path: PathBuf, source: std::io::Error },
+    #[error("cannot move what sub-agents did to {path}")]
+    PutAway { path: PathBuf, source: std::io::Error },
+    #[error("{0}")]
+    Crew(String),
     #[error("no randomness for an id")]
     Randomness(#[from] getrandom::Error),
     #[error("{0} has no journal beginning")]

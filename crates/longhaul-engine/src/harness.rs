@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use longhaul_core::budget::Budget;
 use longhaul_core::command::{Command, Wish};
-use longhaul_core::conduct::Looping;
+use longhaul_core::conduct::{Checks, Looping};
 use longhaul_core::decide::decide;
 use longhaul_core::document;
+use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
 use longhaul_core::ids::{CommandId, RunId};
 use longhaul_core::input::Input;
@@ -15,7 +17,7 @@ use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_model::wire::ToolOffer;
-use longhaul_model::{Deltas, Models};
+use longhaul_model::{Deltas, Models, Quiet};
 use longhaul_store::engine::Repaired;
 use longhaul_store::{Entry, Home, Memory, Store, Writer};
 use longhaul_tools::{ToolSpec, Toolbox};
@@ -24,7 +26,9 @@ use longhaul_workspace::{Guard, Workspace};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::accounts::{Accounts, Frugal};
 use crate::catalogue::{self, Clerk, RowKeeper};
+use crate::children::Crew;
 use crate::clock::{Clock, fresh_bits};
 use crate::driver::{Driver, Ending};
 use crate::error::{Error, Unreadable};
@@ -34,7 +38,8 @@ use crate::ledger::Ledger;
 use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
-use crate::perform::{Hands, RunBlobs, Shelf};
+use crate::needs::NeedsKeeper;
+use crate::perform::{Hands, Performer, RunBlobs, Shelf};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -53,6 +58,11 @@ pub struct Harness {
     hidden: Arc<[PathBuf]>,
     /// What is written nowhere.
     secrets: Secrets,
+    /// Who knows the agents that errands are given to.
+    crew: Option<Arc<dyn Crew>>,
+    /// What all runs kept here may use together.
+    budget: Budget,
+    accounts: Option<Arc<Accounts>>,
 }
 
 /// Where runs are kept.
@@ -70,6 +80,8 @@ pub struct Opening {
     pub model: Option<String>,
     /// Other iterations or another promise, for a loop.
     pub looping: Option<Looping>,
+    /// Other things that must hold before an end counts.
+    pub checks: Option<Checks>,
 }
 
 /// A run being driven in this process.
@@ -115,7 +127,19 @@ impl Harness {
         let models = Models { offers: offers(&toolbox), ..models };
         let secrets = Secrets::new(models.secrets());
         let (toolbox, models) = (Arc::new(toolbox), Arc::new(models));
-        Harness { keeping, clerk, toolbox, models, clock, contained: None, hidden: Arc::default(), secrets }
+        Harness {
+            keeping,
+            clerk,
+            toolbox,
+            models,
+            clock,
+            contained: None,
+            hidden: Arc::default(),
+            secrets,
+            crew: None,
+            budget: Budget::default(),
+            accounts: None,
+        }
     }
 
     /// The same with what was found to hold the commands of its tools.
@@ -124,11 +148,34 @@ impl Harness {
         Harness { contained: Some(by), ..self }
     }
 
+    /// The same with what all runs kept here may use together. What leaves no trace cannot be counted.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Harness {
+        let home = self.home().filter(|_| !budget.is_unlimited()).cloned();
+        let accounts = home.map(|home| Arc::new(Accounts::new(home, budget, Arc::clone(&self.clock))));
+        Harness { budget, accounts, ..self }
+    }
+
+    /// What all runs kept here have used, if there is a budget for it.
+    pub fn accounts(&self) -> Option<&Arc<Accounts>> {
+        self.accounts.as_ref()
+    }
+
     /// The same with secrets that others may know of, and learn.
     #[must_use]
     pub fn with_secrets(self, secrets: Secrets) -> Harness {
         secrets.learn(self.models.secrets());
         Harness { secrets, ..self }
+    }
+
+    /// The same with someone who knows the agents that errands are given to.
+    #[must_use]
+    pub fn with_crew(self, crew: Arc<dyn Crew>) -> Harness {
+        Harness { crew: Some(crew), ..self }
+    }
+
+    pub fn crew(&self) -> Option<&Arc<dyn Crew>> {
+        self.crew.as_ref()
     }
 
     pub fn secrets(&self) -> &Secrets {
@@ -251,6 +298,25 @@ impl Harness {
         watchers: Vec<Box<dyn Watcher>>,
         deltas: Arc<dyn Deltas>,
     ) -> Result<Driven, Error> {
+        let wanted = opening.clone();
+        let first = |run: &Run, generation: u64| self.first_input(run, generation, opening);
+        self.take_up(id, &wanted, first, watchers, deltas)
+    }
+
+    /// Asks the planner of a run for its steps, or for other ones, and does nothing else.
+    pub fn plan(&self, id: &RunId, watchers: Vec<Box<dyn Watcher>>) -> Result<Driven, Error> {
+        let first = |_: &Run, _: u64| Ok(Input::Command(self.command(Wish::Plan)?));
+        self.take_up(id, &Opening::default(), first, watchers, Arc::new(Quiet))
+    }
+
+    fn take_up(
+        &self,
+        id: &RunId,
+        wanted: &Opening,
+        first: impl FnOnce(&Run, u64) -> Result<Input, Error>,
+        watchers: Vec<Box<dyn Watcher>>,
+        deltas: Arc<dyn Deltas>,
+    ) -> Result<Driven, Error> {
         let (store, fallback) = self.store_to_drive(id)?;
         let (mut ledger, generation) = self.open(Arc::clone(&store), id, watchers)?;
         // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
@@ -258,28 +324,26 @@ impl Harness {
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }
-        let wanted = opening.clone();
-        let first = self.first_input(ledger.run(), generation, opening)?;
+        let first = first(ledger.run(), generation)?;
         // A run that may not start is refused before anything is done for it.
         decide(ledger.run(), self.clock.now(), first.clone())?;
         // What our dead predecessor left running would work against us.
         longhaul_tools::reap_leftovers(id);
-        let models = self.models_for(ledger.run(), &wanted)?;
+        let models = self.models_for(ledger.run(), wanted)?;
         if let Some(by) = self.contained.clone() {
             ledger.commit(Input::Contained { by })?;
         }
-        let secrets = self.secrets.clone();
-        let hands = Hands {
-            models: Arc::new(models),
-            secrets: secrets.clone(),
-            deltas,
-            toolbox: Arc::clone(&self.toolbox),
-            workspace: Arc::new(self.workspace(ledger.run())?),
-            rules: ledger.run().spec.rules().into(),
-            blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets }),
-        };
+        if let Some(checks) = &wanted.checks {
+            ledger.commit(Input::ChecksChanged { checks: checks.clone() })?;
+        }
+        let hands = self.hands(ledger.run(), &store, models, deltas)?;
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
-        let driver = Driver::new(ledger, Arc::new(hands), Arc::clone(&self.clock), commands);
+        let hands: Arc<dyn Performer> = Arc::new(hands);
+        let performer = match self.accounts.clone() {
+            Some(accounts) => Arc::new(Frugal { performer: hands, accounts }),
+            None => hands,
+        };
+        let driver = Driver::new(ledger, performer, Arc::clone(&self.clock), commands);
         let (harness, resting) = (self.clone(), id.clone());
         let task = tokio::spawn(async move {
             let rested = driver.drive(first).await;
@@ -290,6 +354,28 @@ impl Harness {
             rested
         });
         Ok(Driven { handle: Handle { commands: sender, clock: Arc::clone(&self.clock) }, task })
+    }
+
+    fn hands(
+        &self,
+        run: &Run,
+        store: &Arc<dyn Store>,
+        models: Shelf,
+        deltas: Arc<dyn Deltas>,
+    ) -> Result<Hands, Error> {
+        let secrets = self.secrets.clone();
+        let blobs = RunBlobs { store: Arc::clone(store), run: run.spec.id.clone(), secrets: secrets.clone() };
+        Ok(Hands {
+            models: Arc::new(models),
+            secrets,
+            deltas,
+            toolbox: Arc::clone(&self.toolbox),
+            workspace: Arc::new(self.workspace(run)?),
+            rules: run.spec.rules().into(),
+            scratch: self.home().map_or_else(std::env::temp_dir, |home| home.dir().join("scratch")),
+            blobs: Arc::new(blobs),
+            harness: Some(self.clone()),
+        })
     }
 
     /// The models a run goes on with, if it can: there is one to ask, and what a limit on cost needs is known of all of them.
@@ -307,7 +393,7 @@ impl Harness {
         // cannot be had is met when it is needed.
         let fallbacks = run.spec.models.iter().flatten();
         usable.extend(fallbacks.filter_map(|name| Some((name, shelf.get(name).ok()?))));
-        let costs = opening.limits.unwrap_or(run.spec.limits).max_cost.is_some();
+        let costs = opening.limits.unwrap_or(run.spec.limits).limit_cost() || self.budget.limits_cost();
         match usable.into_iter().find(|(_, model)| costs && !model.is_priced()) {
             Some((name, _)) => Err(Error::Unpriced { name: name.clone() }),
             None => Ok(shelf),
@@ -332,9 +418,16 @@ impl Harness {
         ledger.settle_all_but_answers()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
         longhaul_tools::reap_leftovers(id);
-        ledger.commit(Input::Command(command))?;
+        let effects = ledger.commit(Input::Command(command))?;
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
+        for effect in effects {
+            if let Effect::EndChild { child, reason } = effect
+                && let Some(child) = run.child(child)
+            {
+                self.end_child(&child.errand.id, &reason)?;
+            }
+        }
         Ok(run)
     }
 
@@ -345,7 +438,12 @@ impl Harness {
             | Wish::Stop { reason: text }
             | Wish::Reject { reason: text, .. }
             | Wish::Answer { text, .. } => *text = self.secrets.strike(text).into_owned(),
-            Wish::Start { .. } | Wish::Approve { .. } => {}
+            Wish::Replan { plan } => {
+                for step in &mut plan.steps {
+                    step.description = self.secrets.strike(&step.description).into_owned();
+                }
+            }
+            Wish::Start { .. } | Wish::Approve { .. } | Wish::Plan => {}
         }
         Ok(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish })
     }
@@ -376,6 +474,7 @@ impl Harness {
     pub fn remove(&self, id: &RunId) -> Result<(), Error> {
         let store = self.store_of(id)?;
         store.remove(id)?;
+        self.forget_answers(id);
         if let Keeping::Durable(home) = &self.keeping
             && let Ok(catalog) = home.catalog()
         {
@@ -459,6 +558,7 @@ impl Harness {
         if let Keeping::Durable(home) = &self.keeping {
             let clerk = self.clerk.get_or_init(|| Arc::new(Clerk::start(Arc::clone(home))));
             watchers.push(Box::new(RowKeeper::new(Arc::clone(clerk), store.backend())));
+            watchers.push(Box::new(NeedsKeeper::new(home.dir())));
         }
         let version = fold.oldest();
         let run = fold.into_run(id)?;
@@ -469,7 +569,7 @@ impl Harness {
 
     /// What a process that takes the run up says first: that it starts, or that its predecessor died.
     fn first_input(&self, run: &Run, generation: u64, opening: Opening) -> Result<Input, Error> {
-        let Opening { limits, model, looping } = opening;
+        let Opening { limits, model, looping, .. } = opening;
         Ok(match run.status {
             Status::Running => Input::Restarted { generation, limits, model, looping },
             Status::Created | Status::Paused | Status::Completed | Status::Failed => {
@@ -509,7 +609,8 @@ impl Harness {
         let ours = self.home().is_some_and(|home| path.starts_with(home.dir()));
         match (&run.spec.repository, &run.spec.branch) {
             (Some(repo), Some(branch)) => {
-                Place::Worktree { repo: repo.into(), path: path.to_owned(), branch: branch.clone() }
+                let (branch, start) = (branch.clone(), run.spec.base.clone());
+                Place::Worktree { repo: repo.into(), path: path.to_owned(), branch, start }
             }
             _ if ours => Place::Fresh(path.to_owned()),
             _ => Place::InPlace(path.to_owned()),

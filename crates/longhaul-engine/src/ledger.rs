@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::command::{Command, Wish};
+use longhaul_core::command::Command;
 use longhaul_core::decide::{Decision, decide};
 use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
@@ -140,10 +140,7 @@ impl Ledger {
 }
 
 fn is_answer(posted: &Posted) -> bool {
-    serde_json::from_slice::<Command>(&posted.body).is_ok_and(|command| match command.wish {
-        Wish::Approve { .. } | Wish::Reject { .. } | Wish::Answer { .. } => true,
-        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => false,
-    })
+    serde_json::from_slice::<Command>(&posted.body).is_ok_and(|command| command.wish.is_answer())
 }
 
 /// An append waits for the disk. On a runtime with several threads, others go on meanwhile.

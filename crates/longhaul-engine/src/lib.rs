@@ -3,8 +3,11 @@
 //! [`driver`] holds the one function of the whole program: decide, append, apply, perform. [`harness`] is the door
 //! through which terminals and servers come in. Decisions are core's; this crate makes none.
 
+pub mod accounts;
+mod answers;
 pub mod catalogue;
 pub mod checkpoints;
+pub mod children;
 pub mod clock;
 pub mod driver;
 mod error;
@@ -15,11 +18,14 @@ pub mod ledger;
 pub mod limits;
 mod listing;
 pub mod log;
+mod needs;
 pub mod notify;
 pub mod perform;
 mod secrets;
 pub mod watch;
 
+pub use answers::{Claim, Given};
+pub use children::Crew;
 pub use driver::Ending;
 pub use error::{Error, Unreadable};
 pub use fold::Onlooker;

@@ -40,6 +40,14 @@ pub const SLEEP_SLICE_MS: u64 = 60_000;
 /// Hashing a workspace may take this long; verify commands have limits of their own.
 pub const LOOK_TIME_MAX: Duration = Duration::from_secs(600);
 
+/// How often a parent looks whether a child that somebody else drives has come to rest.
+pub const CHILD_POLL_MS: u64 = 1000;
+
+/// How often a child is asked to stop before its parent's end no longer waits for it.
+pub const CHILD_STOP_TRIES_MAX: u32 = 25;
+
+/// Files of what agents need; older ones stay until a person removes them.
+pub const NEEDS_MAX: u32 = 9999;
 /// How often one notice is tried on one way while its process lives, and in all. Each try waits twice as long as the one before.
 pub const NOTICE_TRIES_MAX: u32 = 4;
 pub const NOTICE_TRIES_IN_ALL_MAX: u32 = 20;
@@ -61,3 +69,5 @@ pub const NOTICE_BYTES_MAX: usize = 1500;
 
 /// What is read of a run's record of notices.
 pub const NOTICE_RECORD_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// A day, in the unit in which files say when they changed.
+pub const DAY_NS: i64 = 86_400_000_000_000;

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use longhaul_core::child::ChildEnding;
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
-use longhaul_core::event::{Aside, Purpose};
+use longhaul_core::event::{Aside, Kept, Purpose};
 use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
@@ -20,19 +22,48 @@ use longhaul_store::Store;
 use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Printed, Tool, Toolbox, examine};
 use longhaul_workspace::Workspace;
+use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::commit::{self, Committed};
 
+use crate::children::{self, Charge};
+use crate::harness::Harness;
 use crate::limits::LOOK_TIME_MAX;
 use crate::secrets::Secrets;
 
 /// One effect with everything needed to perform it, cut loose from the run.
 #[derive(Clone, Debug)]
 pub enum Work {
-    CallModel { turn: u32, attempt: Attempt, request: ModelRequest },
+    CallModel {
+        turn: u32,
+        attempt: Attempt,
+        request: ModelRequest,
+    },
     PrepareTool(ToolWork),
     RunTool(ToolWork),
     CheckTool(ToolWork),
     Examine(Look),
-    AskAside { aside: Aside, attempt: Attempt, request: ModelRequest },
+    AskAside {
+        aside: Aside,
+        attempt: Attempt,
+        request: ModelRequest,
+    },
+    Attend(Charge),
+    AwaitAnswer(Charge),
+    EndChild {
+        charge: Charge,
+        reason: String,
+    },
+    /// No effect of the machine's: it is done again until it is on record, and does nothing the second time.
+    Keep(Keep),
+}
+
+/// The files of a worktree, to be kept as a commit.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    pub run: RunId,
+    /// After how many completed steps.
+    pub steps: u32,
+    pub message: String,
 }
 
 /// One look at the work.
@@ -124,11 +155,24 @@ pub struct Hands {
     pub workspace: Arc<Workspace>,
     pub blobs: Arc<dyn Blobs>,
     pub rules: Arc<[Permissions]>,
+    /// Through which children are started and driven.
+    pub harness: Option<Harness>,
+    /// Where files of ours go that no agent may reach.
+    pub scratch: PathBuf,
 }
 
 impl Performer for Hands {
     fn perform(&self, work: Work, cancel: Cancel) -> BoxFuture<'static, Option<Input>> {
         match work {
+            Work::Keep(keep) => {
+                let (tree, scratch) = (self.workspace.root().to_owned(), self.scratch.clone());
+                Box::pin(async move {
+                    let steps = keep.steps;
+                    let kept = tokio::task::spawn_blocking(move || kept(&tree, &scratch, &keep)).await;
+                    let lost = |error: tokio::task::JoinError| Kept::Uncommitted { why: error.to_string() };
+                    Some(Input::WorkKept { steps, kept: kept.unwrap_or_else(lost) })
+                })
+            }
             Work::CallModel { turn, attempt, request } => {
                 let (models, deltas) = (Arc::clone(&self.models), Arc::clone(&self.deltas));
                 let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
@@ -167,6 +211,18 @@ impl Performer for Hands {
                 let secrets = self.secrets.clone();
                 let asking = ask_aside(models, aside, attempt, request, cancel);
                 Box::pin(asking.map(move |input| input.map(|input| struck_out(input, &secrets))))
+            }
+            Work::Attend(charge) => {
+                let (harness, secrets) = (self.harness.clone(), self.secrets.clone());
+                Box::pin(async move {
+                    Some(struck_out(children::attend(harness, charge, cancel).await, &secrets))
+                })
+            }
+            Work::AwaitAnswer(charge) => {
+                Box::pin(children::await_answer(self.harness.clone(), charge, cancel))
+            }
+            Work::EndChild { charge, reason } => {
+                Box::pin(children::end(self.harness.clone(), charge, reason).map(|()| None))
             }
         }
     }
@@ -324,6 +380,16 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
             let answer = answer.map(|reply| secrets.strike_reply(reply)).map_err(failed);
             Input::AsideEnded { aside, attempt, answer }
         }
+        Input::ChildRested { number, mut report } => {
+            match &mut report.ending {
+                ChildEnding::Completed { output: text }
+                | ChildEnding::Failed { error: text }
+                | ChildEnding::GaveUp { error: text }
+                | ChildEnding::Paused { reason: text, .. } => *text = secrets.strike(text).into_owned(),
+                ChildEnding::Waiting => {}
+            }
+            Input::ChildRested { number, report }
+        }
         Input::ToolHeld { call, attempt, why } => {
             Input::ToolHeld { call, attempt, why: secrets.strike(&why).into_owned() }
         }
@@ -343,12 +409,29 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::Restarted { .. }
         | Input::ToolChecked { .. }
         | Input::Examined { .. }
+        | Input::ChildAnswered { .. }
         | Input::Woke(_)
         | Input::CheckpointDue
         | Input::DiskLow
         | Input::OlderSchema { .. }
         | Input::Contained { .. }
+        | Input::ChecksChanged { .. }
+        | Input::OutOfBudget(_)
+        | Input::WorkKept { .. }
         | Input::FellBack { .. }) => other,
+    }
+}
+
+/// Commits what stands in a worktree. That it cannot be done is no reason for a run to end otherwise than it did.
+fn kept(tree: &Path, scratch: &Path, keep: &Keep) -> Kept {
+    let commit = || -> Result<Option<Committed>, commit::Error> {
+        let checkout = Checkout::open(tree, scratch, Filters::Failing)?;
+        commit::commit(&checkout, keep.run.as_str(), &keep.message)
+    };
+    match commit() {
+        Ok(Some(Committed { commit, branch, .. })) => Kept::Committed { commit, branch },
+        Ok(None) => Kept::Unchanged,
+        Err(error) => Kept::Uncommitted { why: error.to_string() },
     }
 }
 

@@ -87,6 +87,7 @@ async fn a_model_that_panics() {
     let model = place.harness.look(&id).unwrap().spec.model;
     let hands = Hands {
         rules: Arc::default(),
+        scratch: std::env::temp_dir(),
         models: Arc::new(
             Shelf::new(Arc::clone(&place.harness.models), Secrets::default()).with(&model, Arc::new(Broken)),
         ),
@@ -95,6 +96,7 @@ async fn a_model_that_panics() {
         toolbox: Arc::clone(&place.harness.toolbox),
         workspace: Arc::new(Workspace::open(place.directory.path()).unwrap()),
         blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets: Secrets::default() }),
+        harness: None,
     };
     let journal = store.open(&id, &place.harness.writer(), &mut |_| Ok(())).unwrap();
     let (_sender, commands) = mpsc::channel(1);

@@ -22,7 +22,7 @@ use crate::limits;
 use crate::query::{self, Answer};
 
 /// Changing the columns is a new version; the old file is then moved away and the rows derived again.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const TABLES: &str = "
     CREATE TABLE runs (
@@ -31,18 +31,20 @@ const TABLES: &str = "
         steps_completed INTEGER NOT NULL, current_step INTEGER, tool_calls INTEGER NOT NULL,
         sub_agents INTEGER NOT NULL, parent TEXT, depth INTEGER NOT NULL, created_at INTEGER NOT NULL,
         updated_at INTEGER NOT NULL, completed_at INTEGER, last_checkpoint_at INTEGER, error TEXT, session TEXT,
-        workspace TEXT, backend TEXT NOT NULL, last_seq INTEGER NOT NULL, journal_mtime_ns INTEGER NOT NULL
+        workspace TEXT, backend TEXT NOT NULL, last_seq INTEGER NOT NULL, journal_mtime_ns INTEGER NOT NULL,
+        gates TEXT
     );
     CREATE INDEX runs_by_status ON runs (status, created_at);
     CREATE INDEX runs_by_agent ON runs (agent, created_at);
     CREATE INDEX runs_by_parent ON runs (parent, created_at);
     CREATE INDEX runs_by_age ON runs (created_at);
-    PRAGMA user_version = 1;
+    CREATE INDEX runs_that_wait ON runs (created_at) WHERE gates IS NOT NULL;
+    PRAGMA user_version = 2;
 ";
 
 const COLUMNS: &str = "id, kind, agent, task, task_id, status, wait, reason, steps_total, steps_completed, \
     current_step, tool_calls, sub_agents, parent, depth, created_at, updated_at, completed_at, last_checkpoint_at, \
-    error, session, workspace, backend, last_seq, journal_mtime_ns";
+    error, session, workspace, backend, last_seq, journal_mtime_ns, gates";
 
 pub struct Catalog {
     path: PathBuf,
@@ -78,6 +80,8 @@ pub struct RunRow {
     /// The last event this row was derived from, and the journal's change time then: how fresh the row is.
     pub last_seq: u64,
     pub journal_mtime_ns: i64,
+    /// What of it waits for a person, as a JSON list; `None` if nothing does.
+    pub gates: Option<String>,
 }
 
 /// Which runs to list; all given conditions must hold.
@@ -86,6 +90,8 @@ pub struct Filter {
     pub status: Option<Status>,
     pub agent: Option<String>,
     pub parent: Option<RunId>,
+    /// Only those of which something waits for a person.
+    pub waiting: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,6 +203,10 @@ fn select(filter: &Filter) -> (String, Vec<String>) {
             values.push(value);
         }
     }
+    if filter.waiting {
+        let joint = if values.is_empty() { "WHERE" } else { "AND" };
+        sql.push_str(&format!(" {joint} gates IS NOT NULL"));
+    }
     sql.push_str(" ORDER BY created_at DESC, id DESC");
     (sql, values)
 }
@@ -242,6 +252,7 @@ fn insert_one(statement: &mut Statement<'_>, row: &RunRow) -> rusqlite::Result<(
         row.backend.as_str(),
         row.last_seq,
         row.journal_mtime_ns,
+        row.gates,
     ])?;
     Ok(())
 }
@@ -275,6 +286,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         backend: word(row, 22, backend)?,
         last_seq: row.get(23)?,
         journal_mtime_ns: row.get(24)?,
+        gates: row.get(25)?,
     })
 }
 
@@ -420,6 +432,7 @@ mod tests {
             backend: Backend::Engine,
             last_seq: number,
             journal_mtime_ns: -1,
+            gates: (number % 3 == 1).then(|| "[]".to_owned()),
         }
     }
 
@@ -438,7 +451,8 @@ mod tests {
         assert_eq!(catalog.get(&row(7).id).unwrap(), Some(row(7)));
         catalog.remove(&row(7).id).unwrap();
         assert_eq!(catalog.get(&row(7).id).unwrap(), None);
-        let failed = Filter { status: Some(Status::Failed), agent: Some("agent-9".to_owned()), parent: None };
+        let failed =
+            Filter { status: Some(Status::Failed), agent: Some("agent-9".to_owned()), ..Filter::default() };
         assert_eq!(catalog.list(&failed).unwrap(), vec![row(9)]);
         let children = Filter { parent: Some(row(0).id), ..Filter::default() };
         assert_eq!(catalog.list(&children).unwrap(), vec![row(11), row(1)]);

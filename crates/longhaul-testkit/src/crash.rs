@@ -271,8 +271,12 @@ fn name(work: &Work) -> String {
         Work::PrepareTool(work) => format!("prepare {} {}", work.tool, work.call),
         Work::RunTool(work) => format!("run {} {}", work.tool, work.call),
         Work::CheckTool(work) => format!("check {} {}", work.tool, work.call),
+        Work::Keep(keep) => format!("keep after {}", keep.steps),
         Work::Examine(look) => format!("look {}", look.round),
         Work::AskAside { aside, .. } => format!("aside {aside:?}"),
+        Work::Attend(charge) => format!("attend {}", charge.number),
+        Work::AwaitAnswer(charge) => format!("await {}", charge.number),
+        Work::EndChild { charge, .. } => format!("end {}", charge.number),
     }
 }
 

@@ -52,6 +52,12 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         on_ask: None,
         permissions: None,
         conduct: None,
+        parallel: None,
+        crew: None,
+        planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }
 

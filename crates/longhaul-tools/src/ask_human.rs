@@ -17,7 +17,7 @@ impl AskHuman {
     pub fn new() -> AskHuman {
         let description = "Asks a person a question, or for something only a person can provide (a decision, a credential, \
                            access). The answer may take hours: ask only what you cannot find out or decide yourself, and \
-                           everything at once.";
+                           everything at once. What you can decide, decide, and put on record as an assumption.";
         AskHuman {
             spec: ToolSpec {
                 name: ASK_HUMAN.to_owned(),
@@ -25,7 +25,9 @@ impl AskHuman {
                 class: EffectClass::Repeatable,
                 schema: json!({
                     "type": "object",
-                    "properties": { "question": { "type": "string", "description": "What you want to know or need, with what a person must know to answer" } },
+                    "properties": { "question": { "type": "string", "description": "What you want to know or need, with what a person must know to answer" },
+                        "kind": { "type": "string", "enum": ["question", "need", "assumption"], "description": "question: a judgement only a person can make. need: something only a person can provide; the work stops until it is there. assumption: you decided yourself and it should be on record; nobody is waited for." },
+                    },
                     "required": ["question"],
                     "additionalProperties": false,
                 }),

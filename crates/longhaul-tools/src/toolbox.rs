@@ -26,6 +26,7 @@ use crate::list::List;
 use crate::read::Read;
 use crate::research::FinalizeResearch;
 use crate::sandbox::Sandbox;
+use crate::spawn::Spawn;
 use crate::todo::Todo;
 use crate::tool::{Tool, ToolSpec};
 use crate::write::Write;
@@ -92,6 +93,7 @@ impl Toolbox {
             .with(Arc::new(WriteHandoff::new()))
             .with(Arc::new(FinalizeResearch::new()))
             .with(Arc::new(AskHuman::new()))
+            .with(Arc::new(Spawn::new()))
             .with(Arc::new(Bash::with_jobs(std::env::vars_os(), sandbox, Arc::clone(&jobs))))
             .with(Arc::new(BashOutput::new(Arc::clone(&jobs))))
             .with(Arc::new(BashKill::new(jobs)))

@@ -6,7 +6,7 @@
 //! are for.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -25,54 +25,137 @@ pub enum Error {
     Failed { action: String, message: String },
     #[error("git {action} was stopped after {} s", limits::GIT_TIME_MAX.as_secs())]
     TimedOut { action: String },
+    #[error("git {action} printed more than {} bytes", limits::GIT_LIST_BYTES_MAX)]
+    TooMuch { action: String },
 }
 
 /// One git command in `directory`.
 pub(crate) struct Git<'a> {
     directory: &'a Path,
-    stdin: Stdio,
+    stdin: Reads,
+    settings: &'a [(String, String)],
+    environment: Vec<(&'static str, OsString)>,
+    output_bytes_max: u64,
+}
+
+/// What the child finds at its standard input.
+enum Reads {
+    Nothing,
+    /// Something to hold open for as long as it lives; git reads nothing from it.
+    Held(Stdio),
+    Bytes(Vec<u8>),
+}
+
+/// What a git command that ran to its end left.
+pub(crate) struct Printed {
+    pub(crate) status: ExitStatus,
+    pub(crate) bytes: Vec<u8>,
+    complaint: String,
 }
 
 impl<'a> Git<'a> {
     pub(crate) fn at(directory: &'a Path) -> Git<'a> {
-        Git { directory, stdin: Stdio::null() }
+        Git {
+            directory,
+            stdin: Reads::Nothing,
+            settings: &[],
+            environment: Vec::new(),
+            output_bytes_max: limits::GIT_OUTPUT_BYTES_MAX,
+        }
     }
 
     /// Gives the child something to hold open for as long as it lives; git reads nothing from it.
     pub(crate) fn holding(self, stdin: Stdio) -> Git<'a> {
-        Git { stdin, ..self }
+        Git { stdin: Reads::Held(stdin), ..self }
+    }
+
+    /// What git reads at its standard input.
+    pub(crate) fn reading(self, bytes: Vec<u8>) -> Git<'a> {
+        Git { stdin: Reads::Bytes(bytes), ..self }
+    }
+
+    /// Configuration that goes over all other.
+    pub(crate) fn set(self, settings: &'a [(String, String)]) -> Git<'a> {
+        Git { settings, ..self }
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Git<'a> {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    /// For a command whose output is long and must be whole.
+    pub(crate) fn printing_much(self) -> Git<'a> {
+        Git { output_bytes_max: limits::GIT_LIST_BYTES_MAX, ..self }
     }
 
     /// Runs git and answers what it printed, without the last line break.
     pub(crate) fn run<S: AsRef<OsStr>>(self, arguments: &[S]) -> Result<String, Error> {
-        let action = arguments.first().map(|word| word.as_ref().to_string_lossy().into_owned());
-        let action = action.unwrap_or_default();
-        let mut child = self.command(arguments).spawn().map_err(Error::Spawn)?;
-        let stdout = child.stdout.take().map(keep_start);
-        let stderr = child.stderr.take().map(keep_start);
+        let printed = self.bytes(arguments)?;
+        Ok(String::from_utf8_lossy(&printed).trim_end_matches('\n').to_owned())
+    }
+
+    /// The same as it was printed.
+    pub(crate) fn bytes<S: AsRef<OsStr>>(self, arguments: &[S]) -> Result<Vec<u8>, Error> {
+        let action = action(arguments);
+        let printed = self.print(arguments)?;
+        if printed.status.success() {
+            return Ok(printed.bytes);
+        }
+        Err(printed.failed(action))
+    }
+
+    /// Runs git to its end, whatever that is.
+    pub(crate) fn print<S: AsRef<OsStr>>(mut self, arguments: &[S]) -> Result<Printed, Error> {
+        let action = action(arguments);
+        let (stdin, fed) = match std::mem::replace(&mut self.stdin, Reads::Nothing) {
+            Reads::Nothing => (Stdio::null(), None),
+            Reads::Held(stdin) => (stdin, None),
+            Reads::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
+        };
+        let max = self.output_bytes_max;
+        let mut child = self.command(arguments).stdin(stdin).spawn().map_err(Error::Spawn)?;
+        let feeder = child.stdin.take().zip(fed).map(|(mut pipe, bytes)| {
+            // A git that stops reading says why by itself.
+            thread::spawn(move || pipe.write_all(&bytes).ok())
+        });
+        let stdout = child.stdout.take().map(|pipe| keep_start(pipe, max));
+        let stderr = child.stderr.take().map(|pipe| keep_start(pipe, limits::GIT_OUTPUT_BYTES_MAX));
         let status = wait(&mut child, &action)?;
-        let text = |reader: Option<thread::JoinHandle<String>>| {
+        let kept = |reader: Option<thread::JoinHandle<Kept>>| {
             reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
         };
-        let (printed, complaint) = (text(stdout), text(stderr));
-        if status.success() {
-            return Ok(printed.trim_end_matches('\n').to_owned());
+        let (printed, complaint) = (kept(stdout), kept(stderr));
+        drop(feeder.map(thread::JoinHandle::join));
+        if printed.lost && max == limits::GIT_LIST_BYTES_MAX {
+            return Err(Error::TooMuch { action });
         }
-        let complaint = complaint.trim();
-        let message = if complaint.is_empty() { status.to_string() } else { complaint.to_owned() };
-        Err(Error::Failed { action, message })
+        let complaint = String::from_utf8_lossy(&complaint.bytes).into_owned();
+        Ok(Printed { status, bytes: printed.bytes, complaint })
     }
 
     fn command<S: AsRef<OsStr>>(self, arguments: &[S]) -> Command {
-        let mut command = command(self.directory, Listens::ToUser, &[]);
+        let mut command = command(self.directory, Listens::ToUser, self.settings);
         command
+            .envs(self.environment)
             .args(arguments)
-            .stdin(self.stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
         command
     }
+}
+
+impl Printed {
+    pub(crate) fn failed(&self, action: String) -> Error {
+        let complaint = self.complaint.trim();
+        let message = if complaint.is_empty() { self.status.to_string() } else { complaint.to_owned() };
+        Error::Failed { action, message }
+    }
+}
+
+fn action<S: AsRef<OsStr>>(arguments: &[S]) -> String {
+    arguments.first().map(|word| word.as_ref().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Whose configuration git listens to, beside what the repository says of itself.
@@ -198,13 +281,20 @@ fn wait(child: &mut Child, action: &str) -> Result<ExitStatus, Error> {
     Err(Error::TimedOut { action: action.to_owned() })
 }
 
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    /// Was there more?
+    lost: bool,
+}
+
 /// Reads to the end so that git never blocks on a full pipe, but keeps only the start.
-fn keep_start(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+fn keep_start(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::JoinHandle<Kept> {
     thread::spawn(move || {
-        let mut kept = Vec::new();
-        pipe.by_ref().take(limits::GIT_OUTPUT_BYTES_MAX).read_to_end(&mut kept).ok();
-        std::io::copy(&mut pipe, &mut std::io::sink()).ok();
-        String::from_utf8_lossy(&kept).into_owned()
+        let mut bytes = Vec::new();
+        pipe.by_ref().take(bytes_max).read_to_end(&mut bytes).ok();
+        let rest = std::io::copy(&mut pipe, &mut std::io::sink()).unwrap_or(0);
+        Kept { bytes, lost: rest > 0 }
     })
 }
 

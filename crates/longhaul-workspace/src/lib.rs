@@ -2,16 +2,22 @@
 //!
 //! Owns the disk side of a workspace: opening files so that no path leads out (`files`), replacing them so that a
 //! crash leaves the old or the new bytes and nothing between (`files`), listing directories without
-//! ever following a link (`directory`), making the directory itself (`place`), and how git is started (`git`).
+//! ever following a link (`directory`), making the directory itself (`place`), how git is started (`git`), what stands in a checkout
+//! (`checkout`), and how a run's work is kept (`commit`) and brought to the user (`landing`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 mod beneath;
+pub mod checkout;
+pub mod commit;
 mod directory;
 mod files;
 pub mod git;
 pub mod gitdirs;
+pub mod index_lock;
+pub mod landing;
 pub mod limits;
 pub mod place;
+pub mod process;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};

@@ -26,6 +26,15 @@ pub const GIT_TIME_MAX: Duration = Duration::from_secs(600);
 /// Bytes kept of what git prints. Git's errors are a few lines.
 pub const GIT_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 
+/// Bytes of a list or a diff that git prints for us: half a million changed files. More is no change that anybody reads.
+pub const GIT_LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes of git's index that is copied: about five million files.
+pub const GIT_INDEX_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes of a small file of our own that is read whole: a landing, a session, a lease.
+pub const NOTE_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Pause between two looks at a git child or at a lock: short against any git command, long against a look.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -34,3 +43,23 @@ pub const REPOSITORY_LEVELS_MAX: usize = 64;
 
 /// Bytes of a `.git` file that is read as a link to a repository. It holds one path.
 pub const GIT_LINK_BYTES_MAX: u64 = 8 * 1024;
+
+/// Time that is waited for another landing in the same checkout: files are written in seconds.
+pub const LANDING_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Paths named in one sentence. More are counted.
+pub const PATHS_SHOWN_MAX: usize = 20;
+
+/// Asks again and again until it is so, or the time is over.
+pub(crate) fn within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let start = std::time::Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if start.elapsed() >= time {
+            return false;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}

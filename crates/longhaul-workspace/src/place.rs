@@ -16,8 +16,9 @@ use crate::{limits, worktree};
 pub enum Place {
     /// A directory of the user's that is there already.
     InPlace(PathBuf),
-    /// A git worktree of `repo` at `path`, on a branch of its own that starts at the repository's `HEAD`.
-    Worktree { repo: PathBuf, path: PathBuf, branch: String },
+    /// A git worktree of `repo` at `path`, on a branch of its own that starts at the commit `start`, or else at the
+    /// repository's `HEAD`.
+    Worktree { repo: PathBuf, path: PathBuf, branch: String, start: Option<String> },
     /// An empty directory.
     Fresh(PathBuf),
 }
@@ -60,7 +61,9 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
         Place::InPlace(path) if path.is_dir() => Ok(()),
         Place::InPlace(path) => Err(Error::NotDirectory { path: path.clone() }),
         Place::Fresh(path) => create_directories(path),
-        Place::Worktree { repo, path, branch } => worktree::ensure(repo, path, branch),
+        Place::Worktree { repo, path, branch, start } => {
+            worktree::ensure(repo, path, branch, start.as_deref().unwrap_or("HEAD"))
+        }
     }
 }
 
@@ -75,6 +78,17 @@ pub fn is_dirty(repo: &Path) -> bool {
         "--ignore-submodules=all",
     ];
     Git::at(repo).run(&status).is_ok_and(|changes| !changes.is_empty())
+}
+
+/// The commit that is checked out, if there is one.
+pub fn head(repo: &Path) -> Option<String> {
+    Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
+}
+
+/// The commit that a branch is at, if there is such a branch.
+pub fn branch(repo: &Path, name: &str) -> Option<String> {
+    let name = format!("refs/heads/{name}^{{commit}}");
+    Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
 }
 
 /// Where a run's worktree stands, compared with the checkout it was made from.

@@ -19,7 +19,7 @@ use crate::git::Git;
 use crate::limits;
 use crate::place::{Error, create_directories};
 
-pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str) -> Result<(), Error> {
+pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str, start: &str) -> Result<(), Error> {
     create_directories(path)?;
     let path = path.canonicalize().map_err(io_error("resolve", path))?;
     let lock = lock(&path)?;
@@ -34,12 +34,12 @@ pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str) -> Result<(), Error
                 half_made.remove()?;
             }
             drop_stale_lock(&common, branch)?;
-            add(repo, &path, branch, registration.as_ref(), &lock)
+            add(repo, &path, [branch, start], registration.as_ref(), &lock)
         }
         State::Orphaned => {
             let lock = set_aside(&path)?;
             drop_stale_lock(&common, branch)?;
-            add(repo, &path, branch, registration.as_ref(), &lock)
+            add(repo, &path, [branch, start], registration.as_ref(), &lock)
         }
         State::Foreign => Err(Error::NotEmpty { path }),
     }
@@ -174,7 +174,7 @@ fn drop_stale_lock(common: &Path, branch: &str) -> Result<(), Error> {
 fn add(
     repo: &Path,
     path: &Path,
-    branch: &str,
+    [branch, start]: [&str; 2],
     stale: Option<&Registration>,
     lock: &File,
 ) -> Result<(), Error> {
@@ -187,7 +187,7 @@ fn add(
     if !exists {
         arguments.extend(["-b", branch].map(OsStr::new));
     }
-    let start = if exists { branch } else { "HEAD" };
+    let start = if exists { branch } else { start };
     arguments.extend([OsStr::new("--"), path.as_os_str(), OsStr::new(start)]);
     let held = lock.try_clone().map_err(io_error("lock", path))?;
     Git::at(repo).holding(Stdio::from(held)).run(&arguments)?;

@@ -39,7 +39,12 @@ impl Fixture {
     }
 
     fn place(&self) -> Place {
-        Place::Worktree { repo: self.repo(), path: self.path(), branch: "longhaul/run_1".to_owned() }
+        Place::Worktree {
+            repo: self.repo(),
+            path: self.path(),
+            branch: "longhaul/run_1".to_owned(),
+            start: None,
+        }
     }
 
     fn administration(&self) -> PathBuf {
@@ -215,7 +220,8 @@ fn a_worktree_inside_the_checkout_is_not_mistaken_for_it() {
     let fixture = Fixture::new();
     fs::write(fixture.repo().join(".git/info/exclude"), ".longhaul\n").unwrap();
     let path = fixture.repo().join(".longhaul/workspace/run_2");
-    let place = Place::Worktree { repo: fixture.repo(), path: path.clone(), branch: "b".to_owned() };
+    let place =
+        Place::Worktree { repo: fixture.repo(), path: path.clone(), branch: "b".to_owned(), start: None };
     ensure(&place).unwrap();
     fs::remove_file(path.join(".git")).unwrap();
     ensure(&place).unwrap();
@@ -226,7 +232,12 @@ fn a_worktree_inside_the_checkout_is_not_mistaken_for_it() {
 #[test]
 fn a_branch_in_use_elsewhere_is_refused() {
     let fixture = Fixture::new();
-    let place = Place::Worktree { repo: fixture.repo(), path: fixture.path(), branch: "main".to_owned() };
+    let place = Place::Worktree {
+        repo: fixture.repo(),
+        path: fixture.path(),
+        branch: "main".to_owned(),
+        start: None,
+    };
     assert!(matches!(ensure(&place), Err(Error::Git(_))));
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use longhaul_agents::{Agent, BadAgent, Origin, Roster};
 use longhaul_core::conduct::Compaction;
 use longhaul_core::money::Usd;
+use longhaul_core::policy::Policy;
 use longhaul_core::spec::Autonomy;
 use longhaul_core::suggest::closest;
 use longhaul_tools::mcp::DIVIDER;
@@ -59,6 +60,13 @@ pub fn over(settings: &Settings, agent: &Agent) -> Result<Settings, Failure> {
     limits.max_tokens = own.max_tokens.or(limits.max_tokens);
     limits.max_cost = own.max_cost.or(limits.max_cost);
     limits.timeout_ms = agent.harness_config.timeout_ms.or(limits.timeout_ms);
+    limits.max_iteration_steps = own.max_iteration_steps.or(limits.max_iteration_steps);
+    limits.max_iteration_tokens = own.max_iteration_tokens.or(limits.max_iteration_tokens);
+    limits.max_iteration_cost = own.max_iteration_cost.or(limits.max_iteration_cost);
+    limits.policies = match (own.policies, limits.policies) {
+        (Some(own), Some(base)) => Some(own.over(base)),
+        (own, base) => own.or(base),
+    };
     settings.compaction = compaction(&settings.compaction, agent);
     settings.autonomy = agent.autonomy.unwrap_or(settings.autonomy);
     if let Some(rules) = &agent.permissions {
@@ -118,6 +126,10 @@ pub fn check(agent: &Agent, most: Most) -> Result<(), Failure> {
     {
         let dollars = |cost: Usd| cost.as_dollars().to_string();
         return Err(raised("limits.max_cost", dollars(own), dollars(asked)));
+    }
+    let warns = agent.limits.policies.is_some_and(|chosen| chosen.max_cost == Some(Policy::Warn));
+    if let (Some(own), true) = (most.max_cost, warns) {
+        return Err(raised("limits.policies", format!("a limit of {own}"), "a mere warning".to_owned()));
     }
     Ok(())
 }

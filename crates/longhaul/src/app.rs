@@ -17,6 +17,7 @@ use longhaul_tools::sandbox::{Host, Options, Sandbox};
 use longhaul_workspace::place;
 
 use crate::cli::Shared;
+use crate::crew::Staff;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::owner::{self, Owner, Whose};
@@ -161,7 +162,15 @@ impl App {
     fn over(&self, home: Home, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let toolbox = self.toolbox(settings, sandbox)?;
         let harness = Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock));
-        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()))
+        let harness = self.staffed(harness, settings);
+        Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()).with_budget(settings.budget))
+    }
+
+    /// The same harness with the agents there are here, for errands.
+    fn staffed(&self, harness: Harness, settings: &Settings) -> Harness {
+        let toolbox = Arc::clone(&harness.toolbox);
+        let staff = Staff { settings: settings.clone(), project: self.project.clone(), toolbox };
+        harness.with_crew(Arc::new(staff))
     }
 
     /// The built-in tools and those of the MCP servers that are accepted, with the hooks around them. Nothing is started for this.
@@ -269,6 +278,7 @@ impl App {
     pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
         let models = Models { limiter: Arc::default(), ..self.models(settings) };
         let harness = Harness::forgetful(self.toolbox(settings, sandbox)?, models, Arc::new(SystemClock));
+        let harness = self.staffed(harness, settings);
         Ok(harness.hiding(users_own()).with_secrets(self.secrets.clone()))
     }
 

@@ -42,8 +42,15 @@ pub const SCHEMA_PROBLEMS_MAX: usize = 3;
 /// A duration that is typed may be a year at most: more is a mistake.
 pub const DURATION_MS_MAX: u64 = 365 * 86_400_000;
 
+/// Characters of what is said about an agent to those who may give it errands.
+pub const ROLE_CHARS_MAX: usize = 160;
+
+/// Bytes of a need that are shown in a line.
+pub const NEED_LINE_BYTES_MAX: usize = 300;
 /// How often one task of a list may be begun in one go. What fails ten times fails.
 pub const TASK_ATTEMPTS_MAX: u32 = 10;
 
 /// Lines side by side that a drawing of steps may have; with more nobody can follow one, and the list says the same.
 pub const GRAPH_LANES_MAX: usize = 16;
+/// Letters of a task in the name of a branch: a few words, so that it can be read and typed.
+pub const BRANCH_TASK_LETTERS_MAX: usize = 40;

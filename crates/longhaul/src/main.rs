@@ -4,9 +4,11 @@ mod agents;
 mod app;
 mod autonomy;
 mod bench;
+mod branch;
 mod choice;
 mod cli;
 mod commands;
+mod crew;
 mod duration;
 mod exit;
 mod failure;
@@ -99,6 +101,8 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Rm(args) => commands::rm::run(&app, args),
         Command::List(args) => commands::list::run(&app, args),
         Command::Show(args) => commands::show::run(&app, args),
+        Command::Needs(args) => commands::needs::run(&app, args),
+        Command::Replan(args) => commands::replan::run(&app, args),
         Command::Tasks(args) => commands::tasks::run(&app, args),
         Command::Steps(args) => commands::steps::run(&app, args),
         Command::Checkpoints(args) => commands::checkpoints::run(&app, args),
@@ -107,6 +111,9 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Events(args) => commands::events::run(&app, args),
         Command::Trace(args) => commands::trace::run(&app, args),
         Command::Logs(args) => commands::logs::run(&app, args),
+        Command::Diff(args) => commands::diff::run(&app, args),
+        Command::Apply(args) => commands::landing::apply(&app, args),
+        Command::Merge(args) => commands::landing::merge(&app, args),
         Command::Prompt(args) => commands::prompt::run(&app, args),
         Command::Result(args) => commands::result::run(&app, args),
         Command::Cost(args) => commands::cost::run(&app, args),

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use longhaul_agents::{Origin, Place, Roster};
+use longhaul_core::budget::{Allowance, Budget};
 use longhaul_core::conduct::Compaction;
 use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
 use longhaul_core::permission::{self, Rules};
+use longhaul_core::policy::{BadPolicy, Policies};
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_engine::notify::NotifyConfig;
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::agents::{AgentDirs, Most};
+use crate::branch;
 use crate::duration;
 use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
@@ -54,8 +57,10 @@ pub struct Settings {
     pub enabled: bool,
     pub autonomy: Autonomy,
     pub limits: Limits,
+    pub budget: Budget,
     pub retry: RetryPolicy,
     pub compaction: Compaction,
+    pub git: Git,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
     /// Whose default model is used when no model is named.
@@ -84,6 +89,17 @@ pub struct Permissions {
     pub network: Network,
 }
 
+/// What is done with git for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Git {
+    /// Are branches named after the task and the agent?
+    pub auto_branch: bool,
+    pub branch_prefix: String,
+    pub auto_commit: bool,
+    /// The branch that runs begin at; what is checked out, if none is named.
+    pub working_branch: Option<String>,
+}
+
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -108,6 +124,23 @@ struct File {
     harness: Option<HarnessSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<CompactionSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git: Option<GitSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct GitSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_branch: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch_prefix: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_commit: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    require_approval: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working_branch: Option<String>,
 }
 
 /// When a conversation is made shorter.
@@ -172,6 +205,8 @@ struct HarnessSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<LimitsSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<BudgetSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     retries: Option<RetriesSection>,
 }
 
@@ -190,6 +225,33 @@ struct LimitsSection {
     timeout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_sub_agent_depth: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iteration_steps: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iteration_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iteration_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<BTreeMap<String, String>>,
+}
+
+/// What all runs of a state directory may use together.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct BudgetSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<AllowanceSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repo: Option<AllowanceSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct AllowanceSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -257,12 +319,26 @@ fn defaults() -> Value {
                 "max_cost": null,
                 "timeout": null,
                 "max_sub_agent_depth": limits.max_sub_agent_depth,
+                "max_iteration_steps": null,
+                "max_iteration_tokens": null,
+                "max_iteration_cost": null,
+            },
+            "budget": {
+                "day": { "max_cost": null, "max_tokens": null },
+                "repo": { "max_cost": null, "max_tokens": null },
             },
             "retries": {
                 "max_retries": retry.max_retries,
                 "base_backoff_ms": retry.base_backoff_ms,
                 "timeout_ms": retry.timeout_ms,
             },
+        },
+        "git": {
+            "auto_branch": true,
+            "branch_prefix": "agent/",
+            "auto_commit": true,
+            "require_approval": true,
+            "working_branch": null,
         },
         "compaction": {
             "enabled": compaction.enabled,
@@ -375,6 +451,9 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("notify")) {
             notify = add_notify(notify, configured, source, &place, &mut origins)?;
         }
+        if let Some(asks) = layer["git"]["require_approval"].as_bool().filter(|_| source != Source::Default) {
+            rules.add(branch::push_rule(asks), source, &place)?;
+        }
         let mut leaves = Vec::new();
         flatten("", &layer, &mut leaves);
         if source == Source::Project {
@@ -398,12 +477,23 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             max_cost: read.money("harness.limits.max_cost")?,
             max_sub_agent_depth: read.value("harness.limits.max_sub_agent_depth")?,
             timeout_ms: read.duration("harness.limits.timeout")?,
+            policies: read.policies()?,
+            max_iteration_steps: read.value("harness.limits.max_iteration_steps")?,
+            max_iteration_tokens: read.value("harness.limits.max_iteration_tokens")?,
+            max_iteration_cost: read.money("harness.limits.max_iteration_cost")?,
         },
+        budget: Budget { day: read.allowance("day")?, repo: read.allowance("repo")? },
         compaction: Compaction {
             enabled: read.value("compaction.enabled")?,
             threshold: read.percent("compaction.threshold")?,
             protect_tokens: read.value("compaction.protect_tokens")?,
             summarizer: read.value("compaction.summarizer")?,
+        },
+        git: Git {
+            auto_branch: read.value("git.auto_branch")?,
+            branch_prefix: read.branch("git.branch_prefix")?.unwrap_or_default(),
+            auto_commit: read.value("git.auto_commit")?,
+            working_branch: read.branch("git.working_branch")?,
         },
         retry: RetryPolicy {
             max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
@@ -465,11 +555,28 @@ fn refuse_loosening(
             .hint("raise it in ~/.config/longhaul/longhaul.yaml, or on the command line for one run"));
         }
     }
+    let warns = leaves.iter().any(|(key, value)| key == UNWARNED && value == "warn");
+    if warns && matches!(origins.get(UNRAISED[1]), Some((_, Source::User))) {
+        return Err(Failure::usage(format!(
+            "{UNWARNED} in {place}: a project's settings may not make your own limit on cost a mere warning"
+        ))
+        .hint("choose it in ~/.config/longhaul/longhaul.yaml, or with --limit-policy for one run"));
+    }
     Ok(())
 }
 
 /// What a project may lower and not raise, once the user has set it.
-const UNRAISED: [&str; 2] = ["harness.autonomy", "harness.limits.max_cost"];
+const UNRAISED: [&str; 6] = [
+    "harness.autonomy",
+    "harness.limits.max_cost",
+    "harness.budget.day.max_cost",
+    "harness.budget.day.max_tokens",
+    "harness.budget.repo.max_cost",
+    "harness.budget.repo.max_tokens",
+];
+
+/// A limit that only warns is none.
+const UNWARNED: &str = "harness.limits.policies.max_cost";
 
 /// Lays a source's providers over those of the sources before it, field by field.
 fn add_providers(
@@ -626,10 +733,38 @@ impl Reading<'_> {
         Ok((part * 100.0).round() as u32)
     }
 
+    fn policies(&self) -> Result<Option<Policies>, Failure> {
+        let prefix = "harness.limits.policies.";
+        let mut policies = Policies::default();
+        for key in self.origins.keys().filter(|key| key.starts_with(prefix)) {
+            let wrong = |error: BadPolicy| self.wrong(key, &error.to_string());
+            let limit = key[prefix.len()..].parse().map_err(wrong)?;
+            policies = policies.with(limit, self.parsed(key)?).map_err(wrong)?;
+        }
+        Ok((policies != Policies::default()).then_some(policies))
+    }
+
+    fn allowance(&self, scope: &str) -> Result<Allowance, Failure> {
+        let max_cost = self.money(&format!("harness.budget.{scope}.max_cost"))?;
+        let max_tokens = self.value(&format!("harness.budget.{scope}.max_tokens"))?;
+        Ok(Allowance { max_cost, max_tokens })
+    }
+
     fn duration(&self, key: &str) -> Result<Option<u64>, Failure> {
         let text: Option<String> = self.value(key)?;
         let ms = |text: String| duration::parse(&text).map(|time| time.as_millis() as u64);
         text.map(ms).transpose().map_err(|why| self.wrong(key, &why))
+    }
+
+    /// The name of a branch, or the beginning of one; what would lead git astray is refused here, with its place.
+    fn branch(&self, key: &str) -> Result<Option<String>, Failure> {
+        let name: Option<String> = self.value(key)?;
+        match name.filter(|name| !name.is_empty()) {
+            Some(name) if !branch::is_plain(&name) => {
+                Err(self.wrong(key, &format!("{name:?} cannot be part of a branch's name")))
+            }
+            name => Ok(name),
+        }
     }
 
     fn money(&self, key: &str) -> Result<Option<Usd>, Failure> {

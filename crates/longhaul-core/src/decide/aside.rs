@@ -1,6 +1,6 @@
 //! Answers to questions beside the conversation. Each has a way to go on without one, except a judge's opinion.
 
-use super::{Decision, compact, iteration, stop};
+use super::{Decision, compact, iteration, planning, stop};
 use crate::conversation::{ModelFailure, ModelFailureKind, ModelReply, Stop, Usage};
 use crate::effect::{Effect, Wake};
 use crate::event::{Aside, Cause, Event, Rest};
@@ -34,13 +34,15 @@ pub(super) fn ended(
         usage: heard.usage,
     });
     // What came while the run was being paused was paid for; it is asked again when the run goes on.
-    let Some(ahead) = decision.ahead(run).filter(|_| run.status == Status::Running) else { return decision };
+    let goes_on = run.status == Status::Running || run.is_planning();
+    let Some(ahead) = decision.ahead(run).filter(|_| goes_on) else { return decision };
     match aside {
         Aside::Compaction { before } => {
             compact::summed_up(&ahead, before, turn, heard.text.as_deref(), &mut decision);
         }
         Aside::Iteration { why } => iteration::begin(&ahead, why, &mut decision),
         Aside::Judgement => judged(&ahead, at, turn, attempt, heard, &mut decision),
+        Aside::Planning { round } => planned(&ahead, at, (round, attempt), heard, &mut decision),
     }
     decision
 }
@@ -96,11 +98,28 @@ fn judged(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, heard: Heard, d
     decision.pause(run, Cause::Parked, format!("the judge gave no opinion: {error}"));
 }
 
+/// A plan is waited for like a judge's opinion; one that cannot be used is asked for once more, with what is wrong with it.
+fn planned(run: &Run, at: Timestamp, tried: (u32, Attempt), heard: Heard, decision: &mut Decision) {
+    let (round, attempt) = tried;
+    if let Some(answer) = &heard.text {
+        return planning::heard(run, round, answer, decision);
+    }
+    if let Some(wished_ms) = heard.wait_ms {
+        let delay_ms = run.spec.retry.delay_ms(attempt.0).min(MODEL_WAIT_MS_MAX).max(wished_ms);
+        let wake = Wake::Aside { aside: Aside::Planning { round }, attempt };
+        return decision.then(Effect::Sleep { wake, rest: Rest::from(at, delay_ms.max(1)) });
+    }
+    if attempt.0 < ASIDE_TRIES_MAX {
+        return again(Aside::Planning { round }, 1, attempt.next(), decision);
+    }
+    planning::give_up(run, &heard.error.unwrap_or_else(|| "it gave no answer".to_owned()), decision);
+}
+
 pub(super) fn woke(run: &Run, asked: Aside, tried: Attempt) -> Decision {
     let mut decision = Decision::nothing();
     if let Phase::Aside { aside, turn, attempt } = run.phase
         && (aside, attempt) == (asked, tried)
-        && run.status == Status::Running
+        && (run.status == Status::Running || run.is_planning())
     {
         again(aside, turn, attempt.next(), &mut decision);
     }

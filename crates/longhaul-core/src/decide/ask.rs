@@ -24,14 +24,13 @@ pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
         let message = match ask.kind {
             AskKind::Permission => format!("this needs a person's leave, and none is there: {}", ask.text),
             AskKind::Question => "nobody is there to answer; decide by yourself and go on".to_owned(),
+            AskKind::Need => "nobody is there to provide it; do what can be done without, and say at the end what is missing".to_owned(),
         };
         call::refuse(ask.call, Failure::NotPermitted, message, decision);
         return false;
     }
     let reason = format!("waits for a person: {}", ask.text);
-    let opened =
-        decision.events.iter().filter(|event| matches!(event, Event::WaitingForHuman { .. })).count();
-    let gate = run.gates.len() as u32 + opened as u32 + 1;
+    let gate = run.gates.len() as u32 + decision.gates_opened() + 1;
     // Saved before the wait is announced: whoever answers may find only the journal.
     decision.checkpoint(run);
     decision.and(Event::WaitingForHuman { gate, step: run.current_step, ask: Some(ask) });

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Decision, ask, iteration, turn};
+use super::{Decision, ask, child, iteration, limit, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Rest};
@@ -10,16 +10,17 @@ use crate::ids::{Attempt, CallId};
 use crate::json::Json;
 use crate::limits::{
     ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, CHANGING_REPEATS_FACTOR,
-    OUTPUT_INLINE_BYTES_MAX,
+    OUTPUT_INLINE_BYTES_MAX, PARALLEL_DEFAULT,
 };
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
+use crate::policy::{Limit, Policy};
 use crate::prompt::head;
 use crate::repetition::{self, Remedy};
 use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, Trace};
+use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, SPAWN, Trace};
 
 /// What is kept in place of arguments that were too large to keep.
 const OVERSIZED: &str = "longhaul_arguments_too_large_bytes";
@@ -286,7 +287,7 @@ fn work_through<'a>(
     limits: Limits,
     decision: &mut Decision,
 ) {
-    let mut asked = asked;
+    let mut asked = asked.peekable();
     while let Some(call) = asked.next() {
         if let Some(found) = repeats(run, &call) {
             // The agent has not heard of it yet: once for each turn is enough.
@@ -314,16 +315,83 @@ fn work_through<'a>(
                     return;
                 }
             }
+            Ok(Leave::Noted) => note(&call, decision),
+            Ok(Leave::Errand(sent)) => match begin_errand(run, &call, sent, decision) {
+                Ok(())
+                    if may_send_more(run, decision)
+                        && asked.peek().is_some_and(|next| next.tool == SPAWN) => {}
+                Ok(()) => return,
+                Err(message) => refuse(call.id, Failure::Tool, message, decision),
+            },
             Ok(Leave::Given(EffectClass::Checkable)) => {
+                limit::warn_of_calls(run, limits, decision);
                 return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
             }
             Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
+                limit::warn_of_calls(run, limits, decision);
                 return start(call.id, call.attempt, class, Vec::new(), decision);
             }
             Err((failure, message)) => refuse(call.id, failure, message, decision),
         }
     }
-    turn::begin(run, turn + 1, limits, decision);
+    // The model hears of all its errands at once.
+    if !is_errand_out(run, turn, decision) {
+        turn::begin(run, turn + 1, limits, decision);
+    }
+}
+
+fn note(call: &Asked<'_>, decision: &mut Decision) {
+    let (call, attempt, class) = (call.id, call.attempt, EffectClass::Repeatable);
+    decision.and(Event::CallStarted { call, attempt, class, traces: Vec::new() });
+    let outcome = Outcome::done("it is written down; go on with it".to_owned());
+    decision.and(Event::CallFinished { call, attempt, outcome, duration_us: 1 });
+}
+
+fn begin_errand(
+    run: &Run,
+    call: &Asked<'_>,
+    sent: (String, String),
+    decision: &mut Decision,
+) -> Result<(), String> {
+    let place = decision.events.len();
+    let (call, attempt, class) = (call.id, call.attempt, EffectClass::Checkable);
+    decision.and(Event::CallStarted { call, attempt, class, traces: Vec::new() });
+    child::send_call(run, call, sent, decision).inspect_err(|_| decision.events.truncate(place))
+}
+
+fn may_send_more(run: &Run, decision: &Decision) -> bool {
+    let most = run.spec.parallel.unwrap_or(PARALLEL_DEFAULT);
+    (run.live_children().count() as u32) + decision.children_sent() < most
+}
+
+/// Is an errand of this turn still out, as far as this decision knows?
+fn is_errand_out(run: &Run, turn: u32, decision: &Decision) -> bool {
+    let ended = |call: CallId| {
+        decision
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::CallFinished { call: done, .. } if *done == call))
+    };
+    let out = |call: &Call| call.tool == SPAWN && matches!(call.state, CallState::Started { .. });
+    let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
+    decision.children_sent() > 0
+        || run.calls.iter().rev().take_while(of_turn).any(|call| out(call) && !ended(call.id))
+}
+
+/// An errand came back: on with the calls after it, as far as they need not wait for other errands.
+pub(super) fn go_on_beside(run: &Run, done: &Call, decision: &mut Decision) {
+    if decision.goes_on() {
+        return;
+    }
+    let calls = run.calls_of_turn(done);
+    let next = calls.iter().find(|call| matches!(call.state, CallState::Proposed));
+    let out = is_errand_out(run, done.turn, decision);
+    match next {
+        Some(next) if !out || next.tool == SPAWN => begin_from(run, next, run.spec.limits, decision),
+        Some(_) => {}
+        None if out => {}
+        None => turn::begin(run, done.turn + 1, run.spec.limits, decision),
+    }
 }
 
 /// Does this call only repeat what led nowhere before? A call that a hook or a person has looked at is not asked again.
@@ -368,6 +436,10 @@ fn cwd<'a>(run: &'a Run, decision: &'a Decision) -> &'a str {
 /// What a call that is not refused needs.
 enum Leave {
     Given(EffectClass),
+    /// It is written down, and that is all.
+    Noted,
+    /// Somebody else is to do it: which agent, and what.
+    Errand((String, String)),
     Ask(Ask),
 }
 
@@ -388,9 +460,10 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
         return Err((Failure::NotPermitted, message));
     };
     let is_counted = call.attempt != Attempt::FIRST;
-    if run.calls_started >= limits.max_tool_calls && !is_counted {
-        let message =
-            format!("tool call budget exceeded: {} of {} used", run.calls_started, limits.max_tool_calls);
+    let may_pass = is_counted || limits.policy(Limit::ToolCalls) == Policy::Warn;
+    let used = run.ledger().calls;
+    if used >= limits.max_tool_calls && !may_pass {
+        let message = format!("tool call budget exceeded: {used} of {} used", limits.max_tool_calls);
         return Err((Failure::BudgetExceeded, message));
     }
     if let Some(reason) = call.malformed {
@@ -403,15 +476,19 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
         return Err((Failure::InvalidArguments, message));
     }
     if call.tool == ASK_HUMAN {
-        return question(call).map(Leave::Ask);
+        return question(call);
     }
     let here = Here { workspace: &run.spec.workspace, cwd };
     let verdict = judge(run.spec.rules(), here, call.tool, &call.args.value());
     if verdict.action == Action::Deny {
         return Err((Failure::NotPermitted, denied(&verdict)));
     }
+    let given = match call.tool {
+        SPAWN => Leave::Errand(child::asked(run, call.args)?),
+        _ => Leave::Given(class),
+    };
     if call.granted {
-        return Ok(Leave::Given(class));
+        return Ok(given);
     }
     if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
         return Err((Failure::NotPermitted, unclear(&verdict)));
@@ -422,7 +499,7 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
     if needs_leave(run, call.tool) {
         return Ok(Leave::Ask(leave(call.id, call.tool, call.args, None)));
     }
-    Ok(Leave::Given(class))
+    Ok(given)
 }
 
 /// May these files be changed? Asked when it is known which they are: a patch has them in its text. What was settled at the
@@ -464,13 +541,23 @@ pub(super) fn refuse(call: CallId, failure: Failure, message: String, decision: 
     decision.and(Event::ToolFailed { call, message });
 }
 
-fn question(call: &Asked<'_>) -> Result<Ask, (Failure, String)> {
+/// What an agent has to say to a person: a question and a need wait, an assumption is only written down.
+fn question(call: &Asked<'_>) -> Result<Leave, (Failure, String)> {
     let args = call.args.value();
+    let kind = match args.get("kind").map(|kind| kind.as_str().unwrap_or_default()) {
+        None | Some("question") => AskKind::Question,
+        Some("need") => AskKind::Need,
+        Some("assumption") => return Ok(Leave::Noted),
+        Some(other) => {
+            let message = format!("`kind` is question, need or assumption, not `{other}`");
+            return Err((Failure::InvalidArguments, message));
+        }
+    };
     let text = args.get("question").and_then(|text| text.as_str()).filter(|text| !text.trim().is_empty());
     let missing = || (Failure::InvalidArguments, "`question` is missing".to_owned());
     let text = head(text.ok_or_else(missing)?, OUTPUT_INLINE_BYTES_MAX).to_owned();
     let digest = ask::digest(call.tool, call.args);
-    Ok(Ask { call: call.id, kind: AskKind::Question, text, digest })
+    Ok(Leave::Ask(Ask { call: call.id, kind, text, digest }))
 }
 
 fn needs_leave(run: &Run, tool: &str) -> bool {

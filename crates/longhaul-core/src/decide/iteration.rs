@@ -6,6 +6,7 @@ use crate::effect::Effect;
 use crate::event::{Aside, Cause, Event, FreshStart, Purpose, StopAction};
 use crate::ids::Attempt;
 use crate::limits::{EVENT_TEXT_BYTES_MAX, FRESH_STARTS_MAX, IDLE_ITERATIONS_MAX, NOTE_BYTES_MAX};
+use crate::policy::{Limit, Policy};
 use crate::prompt::head;
 use crate::run::Run;
 
@@ -29,11 +30,17 @@ pub(super) fn restart(run: &Run, turn: u32, why: FreshStart, told: String, decis
 }
 
 fn out_of_iterations(run: &Run, max: u32, promise: &str, told: &str, decision: &mut Decision) {
+    let (spent, most) = (run.iteration.to_string(), max.to_string());
     decision.and(Event::LimitReached {
-        limit: "max_iterations".to_owned(),
-        spent: run.iteration.to_string(),
-        max: max.to_string(),
+        limit: Limit::Iterations.as_str().to_owned(),
+        spent: spent.clone(),
+        max: most.clone(),
     });
+    if run.spec.limits.policy(Limit::Iterations) == Policy::Pause {
+        let reason =
+            format!("max_iterations reached: {spent} of {most} used without the promise `{promise}`");
+        return decision.pause(run, Cause::Limit, reason);
+    }
     let error = format!(
         "the promise `{promise}` was not kept and shown in {} of {max} iterations; of the last one: {}",
         run.iteration,
@@ -45,10 +52,17 @@ fn out_of_iterations(run: &Run, max: u32, promise: &str, told: &str, decision: &
 /// The conversation is to be begun anew wherever it stands: first the harness looks what there is to go on from.
 pub(super) fn interrupt(run: &Run, turn: u32, why: FreshStart, decision: &mut Decision) {
     let iterations = run.spec.conduct().looping.as_ref().map(|looping| looping.max_iterations);
+    if let (FreshStart::Limit, Some(looping)) = (why, &run.spec.conduct().looping)
+        && run.iteration >= looping.max_iterations
+    {
+        let told = "it reached the limit for one conversation";
+        return out_of_iterations(run, looping.max_iterations, &looping.promise, told, decision);
+    }
     if run.pace.fresh_starts >= FRESH_STARTS_MAX || iterations.is_some_and(|max| run.iteration >= max) {
         let reason = match why {
             FreshStart::Context => "context_overflow: the window is full, and compaction no longer helps",
             FreshStart::DoomLoop => "doom_loop: the agent goes round in circles, in fresh conversations too",
+            FreshStart::Limit => "no_progress: fresh conversations reach their limit again and again",
             FreshStart::NoPromise | FreshStart::Refuted => "no_progress: no fresh start is left",
         };
         return decision.pause(run, Cause::Parked, reason.to_owned());
@@ -78,7 +92,7 @@ pub(super) fn begin(run: &Run, why: FreshStart, decision: &mut Decision) {
 fn note(run: &Run, why: FreshStart) -> Option<String> {
     let note = match why {
         FreshStart::NoPromise | FreshStart::Refuted => run.resumed.next_note.clone(),
-        FreshStart::Context | FreshStart::DoomLoop => Some(format!(
+        FreshStart::Context | FreshStart::DoomLoop | FreshStart::Limit => Some(format!(
             "What happened so far:\n\n{}",
             context::mechanical_summary(&run.messages, &run.calls)
         )),

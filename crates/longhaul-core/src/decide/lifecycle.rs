@@ -1,13 +1,14 @@
 //! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
 
 use super::recovery::Changed;
-use super::{Decision, Refusal, ask, call, recovery, step};
+use super::{Decision, Refusal, ask, call, child, limit, planning, recovery, schedule};
 use crate::codec;
 use crate::command::{Command, Wish};
+use crate::conduct::Checks;
 use crate::effect::{Effect, Wake};
-use crate::event::{Ask, AskKind, Cause, Event, Rest};
+use crate::event::{Ask, AskKind, Cause, Event, Kept, Rest};
 use crate::ids::CommandId;
-use crate::plan::StepStatus;
+use crate::plan::{Step, StepStatus};
 use crate::run::{CallState, Gate, Run};
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -27,6 +28,8 @@ pub(super) fn command(run: &Run, at: Timestamp, command: Command) -> Result<Deci
         Wish::Approve { gate, digest } => approve(run, at, *gate, digest.as_deref())?,
         Wish::Reject { gate, reason } => reject(run, at, *gate, reason)?,
         Wish::Answer { gate, text } => answer(run, at, *gate, text)?,
+        Wish::Plan => planning::asked(run)?,
+        Wish::Replan { plan } => planning::given(run, at, plan)?,
     };
     let mut decision = Decision::remember(Event::CommandApplied { command: command.id, wish: command.wish });
     decision.events.extend(follow.events);
@@ -61,12 +64,35 @@ pub(super) fn older_schema(run: &Run, from: u16) -> Decision {
     Decision::remember(Event::SchemaUpgraded { from: run.schema.unwrap_or(from), to })
 }
 
+/// What was asked for before anything is driven holds from there on.
+pub(super) fn checks_changed(run: &Run, checks: Checks) -> Decision {
+    let conduct = run.spec.conduct();
+    let same = conduct.clone().checked_by(checks.clone()) == *conduct;
+    if same || run.status.is_terminal() {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::ChecksChanged { checks })
+}
+
 /// On record whenever it is not what it was, so that it can be told afterwards what held which call.
 pub(super) fn contained(run: &Run, by: String) -> Decision {
     if run.contained.as_ref() == Some(&by) || run.status.is_terminal() {
         return Decision::nothing();
     }
     Decision::remember(Event::Contained { by })
+}
+
+/// On record once for each step, also after the run has ended: its last step's work is kept then.
+pub(super) fn work_kept(run: &Run, steps: u32, kept: Kept) -> Decision {
+    if run.kept_steps >= steps {
+        return Decision::nothing();
+    }
+    let kept = match kept {
+        // The commit of an earlier step, on which nothing has followed.
+        Kept::Committed { commit, .. } if run.commits.last() == Some(&commit) => Kept::Unchanged,
+        kept @ (Kept::Committed { .. } | Kept::Unchanged | Kept::Uncommitted { .. }) => kept,
+    };
+    Decision::remember(Event::WorkKept { steps, kept })
 }
 
 /// A command that came too late, makes no sense or cannot be read is on record, and is not tried again.
@@ -124,10 +150,7 @@ pub(super) fn deadline(run: &Run, at: Timestamp) -> Decision {
         return decision;
     }
     let (spent, max) = (seconds(worked_ms), seconds(timeout_ms));
-    let reason = format!("timeout reached: {spent} of {max} used");
-    decision.and(Event::LimitReached { limit: "timeout".to_owned(), spent, max });
-    decision.pause(run, Cause::Limit, reason);
-    decision.then(Effect::CancelWork);
+    limit::time_is_up(run, spent, max, &mut decision);
     decision
 }
 
@@ -158,6 +181,11 @@ fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Ref
 
 fn pause(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     let refused = |why| Err(Refusal::Transition { verb: "pause", status: run.status, why });
+    if run.is_planning() && run.status != Status::Running {
+        let mut decision = Decision::remember(Event::PlanRefused { why: reason.to_owned() });
+        decision.then(Effect::CancelWork);
+        return Ok(decision);
+    }
     match run.status {
         Status::Running => {}
         Status::Created => return refused("start first"),
@@ -165,6 +193,9 @@ fn pause(run: &Run, reason: &str) -> Result<Decision, Refusal> {
         Status::Completed | Status::Failed => return refused("it has ended"),
     }
     let mut decision = Decision::nothing();
+    if run.is_planning() {
+        decision.and(Event::PlanRefused { why: reason.to_owned() });
+    }
     decision.pause(run, Cause::Asked, reason.to_owned());
     decision.then(Effect::CancelWork);
     Ok(decision)
@@ -184,8 +215,8 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
         let message = "the run was stopped while this call ran; it may have partly run".to_owned();
         call::close(open, attempt, Outcome::Unknown { message }, 1, &mut decision);
     }
-    if run.step().is_some_and(|step| step.status == StepStatus::Running) {
-        decision.and(Event::StepFailed { step: run.current_step, error: reason.to_owned() });
+    for (index, _) in running(run) {
+        decision.and(Event::StepFailed { step: index as u32, error: reason.to_owned() });
     }
     let to = Status::Failed;
     decision.and(Event::StatusChanged {
@@ -196,7 +227,13 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     });
     decision.checkpoint(run);
     decision.then(Effect::CancelWork);
+    child::end_all(run, reason, &mut decision);
     Ok(decision)
+}
+
+/// The steps that somebody works on.
+fn running(run: &Run) -> impl Iterator<Item = (usize, &Step)> {
+    run.plan.steps.iter().enumerate().filter(|(_, step)| step.status == StepStatus::Running)
 }
 
 fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Result<Decision, Refusal> {
@@ -204,11 +241,11 @@ fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Resul
     let mut decision = Decision::remember(answered(gate, at, true, None));
     match &gate.ask {
         None if run.status == Status::Running => {
-            step::open(run, gate.step, run.spec.limits, &mut decision);
+            schedule::go_on(run, run.spec.limits, &mut decision);
         }
         None => {}
         Some(asked) => {
-            expect_kind(asked, AskKind::Permission, number)?;
+            expect_leave(asked, number)?;
             if digest.is_some_and(|digest| digest != asked.digest) {
                 return Err(Refusal::OtherAction { gate: number, digest: asked.digest.clone() });
             }
@@ -222,7 +259,10 @@ fn reject(run: &Run, at: Timestamp, number: u32, reason: &str) -> Result<Decisio
     let gate = pending_gate(run, "reject", number)?;
     let mut decision = Decision::remember(answered(gate, at, false, Some(reason)));
     match &gate.ask {
-        None if run.status == Status::Running => decision.pause(run, Cause::Rejected, reason.to_owned()),
+        None if run.status == Status::Running => {
+            decision.pause(run, Cause::Rejected, reason.to_owned());
+            decision.then(Effect::CancelWork);
+        }
         None => {}
         Some(asked) => ask::refused(run, asked, reason, &mut decision),
     }
@@ -234,7 +274,7 @@ fn answer(run: &Run, at: Timestamp, number: u32, text: &str) -> Result<Decision,
     let Some(asked) = &gate.ask else {
         return Err(Refusal::OtherKind { gate: number, what: "a step's", verb: "approve or reject" });
     };
-    expect_kind(asked, AskKind::Question, number)?;
+    expect_words(asked, number)?;
     let mut decision = Decision::remember(Event::GateAnswered {
         gate: number,
         approved: true,
@@ -246,7 +286,7 @@ fn answer(run: &Run, at: Timestamp, number: u32, text: &str) -> Result<Decision,
     Ok(decision)
 }
 
-fn answered(gate: &Gate, at: Timestamp, approved: bool, reason: Option<&str>) -> Event {
+pub(super) fn answered(gate: &Gate, at: Timestamp, approved: bool, reason: Option<&str>) -> Event {
     Event::GateAnswered {
         gate: gate.number,
         approved,
@@ -256,13 +296,19 @@ fn answered(gate: &Gate, at: Timestamp, approved: bool, reason: Option<&str>) ->
     }
 }
 
-fn expect_kind(asked: &Ask, kind: AskKind, gate: u32) -> Result<(), Refusal> {
-    match (asked.kind == kind, asked.kind) {
-        (true, _) => Ok(()),
-        (false, AskKind::Question) => {
-            Err(Refusal::OtherKind { gate, what: "a question", verb: "answer or reject" })
-        }
-        (false, AskKind::Permission) => {
+fn expect_leave(asked: &Ask, gate: u32) -> Result<(), Refusal> {
+    let what = match asked.kind {
+        AskKind::Permission => return Ok(()),
+        AskKind::Question => "a question",
+        AskKind::Need => "something the agent needs",
+    };
+    Err(Refusal::OtherKind { gate, what, verb: "answer or reject" })
+}
+
+fn expect_words(asked: &Ask, gate: u32) -> Result<(), Refusal> {
+    match asked.kind {
+        AskKind::Question | AskKind::Need => Ok(()),
+        AskKind::Permission => {
             Err(Refusal::OtherKind { gate, what: "a request for leave", verb: "approve or reject" })
         }
     }

@@ -1,18 +1,23 @@
 //! The agent loop as a pure machine: what arrived in, what to remember and what to do out.
 //!
 //! One room for each kind of thing that can arrive: `lifecycle` (commands), `step`, `turn` (the model), `patience` (a model
-//! that does not answer), `call` (tools), `stop` (an agent that says it is done), `iteration` (fresh context), `compact` (a
+//! that does not answer), `schedule` (which steps begin), `planning`, `child` (sub-agents), `call` (tools), `stop` (an agent that
+//! says it is done), `limit` (what is used up), `iteration` (fresh context), `compact` (a
 //! window that fills up), `aside` (questions beside the conversation), `recovery` (a new process). Every room ends by naming what comes next, so that a result and the intent that
 //! follows from it are remembered together.
 
 mod aside;
 mod ask;
 mod call;
+mod child;
 mod compact;
 mod iteration;
 mod lifecycle;
+mod limit;
 mod patience;
+mod planning;
 mod recovery;
+mod schedule;
 mod step;
 mod stop;
 mod turn;
@@ -43,6 +48,8 @@ pub enum Refusal {
     OtherKind { gate: u32, what: &'static str, verb: &'static str },
     #[error("approval {gate} is not for what was approved: it is for {digest}")]
     OtherAction { gate: u32, digest: String },
+    #[error("that plan cannot be used: {why}")]
+    Plan { why: String },
     #[error("approval {gate} was already {answer}")]
     Answered { gate: u32, answer: &'static str },
 }
@@ -77,9 +84,14 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::Woke(Wake::Deadline) => Ok(lifecycle::deadline(run, at)),
         Input::Examined { round, attempt, found } => Ok(stop::examined(run, round, attempt, *found)),
         Input::AsideEnded { aside, attempt, answer } => Ok(aside::ended(run, at, aside, attempt, answer)),
+        Input::ChildRested { number, report } => Ok(child::rested(run, number, report)),
+        Input::ChildAnswered { number } => Ok(child::answered(run, number)),
         Input::DiskLow => Ok(lifecycle::disk_low(run)),
         Input::OlderSchema { version } => Ok(lifecycle::older_schema(run, version)),
         Input::Contained { by } => Ok(lifecycle::contained(run, by)),
+        Input::ChecksChanged { checks } => Ok(lifecycle::checks_changed(run, checks)),
+        Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
+        Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }
@@ -109,6 +121,43 @@ impl Decision {
 
     fn then(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// The status the run will have.
+    fn status_after(&self, run: &Run) -> Status {
+        let last = self.events.iter().rev().find_map(|event| {
+            let Event::StatusChanged { to, .. } = event else { return None };
+            Some(*to)
+        });
+        last.unwrap_or(run.status)
+    }
+
+    /// Has the conversation in hand been given its next thing to do, or somebody to wait for?
+    fn goes_on(&self) -> bool {
+        let moves = |effect: &Effect| match effect {
+            Effect::CallModel { .. }
+            | Effect::PrepareTool { .. }
+            | Effect::RunTool { .. }
+            | Effect::CheckTool { .. }
+            | Effect::Examine { .. }
+            | Effect::AskAside { .. } => true,
+            Effect::Attend { .. }
+            | Effect::AwaitAnswer { .. }
+            | Effect::EndChild { .. }
+            | Effect::Sleep { .. }
+            | Effect::CancelWork => false,
+        };
+        self.gates_opened() > 0 || self.effects.iter().any(moves)
+    }
+
+    /// How many gates this decision opens.
+    fn gates_opened(&self) -> u32 {
+        self.events.iter().filter(|event| matches!(event, Event::WaitingForHuman { .. })).count() as u32
+    }
+
+    /// How many errands it gives.
+    fn children_sent(&self) -> u32 {
+        self.events.iter().filter(|event| matches!(event, Event::ChildSpawned(_))).count() as u32
     }
 
     /// Numbers go on from the run's, over those this very decision has made.

@@ -1,12 +1,13 @@
 //! A crash is an ordinary start: the fold says where the run stood, and its effect classes say what may be done again.
 
-use super::{Decision, aside, call, lifecycle, step, stop, turn};
+use super::{Decision, aside, call, child, lifecycle, planning, schedule, stop, turn};
 use crate::conduct::Looping;
 use crate::effect::{Effect, Wake};
 use crate::event::{Event, Purpose};
 use crate::ids::{Attempt, CallId};
+use crate::plan::Step;
 use crate::run::{Call, CallState, Phase, Run};
-use crate::spec::Limits;
+use crate::spec::{Limits, RunSpec};
 use crate::status::Status;
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, Found, Outcome, Trace};
@@ -36,14 +37,18 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
     let limits = changed.limits.unwrap_or(run.spec.limits);
     // A wait was for the old model; a new one is asked at once.
     let other_model = changed.model.is_some_and(|model| model != run.spec.model);
-    match &run.phase {
-        // What the work begins with is looked at before anything changes.
-        Phase::Idle if run.baseline.is_none() && !run.has_worked() && run.spec.conduct().examines() => {
-            stop::examine(run, 0, Purpose::Baseline, Attempt::FIRST, decision);
+    let with_limits;
+    let run = match changed.limits {
+        Some(limits) if !run.children.is_empty() => {
+            with_limits = Run { spec: RunSpec { limits, ..run.spec.clone() }, ..run.clone() };
+            &with_limits
         }
-        Phase::Idle => step::go_on(run, limits, decision),
-        Phase::Gated { .. } => {}
-        Phase::Cleared => step::open(run, run.current_step, limits, decision),
+        Some(_) | None => run,
+    };
+    child::pick_up(run, decision);
+    match &run.phase {
+        Phase::Idle if !run.planned => return planning::begin(run, decision),
+        Phase::Idle => return start_work(run, limits, decision),
         Phase::Opened => turn::begin(run, 1, limits, decision),
         Phase::Thinking { turn, attempt } => turn::again(run, *turn, attempt.next(), limits, decision),
         Phase::Resting { turn, attempt, .. } if other_model => {
@@ -53,6 +58,7 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
             let wake = Wake::Turn { turn: *turn, attempt: *attempt };
             decision.then(Effect::Sleep { wake, rest: *rest });
         }
+        Phase::Calling { .. } if child::any_out(run) => child::pick_up_calls(run, decision),
         Phase::Calling { turn } => match run.open_call() {
             Some(open) => pick_up_call(run, open, limits, decision),
             None => turn::begin(run, turn + 1, limits, decision),
@@ -64,6 +70,19 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
         }
         Phase::Aside { aside, turn, attempt } => aside::again(*aside, *turn, attempt.next(), decision),
     }
+    if !run.is_planning() && decision.status_after(run) == Status::Running {
+        schedule::go_on(run, limits, decision);
+    }
+}
+
+/// On to the steps. What the work begins with is looked at before anything changes.
+pub(super) fn start_work(run: &Run, limits: Limits, decision: &mut Decision) {
+    let of_step = |step: &Step| step.verify.as_ref().is_some_and(|commands| !commands.is_empty());
+    let examines = run.spec.conduct().examines() || run.plan.steps.iter().any(of_step);
+    if run.baseline.is_none() && !run.has_worked() && examines {
+        return stop::examine(run, 0, Purpose::Baseline, Attempt::FIRST, decision);
+    }
+    schedule::go_on(run, limits, decision);
 }
 
 /// What the destination of a checkable call showed after a crash.

@@ -1,6 +1,6 @@
 //! The agent stopped: it said something and asked for nothing. Whether that is the end is not for the agent to say.
 
-use super::{Decision, iteration, step, turn};
+use super::{Decision, iteration, limit, schedule, step, turn};
 use crate::conduct::Looping;
 use crate::conversation::Message;
 use crate::effect::Effect;
@@ -22,7 +22,7 @@ pub(super) fn heard(run: &Run, turn: u32, text: String, limits: Limits, decision
     if text.trim().is_empty() {
         return empty(run, turn, limits, decision);
     }
-    if !run.spec.conduct().examines() {
+    if !run.examines() {
         return step::completed(run, text, decision);
     }
     let purpose = if claims(run, &text) { Purpose::Claim } else { Purpose::Stop };
@@ -69,7 +69,7 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
     // The counts of what leads nowhere are kept by the fold.
     let Some(seen) = decision.ahead(run) else { return decision };
     match purpose {
-        Purpose::Baseline => step::go_on(&seen, seen.spec.limits, &mut decision),
+        Purpose::Baseline => schedule::go_on(&seen, seen.spec.limits, &mut decision),
         Purpose::FreshStart { why } => iteration::sum_up(&seen, turn, why, &mut decision),
         Purpose::Stop => not_kept(&seen, turn, &found, &mut decision),
         Purpose::Claim if !found.holds() => refuted(&seen, turn, found.complaint(), &mut decision),
@@ -90,8 +90,8 @@ fn missing_features(run: &Run, found: &Examination) -> bool {
 
 /// Asks for a second opinion, before `turn` would begin.
 pub(super) fn ask_judge(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
-    if let Some(reached) = turn::spent(run, run.spec.limits) {
-        return turn::stop_at(run, reached, decision);
+    if !limit::permit_question(run, run.spec.limits, decision) {
+        return;
     }
     decision.and(Event::AsideStarted { aside: Aside::Judgement, turn, attempt });
     decision.then(Effect::AskAside { aside: Aside::Judgement, attempt });

@@ -1,6 +1,6 @@
 //! Turns: asking the model and hearing it.
 
-use super::{Decision, call, compact, stop};
+use super::{Decision, call, compact, limit, stop};
 use crate::conversation::{ModelReply, ProposedCall, Stop};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
@@ -13,31 +13,18 @@ use crate::prompt::{self, head};
 use crate::run::{Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
-use crate::tool::{Failure, Outcome};
 
-/// Starts turn number `turn` of the step in hand, or pauses if a limit is reached.
+/// Starts turn number `turn` of the step in hand, unless a limit is reached.
 pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
-    match reached(run, limits).or_else(|| refused_again(run, limits, decision)) {
-        Some(reached) => stop_at(run, reached, decision),
-        None => compact::then_turn(run, turn, Attempt::FIRST, decision),
+    if limit::permit_turn(run, turn, limits, decision) {
+        compact::then_turn(run, turn, Attempt::FIRST, decision);
     }
-}
-
-pub(super) fn stop_at(run: &Run, reached: Event, decision: &mut Decision) {
-    let Event::LimitReached { limit, spent, max } = &reached else { return };
-    let reason = match limit.as_str() {
-        "max_cost" => format!("cost_budget: max_cost reached: {spent} of {max} used"),
-        _ => format!("{limit} reached: {spent} of {max} used"),
-    };
-    decision.and(reached);
-    decision.pause(run, Cause::Limit, reason);
 }
 
 /// Asks for a turn again that was asked for before, unless a limit was reached meanwhile.
 pub(super) fn again(run: &Run, turn: u32, next: Attempt, limits: Limits, decision: &mut Decision) {
-    match spent(run, limits) {
-        Some(reached) => stop_at(run, reached, decision),
-        None => attempt(turn, next, decision),
+    if limit::permit_question(run, limits, decision) {
+        attempt(turn, next, decision);
     }
 }
 
@@ -121,71 +108,6 @@ pub(super) fn woke(run: &Run, turn: u32, tried: Attempt) -> Decision {
         attempt(turn, tried.next(), &mut decision);
     }
     decision
-}
-
-/// The first limit that forbids another turn.
-fn reached(run: &Run, limits: Limits) -> Option<Event> {
-    let event = |limit: &str, spent: String, max: String| {
-        Some(Event::LimitReached { limit: limit.to_owned(), spent, max })
-    };
-    if run.turns >= limits.max_steps {
-        return event("max_steps", run.turns.to_string(), limits.max_steps.to_string());
-    }
-    spent(run, limits)
-}
-
-/// The first limit on tokens or money that is used up, or would be by another turn like the last one. What has no known
-/// price uses up any amount.
-pub(super) fn spent(run: &Run, limits: Limits) -> Option<Event> {
-    let event = |limit: &str, spent: String, max: String| {
-        Some(Event::LimitReached { limit: limit.to_owned(), spent, max })
-    };
-    let with_next = |spent: String, next: String, is_over: bool| {
-        if is_over { spent } else { format!("{spent} (the next turn would take about {next})") }
-    };
-    let (used, next) = (run.usage.tokens(), run.reserve.tokens());
-    if let Some(max) = limits.max_tokens.filter(|max| used.saturating_add(next) > *max || used >= *max) {
-        return event(
-            "max_tokens",
-            with_next(used.to_string(), next.to_string(), used >= max),
-            max.to_string(),
-        );
-    }
-    if let Some(max) = limits.max_cost.filter(|_| run.usage.unpriced_tokens > 0) {
-        return event("max_cost", "an unknown amount".to_owned(), max.to_string());
-    }
-    let (cost, next) = (run.usage.cost, run.reserve.cost);
-    let with_the_next = {
-        let mut sum = cost;
-        sum += next;
-        sum
-    };
-    if let Some(max) = limits.max_cost.filter(|max| with_the_next > *max || cost >= *max) {
-        return event(
-            "max_cost",
-            with_next(cost.to_string(), next.to_string(), cost >= max),
-            max.to_string(),
-        );
-    }
-    None
-}
-
-/// A model that was told that its calls are used up may answer without any. One that asks again, turn after turn, is stopped
-/// before it spends the other limits on refusals.
-fn refused_again(run: &Run, limits: Limits, decision: &Decision) -> Option<Event> {
-    let now = decision
-        .events
-        .iter()
-        .any(|event| matches!(event, Event::CallRefused { failure: Failure::BudgetExceeded, .. }));
-    let this_turn = run.turn();
-    let before = run.calls.iter().rev().find(|call| call.turn != this_turn || call.step != run.current_step);
-    let before = before.and_then(|call| call.outcome());
-    let before = matches!(before, Some(Outcome::Failed { failure: Failure::BudgetExceeded, .. }));
-    (now && before && run.calls_started >= limits.max_tool_calls).then(|| Event::LimitReached {
-        limit: "max_tool_calls".to_owned(),
-        spent: run.calls_started.to_string(),
-        max: limits.max_tool_calls.to_string(),
-    })
 }
 
 /// A text past the limit is cut, and says so.

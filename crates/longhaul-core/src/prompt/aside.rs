@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{head, scene};
+use super::{head, planning, scene};
 use crate::context::changed_list;
 use crate::conversation::{Message, ModelRequest};
 use crate::event::Aside;
@@ -28,10 +28,11 @@ pub fn aside(run: &Run, aside: Aside, attempt: Attempt) -> ModelRequest {
     let (system, text) = match aside {
         Aside::Compaction { before } => {
             let old = &run.messages[..(before as usize).min(run.messages.len())];
-            (SUMMARIZE, transcript(run, old))
+            (SUMMARIZE.to_owned(), transcript(run, old))
         }
-        Aside::Iteration { .. } => (SUMMARIZE, transcript(run, &run.messages)),
-        Aside::Judgement => (JUDGE_TEXT, case(run)),
+        Aside::Iteration { .. } => (SUMMARIZE.to_owned(), transcript(run, &run.messages)),
+        Aside::Judgement => (JUDGE_TEXT.to_owned(), case(run)),
+        Aside::Planning { .. } => planning::asked(run),
     };
     ModelRequest {
         model: aside_model(run, aside).into(),
@@ -48,6 +49,7 @@ pub fn aside_agent(aside: Aside) -> &'static str {
     match aside {
         Aside::Compaction { .. } | Aside::Iteration { .. } => "summarizer",
         Aside::Judgement => "judge",
+        Aside::Planning { .. } => "planner",
     }
 }
 
@@ -60,6 +62,7 @@ pub(crate) fn aside_model(run: &Run, aside: Aside) -> &str {
         }
         Aside::Iteration { .. } => conduct.looping.as_ref().and_then(|looping| looping.summarizer.as_deref()),
         Aside::Judgement => conduct.judge.as_ref().map(|judge| judge.model.as_str()),
+        Aside::Planning { .. } => run.spec.planner.as_ref().and_then(|planner| planner.model.as_deref()),
     };
     named.unwrap_or(&run.spec.model)
 }

@@ -99,6 +99,7 @@ fn reason(why: FreshStart) -> &'static str {
         FreshStart::NoPromise => "the one before ended without the promise that is still owed",
         FreshStart::Refuted => "the one before said that it was done, and was not",
         FreshStart::Context => "the one before filled the context window",
+        FreshStart::Limit => "the one before reached the limit for one conversation",
         FreshStart::DoomLoop => "the one before went round in circles and was ended",
     }
 }

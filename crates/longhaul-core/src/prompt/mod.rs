@@ -4,6 +4,7 @@
 
 mod aside;
 mod iteration;
+mod planning;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::run::Run;
 pub(crate) use aside::aside_model;
 pub use aside::{Opinion, aside, aside_agent, opinion};
 pub use iteration::{iteration_text, opening_text};
+pub use planning::second_try;
 
 /// What a model is told whose reply ran into the limit of output tokens.
 pub const GO_ON: &str =
@@ -72,8 +74,9 @@ pub fn system(run: &Run) -> String {
             section(&mut text, &heading, rules);
         }
     }
-    if !conduct.verify.is_empty() {
-        let commands: Vec<String> = conduct.verify.iter().map(|command| format!("- `{command}`")).collect();
+    let verify = run.verify();
+    if !verify.is_empty() {
+        let commands: Vec<String> = verify.iter().map(|command| format!("- `{command}`")).collect();
         let told = format!(
             "When you say that you are done, longhaul runs these commands itself. The work counts as done only if all of them succeed:\n{}",
             commands.join("\n")
@@ -83,6 +86,7 @@ pub fn system(run: &Run) -> String {
     if let Some(protect) = conduct.protect.as_ref().filter(|protect| !protect.globs.is_empty()) {
         section(&mut text, "Files you must not change", &protect.globs.join(", "));
     }
+    planning::crew(run, &mut text);
     iteration::system(run, &mut text);
     text
 }

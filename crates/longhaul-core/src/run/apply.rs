@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use super::{
-    Answer, Baseline, Call, CallState, Gate, Pace, Patience, Phase, Resumed, Run, Seen, Silence, Spending,
+    Answer, Baseline, Call, CallState, Gate, Older, Pace, Patience, Phase, Resumed, Run, Seen, Silence,
+    Spending,
 };
+use crate::child::{Child, ChildLedger, ChildState, Errand, Origin};
 use crate::context;
 use crate::conversation::{CallRequest, Message, ModelFailureKind, ProposedCall, Raw, Stop, Usage};
-use crate::event::{Aside, Ask, Cause, Event, FreshStart, Purpose, StopAction};
+use crate::event::{Aside, Ask, Cause, Event, FreshStart, Kept, Purpose, StopAction};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::limits::{self, CHANGED_FILES_MAX};
+use crate::policy::Limit;
 use crate::prompt;
-use crate::status::Status;
+use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 use crate::tool::Outcome;
 
@@ -26,9 +29,10 @@ impl Run {
             Event::CommandApplied { command, .. } | Event::CommandDropped { command, .. } => {
                 self.remember_command(command);
             }
-            Event::GateChecked { step, required } => {
-                self.current_step = *step;
-                self.phase = if *required { Phase::Idle } else { Phase::Cleared };
+            Event::GateChecked { step, .. } => {
+                if self.phase == Phase::Idle {
+                    self.current_step = *step;
+                }
             }
             Event::WaitingForHuman { gate, step, ask } => self.open_gate(at, *gate, *step, ask),
             Event::GateAnswered { gate, approved, reason, answer, .. } => {
@@ -82,23 +86,37 @@ impl Run {
             }
             Event::ToolFailed { .. } | Event::LimitReached { .. } => {}
             Event::StepCompleted { step, output } => {
+                self.leave_step(*step);
                 self.plan.complete(*step as usize, output.clone());
-                self.phase = Phase::Idle;
             }
             Event::StepFailed { step, error } => {
+                self.leave_step(*step);
                 self.plan.fail(*step as usize, error.clone());
                 self.error = Some(error.clone());
-                self.phase = Phase::Idle;
             }
             Event::Checkpointed { number } => {
                 self.checkpoints = *number;
                 self.last_checkpoint_at = Some(at);
             }
             Event::Recovered { generation } => self.generation = *generation,
-            Event::LimitsChanged { limits } => self.spec.limits = *limits,
+            Event::LimitPassed { limit, .. } => self.warned.push(limit.clone()),
+            Event::LimitsChanged { limits } => {
+                self.spec.limits = *limits;
+                self.warned.clear();
+            }
+            Event::ChecksChanged { checks } => {
+                let conduct = self.spec.conduct.take().unwrap_or_default();
+                self.spec.conduct = Some(Box::new(conduct.checked_by(checks.clone())));
+            }
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::Contained { by } => self.contained = Some(by.clone()),
+            Event::WorkKept { steps, kept } => {
+                self.kept_steps = *steps;
+                if let Kept::Committed { commit, .. } = kept {
+                    self.commits.push(commit.clone());
+                }
+            }
             Event::AgentStopped { action, why, .. } => {
                 if *action == StopAction::Restart {
                     self.resumed.next_note.clone_from(why);
@@ -121,7 +139,7 @@ impl Run {
                 match aside {
                     Aside::Iteration { .. } => self.resumed.next_summary.clone_from(text),
                     Aside::Judgement => self.hear_judge(text.as_deref()),
-                    Aside::Compaction { .. } => {}
+                    Aside::Compaction { .. } | Aside::Planning { .. } => {}
                 }
             }
             Event::Compacted { shortening, futile, tokens_after, .. } => {
@@ -133,6 +151,37 @@ impl Run {
             Event::DoomLoop { .. } => self.repetitions.push(self.calls.len() as u32),
             Event::LoopChanged { looping } => {
                 self.spec.conduct.get_or_insert_default().looping = Some(looping.clone());
+            }
+            Event::ChildSpawned(errand) => self.send(at, errand),
+            Event::ChildRested { number, paused, reason, ledger } => {
+                let reason = reason.clone().unwrap_or_default();
+                let state = paused.map_or(ChildState::Waiting, |cause| ChildState::Paused { cause, reason });
+                self.set_child(*number, state, Some(*ledger));
+            }
+            Event::ChildResumed { number, limits } => {
+                self.set_child(*number, ChildState::Working, None);
+                if let (Some(limits), Some(child)) = (limits, self.child_mut(*number)) {
+                    child.errand.limits = *limits;
+                }
+            }
+            Event::ChildEnded { number, error, ledger } => {
+                let state = error.clone().map_or(ChildState::Completed, |error| ChildState::Failed { error });
+                self.set_child(*number, state, Some(*ledger));
+            }
+            Event::PlanMade { plan } => {
+                self.plan = plan.clone();
+                self.planned = true;
+                self.bad_plan = None;
+                self.error = None;
+                self.phase = Phase::Idle;
+                self.current_step = self.current_step.min(plan.steps.len().saturating_sub(1) as u32);
+                self.older = Older { gates: self.gates.len(), children: self.children.len() };
+            }
+            Event::PlanRefused { why } => {
+                self.bad_plan = Some(why.clone());
+                if self.is_planning() {
+                    self.phase = Phase::Idle;
+                }
             }
             Event::Told { text } => self.say(Message::User { text: text.clone() }),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
@@ -171,6 +220,18 @@ impl Run {
             self.commands.pop_front();
         }
         self.commands.push_back(command.clone());
+    }
+
+    /// Time counts while somebody works, not while everybody waits for a person.
+    pub(super) fn mind_the_clock(&mut self, at: Timestamp) {
+        if self.status != Status::Running {
+            return;
+        }
+        if self.wait() == Wait::Human {
+            self.stop_the_clock(at);
+        } else {
+            self.working_since.get_or_insert(at);
+        }
     }
 
     /// What was worked until `at` is counted; what comes after only once the clock is started again.
@@ -240,41 +301,72 @@ impl Run {
         self.fill.recount(&self.messages);
         self.pace.fresh_starts = match why {
             FreshStart::Context | FreshStart::DoomLoop => self.pace.fresh_starts.saturating_add(1),
-            FreshStart::NoPromise | FreshStart::Refuted => 0,
+            // A loop counts its iterations, and has a limit for them.
+            FreshStart::Limit if self.spec.conduct().looping.is_none() => {
+                self.pace.fresh_starts.saturating_add(1)
+            }
+            FreshStart::NoPromise | FreshStart::Refuted | FreshStart::Limit => 0,
         };
+        self.forget_warnings();
+    }
+
+    /// What is counted anew with a conversation is told anew.
+    fn forget_warnings(&mut self) {
+        let lasts = |name: &String| !name.parse::<Limit>().is_ok_and(Limit::is_of_one_iteration);
+        self.warned.retain(lasts);
     }
 
     fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
-        self.stop_the_clock(at);
         self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
-        match ask {
-            Some(ask) => {
-                if let Some(call) = self.call_mut(ask.call)
-                    && let CallState::Started { attempt, .. } = call.state
-                {
-                    call.next = attempt.next();
-                }
-                self.set_call(ask.call, CallState::Asking { gate: number });
-            }
-            None => self.phase = Phase::Gated { gate: number },
+        let Some(ask) = ask else { return };
+        if let Some(call) = self.call_mut(ask.call)
+            && let CallState::Started { attempt, .. } = call.state
+        {
+            call.next = attempt.next();
         }
+        self.set_call(ask.call, CallState::Asking { gate: number });
     }
 
     fn answer_gate(&mut self, number: u32, answer: Answer) {
         let approved = answer.approved;
-        if self.status == Status::Running {
-            self.working_since = Some(answer.at);
-        }
         let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) else { return };
         gate.answer = Some(answer);
-        match gate.ask.as_ref().map(|ask| ask.call) {
-            None => self.phase = if approved { Phase::Cleared } else { Phase::Idle },
-            Some(call) => {
-                self.set_call(call, CallState::Proposed);
-                if let Some(call) = self.call_mut(call) {
-                    call.granted = approved;
-                }
-            }
+        let Some(call) = gate.ask.as_ref().map(|ask| ask.call) else { return };
+        self.set_call(call, CallState::Proposed);
+        if let Some(call) = self.call_mut(call) {
+            call.granted = approved;
+        }
+    }
+
+    /// The conversation is over if it was about that step; a step somebody else is on leaves it alone.
+    fn leave_step(&mut self, step: u32) {
+        let is_ours = self.current_step == step && !self.is_sent(step);
+        if is_ours {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    fn is_sent(&self, step: u32) -> bool {
+        self.live_children().any(|child| child.errand.origin == Origin::Step { step })
+    }
+
+    fn send(&mut self, at: Timestamp, errand: &Errand) {
+        if let Origin::Step { step } = errand.origin {
+            self.plan.start(step as usize);
+        }
+        self.sub_agents.push(errand.id.to_string());
+        let (state, ledger) = (ChildState::Working, ChildLedger::default());
+        self.children.push(Child { errand: errand.clone(), spawned_at: at, state, ledger });
+    }
+
+    fn child_mut(&mut self, number: u32) -> Option<&mut Child> {
+        self.children.get_mut((number as usize).checked_sub(1)?)
+    }
+
+    fn set_child(&mut self, number: u32, state: ChildState, ledger: Option<ChildLedger>) {
+        if let Some(child) = self.child_mut(number) {
+            child.state = state;
+            child.ledger = ledger.unwrap_or(child.ledger);
         }
     }
 
@@ -285,6 +377,7 @@ impl Run {
         self.cwd = None;
         self.resumed = Resumed::default();
         self.pace.fresh_starts = 0;
+        self.forget_warnings();
         self.messages = Arc::new(vec![Message::User { text: prompt::opening_text(self, step as usize) }]);
         self.fill.recount(&self.messages);
     }

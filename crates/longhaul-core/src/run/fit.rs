@@ -1,5 +1,6 @@
 //! Which events may follow what came before.
 
+use crate::child::Origin;
 use crate::event::Event;
 use crate::run::Run;
 
@@ -40,7 +41,23 @@ impl Run {
                 Some(_) => Err(format!("gate {gate} was answered before")),
                 None => Err(format!("there is no gate {gate}")),
             },
+            Event::ChildSpawned(errand) if errand.number as usize != self.children.len() + 1 => {
+                Err(format!("child {} after {}", errand.number, self.children.len()))
+            }
+            Event::ChildSpawned(errand) => match errand.origin {
+                Origin::Step { step } => step_exists(step),
+                Origin::Call { call } => self.call(call).map(|_| ()).ok_or(format!("there is no {call}")),
+            },
+            Event::ChildRested { number, .. }
+            | Event::ChildResumed { number, .. }
+            | Event::ChildEnded { number, .. } => match self.child(*number) {
+                Some(child) if !child.has_ended() => Ok(()),
+                Some(_) => Err(format!("child {number} has already ended")),
+                None => Err(format!("there is no child {number}")),
+            },
             Event::CommandApplied { .. }
+            | Event::PlanMade { .. }
+            | Event::PlanRefused { .. }
             | Event::CommandDropped { .. }
             | Event::TurnStarted { .. }
             | Event::ModelReplied { .. }
@@ -63,6 +80,9 @@ impl Run {
             | Event::DoomLoop { .. }
             | Event::LoopChanged { .. }
             | Event::Told { .. }
+            | Event::LimitPassed { .. }
+            | Event::ChecksChanged { .. }
+            | Event::WorkKept { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

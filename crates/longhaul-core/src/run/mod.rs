@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::call::{Call, CallState};
 
+use crate::child::{Child, ChildLedger, Origin};
 use crate::context::Fill;
 use crate::conversation::{Message, ModelFailureKind, Usage};
 use crate::document;
@@ -18,7 +19,7 @@ use crate::event::{Aside, Ask, Cause, Event, Purpose, Rest};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::json::Json;
-use crate::plan::{Plan, Step};
+use crate::plan::{BadPlan, Plan, Step};
 use crate::spec::RunSpec;
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -96,6 +97,9 @@ pub struct Run {
     /// What was used, by step, iteration and model.
     #[serde(default)]
     pub spending: Vec<Spending>,
+    /// Limits that were reached and only warn, so that each is told once.
+    #[serde(default)]
+    pub warned: Vec<String>,
     pub gates: Vec<Gate>,
     pub checkpoints: u32,
     pub last_checkpoint_at: Option<Timestamp>,
@@ -103,6 +107,18 @@ pub struct Run {
     pub fallback: Option<String>,
     pub commands: VecDeque<CommandId>,
     pub sub_agents: Vec<String>,
+    /// The runs it started, in order.
+    #[serde(default)]
+    pub children: Vec<Child>,
+    /// What was wrong with the last thing given for a plan.
+    #[serde(default)]
+    pub bad_plan: Option<String>,
+    /// Is the plan the one to work by? Not if it is still to be made.
+    #[serde(default)]
+    pub planned: bool,
+    /// How many gates and children there were when the plan was made: what is older was about another plan.
+    #[serde(default)]
+    pub older: Older,
     /// The schema the journal was last taken over in, if it began in an older one.
     #[serde(skip)]
     pub schema: Option<u16>,
@@ -112,6 +128,12 @@ pub struct Run {
     /// What holds the agent's commands, as the last process that drove the run has found it.
     #[serde(skip)]
     pub contained: Option<String>,
+    /// After how many completed steps the work was last kept.
+    #[serde(skip)]
+    pub kept_steps: u32,
+    /// The commits that were made of its work, oldest first.
+    #[serde(skip)]
+    pub commits: Vec<String>,
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
@@ -168,6 +190,13 @@ pub struct Resumed {
     /// A summary that waits for the next conversation, and what that one is told.
     pub next_summary: Option<String>,
     pub next_note: Option<String>,
+}
+
+/// What belongs to a plan that gave way to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Older {
+    pub gates: usize,
+    pub children: usize,
 }
 
 /// What a run's work began with.
@@ -231,14 +260,9 @@ pub struct Spending {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "at", rename_all = "snake_case")]
 pub enum Phase {
-    /// Between steps: before the first, after the last, or after one and before the next.
+    /// No step in hand: before the first, after the last, or while others are waited for.
+    #[serde(alias = "gated", alias = "cleared")]
     Idle,
-    /// Before a step, at a person's gate.
-    Gated {
-        gate: u32,
-    },
-    /// The step may begin: its gate is checked or was approved.
-    Cleared,
     /// The step has begun; no turn has.
     Opened,
     Thinking {
@@ -366,6 +390,7 @@ impl Run {
             usage: Usage::default(),
             reserve: Usage::default(),
             spending: Vec::new(),
+            warned: Vec::new(),
             gates: Vec::new(),
             checkpoints: 0,
             last_checkpoint_at: None,
@@ -373,9 +398,15 @@ impl Run {
             fallback: None,
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
+            children: Vec::new(),
+            bad_plan: None,
+            planned: spec.planner.is_none(),
+            older: Older::default(),
             schema: None,
             cwd: None,
             contained: None,
+            kept_steps: 0,
+            commits: Vec::new(),
             imported: None,
             imported_seq: 0,
         }
@@ -392,25 +423,107 @@ impl Run {
         }
         self.updated_at = at;
         self.remember(at, event);
+        self.mind_the_clock(at);
         Ok(())
     }
 
     pub fn wait(&self) -> Wait {
-        match (self.status, &self.phase) {
-            (Status::Running, Phase::Gated { .. }) => Wait::Human,
-            (Status::Running, Phase::Resting { kind: ModelFailureKind::RateLimited, .. }) => Wait::RateLimit,
-            (Status::Running, Phase::Resting { .. }) => Wait::Timer,
-            (Status::Running, Phase::Calling { .. }) => match self.open_call().map(|call| &call.state) {
-                Some(CallState::Resting { .. }) => Wait::Timer,
-                Some(CallState::Asking { .. }) => Wait::Human,
-                Some(CallState::Proposed | CallState::Started { .. } | CallState::Ended { .. }) | None => {
-                    Wait::None
-                }
-            },
-            (Status::Created | Status::Paused | Status::Completed | Status::Failed | Status::Running, _) => {
-                Wait::None
-            }
+        if self.status != Status::Running {
+            return Wait::None;
         }
+        match self.own_wait() {
+            // Nobody is waited for as long as somebody works.
+            Wait::Human | Wait::Child if self.children.iter().any(Child::is_working) => Wait::Child,
+            Wait::Child => Wait::Human,
+            wait @ (Wait::None | Wait::Human | Wait::Timer | Wait::RateLimit | Wait::Frozen) => wait,
+        }
+    }
+
+    /// What the conversation in hand waits for, or the run if it has none in hand.
+    fn own_wait(&self) -> Wait {
+        match &self.phase {
+            Phase::Idle if self.live_children().next().is_some() => Wait::Child,
+            Phase::Idle if self.step_gates().next().is_some() => Wait::Human,
+            Phase::Resting { kind: ModelFailureKind::RateLimited, .. } => Wait::RateLimit,
+            Phase::Resting { .. } => Wait::Timer,
+            Phase::Calling { .. } => {
+                match self.open_call().map(|call| (&call.state, self.is_errand(call.id))) {
+                    Some((CallState::Resting { .. }, _)) => Wait::Timer,
+                    Some((CallState::Asking { .. }, _)) => Wait::Human,
+                    Some((_, true)) => Wait::Child,
+                    Some((
+                        CallState::Proposed | CallState::Started { .. } | CallState::Ended { .. },
+                        false,
+                    ))
+                    | None => Wait::None,
+                }
+            }
+            Phase::Idle
+            | Phase::Opened
+            | Phase::Thinking { .. }
+            | Phase::Answered { .. }
+            | Phase::CutOff { .. }
+            | Phase::Examining { .. }
+            | Phase::Aside { .. } => Wait::None,
+        }
+    }
+
+    /// Is that call an errand somebody else is on?
+    pub fn is_errand(&self, call: CallId) -> bool {
+        self.live_children().any(|child| child.errand.origin == Origin::Call { call })
+    }
+
+    /// The children that have not ended.
+    pub fn live_children(&self) -> impl Iterator<Item = &Child> {
+        self.children.iter().filter(|child| !child.has_ended())
+    }
+
+    pub fn child(&self, number: u32) -> Option<&Child> {
+        self.children.get((number as usize).checked_sub(1)?)
+    }
+
+    /// The gates that steps wait at.
+    pub fn step_gates(&self) -> impl Iterator<Item = &Gate> {
+        self.gates.iter().filter(|gate| gate.ask.is_none() && gate.answer.is_none())
+    }
+
+    /// The last gate that step of this plan has come to.
+    pub fn last_gate(&self, step: u32) -> Option<&Gate> {
+        let of_plan = self.gates.get(self.older.gates..).unwrap_or(&[]);
+        of_plan.iter().rev().find(|gate| gate.ask.is_none() && gate.step == step)
+    }
+
+    /// The last child sent for that step or call of this plan.
+    pub fn last_child(&self, origin: Origin) -> Option<&Child> {
+        let of_plan = self.children.get(self.older.children..).unwrap_or(&[]);
+        of_plan.iter().rev().find(|child| child.errand.origin == origin)
+    }
+
+    /// A plan that a planner made, with what is completed already kept before it.
+    pub fn plan_for_the_rest(&self, plan: Plan) -> Result<Plan, BadPlan> {
+        if self.planned { self.plan.replanned(plan) } else { plan.checked() }
+    }
+
+    /// Is a planner being asked?
+    pub fn is_planning(&self) -> bool {
+        matches!(self.phase, Phase::Aside { aside: Aside::Planning { .. }, .. })
+    }
+
+    /// What is used of the run's budget, its own and that of all below it.
+    pub fn ledger(&self) -> ChildLedger {
+        ChildLedger::of(self)
+    }
+
+    /// The commands that must succeed before the step in hand counts as done.
+    pub fn verify(&self) -> Vec<String> {
+        let of_step = self.step().and_then(|step| step.verify.as_ref());
+        self.spec.conduct().verify.iter().chain(of_step.into_iter().flatten()).cloned().collect()
+    }
+
+    /// Does the harness look at the work before the step in hand counts as done?
+    pub fn examines(&self) -> bool {
+        let of_step = self.step().and_then(|step| step.verify.as_ref());
+        self.spec.conduct().examines() || of_step.is_some_and(|commands| !commands.is_empty())
     }
 
     /// When a wait for time is over, if the run is in one.
@@ -435,8 +548,6 @@ impl Run {
                 self.calls_of_turn(self.calls.last()?).iter().find(|call| !call.has_ended())
             }
             Phase::Idle
-            | Phase::Gated { .. }
-            | Phase::Cleared
             | Phase::Opened
             | Phase::Thinking { .. }
             | Phase::Resting { .. }
@@ -462,7 +573,7 @@ impl Run {
     /// The number of the turn in hand within its step's conversation, 0 before the first.
     pub fn turn(&self) -> u32 {
         match self.phase {
-            Phase::Idle | Phase::Gated { .. } | Phase::Cleared | Phase::Opened => 0,
+            Phase::Idle | Phase::Opened => 0,
             Phase::Thinking { turn, .. }
             | Phase::Resting { turn, .. }
             | Phase::Calling { turn }

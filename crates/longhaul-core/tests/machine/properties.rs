@@ -211,7 +211,9 @@ proptest! {
             step
         });
         let mut plan = Plan { steps: steps.collect() }.checked().unwrap();
-        while let Some(index) = plan.next_ready() {
+        loop {
+            let next = plan.ready().next();
+            let Some(index) = next else { break };
             let done = |plan: &Plan, id: &String| plan.steps.iter().any(|step| step.id == *id && step.status == StepStatus::Completed);
             for step in &plan.steps {
                 let free = step.dependencies.iter().all(|id| done(&plan, id));
@@ -221,12 +223,10 @@ proptest! {
                     StepStatus::Running | StepStatus::Completed | StepStatus::Failed | StepStatus::Blocked => {}
                 }
             }
-            let promised = plan.next_ready_after(index);
             if index == fail_at {
                 plan.fail(index, "no".to_owned());
             } else {
                 plan.complete(index, "yes".to_owned());
-                prop_assert_eq!(plan.next_ready(), promised);
             }
         }
         for step in &plan.steps {

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand};
 use longhaul_core::command::{Command, Wish};
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall, Usage};
 use longhaul_core::decide::{Refusal, decide};
 use longhaul_core::effect::Effect;
-use longhaul_core::event::{Event, Purpose};
+use longhaul_core::event::{Aside, Cause, Event, Purpose};
 use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, CommandId, RunId};
 use longhaul_core::input::Input;
@@ -39,8 +40,22 @@ pub struct World {
     /// What is answered beside the conversation; nothing if nobody answers.
     pub asides: Option<String>,
     pub window: Option<u64>,
+    /// How many errands in a row agents fail at, by name, before they succeed.
+    pub failing: Vec<(&'static str, u32)>,
+    /// What calls of `spawn` ask for, by their place in a turn.
+    pub errands: Vec<(&'static str, &'static str)>,
+    /// What the planner says, in order.
+    pub plans: Vec<String>,
+    /// Agents that ask a person first.
+    pub asking: Vec<&'static str>,
+    /// Agents that stop by themselves the first time.
+    pub pausing: Vec<(&'static str, Cause)>,
     /// Names of tools, once for each time one really ran.
     pub ran: Vec<(CallId, String)>,
+    /// Children, once for each that was started, and how often each was seen to.
+    pub started: Vec<(RunId, u32)>,
+    /// Children that were told to end.
+    pub ended: Vec<RunId>,
 }
 
 impl World {
@@ -56,12 +71,39 @@ impl World {
             handoff: None,
             asides: None,
             window: None,
+            failing: Vec::new(),
+            errands: Vec::new(),
+            plans: Vec::new(),
+            asking: Vec::new(),
+            pausing: Vec::new(),
             ran: Vec::new(),
+            started: Vec::new(),
+            ended: Vec::new(),
         }
     }
 }
 
 impl World {
+    /// A child runs, or is found where it was left.
+    fn attend(&mut self, errand: &Errand) -> ChildReport {
+        let place = self.started.iter().position(|(id, _)| *id == errand.id).unwrap_or_else(|| {
+            self.started.push((errand.id.clone(), 0));
+            self.started.len() - 1
+        });
+        let seen = self.started[place].1;
+        self.started[place].1 += 1;
+        let agent = errand.agent.as_str();
+        let fails = self.failing.iter().any(|(name, times)| *name == agent && errand.attempt.0 <= *times);
+        let pauses = self.pausing.iter().find(|(name, _)| *name == agent && seen == 0);
+        let ending = match pauses {
+            Some((_, cause)) => ChildEnding::Paused { cause: *cause, reason: "stuck".to_owned() },
+            None if self.asking.contains(&agent) && seen == 0 => ChildEnding::Waiting,
+            None if fails => ChildEnding::Failed { error: format!("{agent} broke") },
+            None => ChildEnding::Completed { output: format!("{} by {agent}", errand.task) },
+        };
+        ChildReport { ending, ledger: ChildLedger { usage: USED, calls: 2, turns: 3 } }
+    }
+
     fn examination(&self, looked: usize, purpose: Purpose) -> Examination {
         let mut found = Examination {
             tree: Some(if self.changes { format!("tree {looked}") } else { "tree".to_owned() }),
@@ -131,6 +173,12 @@ pub fn spec() -> RunSpec {
         on_ask: None,
         permissions: None,
         conduct: None,
+        parallel: None,
+        crew: None,
+        planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }
 
@@ -248,7 +296,12 @@ impl Sim {
             Effect::CallModel { turn, attempt } => {
                 let names = world.turns.get(turn as usize - 1).cloned().unwrap_or_default();
                 // No two calls are the same: nobody here goes round in circles unless told to.
-                let args = |index: usize| Json::of(&serde_json::json!({ "turn": turn, "index": index }));
+                let args = |index: usize| match world.errands.get(index) {
+                    Some((agent, task)) if names[index] == "spawn" => {
+                        Json::of(&serde_json::json!({ "agent": agent, "task": task }))
+                    }
+                    Some(_) | None => Json::of(&serde_json::json!({ "turn": turn, "index": index })),
+                };
                 let calls =
                     names.iter().enumerate().map(|(index, tool)| ProposedCall::new(*tool, args(index)));
                 let usage = USED;
@@ -282,12 +335,25 @@ impl Sim {
                 Input::Examined { round, attempt, found }
             }
             Effect::AskAside { aside, attempt } => {
-                let text = world
-                    .asides
-                    .clone()
-                    .ok_or_else(|| ModelFailure::new(ModelFailureKind::Unavailable, "nobody is there"));
+                let asides = match aside {
+                    Aside::Planning { round } => world.plans.get(round as usize - 1).cloned(),
+                    Aside::Compaction { .. } | Aside::Iteration { .. } | Aside::Judgement => {
+                        world.asides.clone()
+                    }
+                };
+                let text =
+                    asides.ok_or_else(|| ModelFailure::new(ModelFailureKind::Unavailable, "nobody is there"));
                 let answer = text.map(|text| ModelReply { text, usage: USED, ..ModelReply::default() });
                 Input::AsideEnded { aside, attempt, answer }
+            }
+            Effect::Attend { child } => {
+                let errand = self.run.child(child).unwrap().errand.clone();
+                Input::ChildRested { number: child, report: world.attend(&errand) }
+            }
+            Effect::AwaitAnswer { child } => Input::ChildAnswered { number: child },
+            Effect::EndChild { child, .. } => {
+                world.ended.push(self.run.child(child).unwrap().errand.id.clone());
+                Input::CheckpointDue
             }
             Effect::CancelWork => unreachable!("cancelled at once"),
         }

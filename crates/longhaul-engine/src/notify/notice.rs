@@ -1,5 +1,6 @@
 //! What is said: from a run and what happened to it, to a title and a few lines.
 
+use longhaul_core::child::{Child, ChildState};
 use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::prompt::head;
 use longhaul_core::run::{Gate, Run};
@@ -55,7 +56,20 @@ pub(super) fn of_gates(run: &Run) -> Vec<Notice> {
     if run.status.is_terminal() {
         return Vec::new();
     }
-    run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| of_gate(run, gate)).collect()
+    let own = run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| of_gate(run, gate));
+    let below = run.children.iter().filter(|child| child.state == ChildState::Waiting);
+    own.chain(below.map(|child| of_child(run, child))).collect()
+}
+
+/// A sub-agent asks, or one below it: what it asks is in its own run.
+fn of_child(run: &Run, child: &Child) -> Notice {
+    let (agent, id) = (&child.errand.agent, &child.errand.id);
+    // Every wait of it is told once, and it has gone on in between.
+    let key = format!("{id}.waits.{}.{}", child.ledger.turns, child.ledger.calls);
+    let task = head(&child.errand.task, 200);
+    let text =
+        format!("Task: {task}\nSee what it asks: longhaul approvals\nThen: longhaul resume {}", run.spec.id);
+    Notice::new(run, Occasion::Waiting, key, format!("{agent} waits for you ({id})"), &text)
 }
 
 fn of_gate(run: &Run, gate: &Gate) -> Notice {
@@ -68,7 +82,9 @@ fn of_gate(run: &Run, gate: &Gate) -> Notice {
             (format!("May {step_id} begin? {what}"), format!("longhaul approve {id}"))
         }
         Some(ask) => match ask.kind {
-            AskKind::Question => (head(&ask.text, 800).to_owned(), format!("longhaul answer {id} TEXT")),
+            AskKind::Question | AskKind::Need => {
+                (head(&ask.text, 800).to_owned(), format!("longhaul answer {id} TEXT"))
+            }
             AskKind::Permission => (head(&ask.text, 800).to_owned(), format!("longhaul approve {id}")),
         },
     };

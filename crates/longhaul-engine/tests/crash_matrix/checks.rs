@@ -56,6 +56,8 @@ fn check_events(events: &[(u64, Event)]) {
             Event::ExamineStarted { round, attempt, .. } => is_new(format!("look {round} attempt {attempt}")),
             Event::Examined { round, .. } => is_new(format!("end of look {round}")),
             Event::IterationStarted { number, .. } => is_new(format!("iteration {number}")),
+            Event::ChildSpawned(errand) => is_new(format!("child {}", errand.number)),
+            Event::ChildEnded { number, .. } => is_new(format!("end of child {number}")),
             Event::Recovered { generation: next } => {
                 assert!(*next > generation, "generation {next} came after {generation}");
                 generation = *next;
@@ -84,6 +86,13 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::DoomLoop { .. }
             | Event::LoopChanged { .. }
             | Event::Told { .. }
+            | Event::ChildRested { .. }
+            | Event::ChildResumed { .. }
+            | Event::PlanMade { .. }
+            | Event::PlanRefused { .. }
+            | Event::LimitPassed { .. }
+            | Event::ChecksChanged { .. }
+            | Event::WorkKept { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

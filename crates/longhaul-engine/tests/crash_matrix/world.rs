@@ -181,6 +181,7 @@ impl World {
         let script = SCRIPT.replace("HALF_WAY", &half_way());
         let hands = Hands {
             rules: Arc::default(),
+            scratch: std::env::temp_dir(),
             models: Arc::new(
                 Shelf::new(Arc::default(), Secrets::default())
                     .with(&ledger.run().spec.model, scripts::model(&script, &self.toolbox)),
@@ -194,6 +195,7 @@ impl World {
                 run: self.id.clone(),
                 secrets: Secrets::default(),
             }),
+            harness: None,
         };
         let performer =
             MortalPerformer { inner: Arc::new(hands), mortal: mortal.clone(), workspace: self.workspace() };

@@ -83,6 +83,9 @@ impl Machine {
             | Effect::AskAside { .. }
             | Effect::PrepareTool { .. }
             | Effect::CheckTool { .. }
+            | Effect::Attend { .. }
+            | Effect::AwaitAnswer { .. }
+            | Effect::EndChild { .. }
             | Effect::Sleep { .. }
             | Effect::CancelWork => Input::DiskLow,
         }

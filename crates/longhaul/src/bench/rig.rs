@@ -158,5 +158,11 @@ pub fn spec(id: RunId) -> RunSpec {
         permissions: None,
         // Every step is the same on purpose.
         conduct: Some(Box::new(Conduct { plain: Some(true), ..Conduct::default() })),
+        parallel: None,
+        crew: None,
+        planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
     }
 }

@@ -103,6 +103,9 @@ impl Talk {
             | Effect::CheckTool { .. }
             | Effect::Examine { .. }
             | Effect::AskAside { .. }
+            | Effect::Attend { .. }
+            | Effect::AwaitAnswer { .. }
+            | Effect::EndChild { .. }
             | Effect::Sleep { .. }
             | Effect::CancelWork => Input::DiskLow,
         }

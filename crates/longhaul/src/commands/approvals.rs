@@ -1,14 +1,11 @@
 //! `approvals`, `approve`, `reject`: waits for a person, and their answers.
 
 use longhaul_core::command::{Command, Wish};
-use longhaul_core::event::AskKind;
 use longhaul_core::ids::RunId;
-use longhaul_core::run::{Gate, Run};
-use longhaul_core::status::Status;
-use longhaul_core::view::gate_id;
-use longhaul_engine::Harness;
+use longhaul_core::view::GateView;
+use longhaul_engine::{Claim, Given, Harness};
 use longhaul_store::catalog::Filter;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::ask::refuse_early;
 use crate::app::App;
@@ -33,6 +30,9 @@ pub enum What {
         #[arg(value_name = "AID")]
         id: String,
     },
+    Approve(ApproveArgs),
+    Reject(RejectArgs),
+    Answer(AnswerArgs),
 }
 
 /// Let a gated step begin, or a call be made that needs leave
@@ -67,6 +67,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what.unwrap_or(What::List) {
         What::List => list(app),
         What::Show { id } => show(app, &id),
+        What::Approve(args) => approve(app, args),
+        What::Reject(args) => reject(app, args),
+        What::Answer(args) => answer(app, args),
     }
 }
 
@@ -112,25 +115,25 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     let harness = app.telling()?;
     refuse_early(&harness, id, &wish)?;
     let verb = wish.verb();
-    if let Some(earlier) = gate_of(&wish).and_then(|gate| answer_on_record(&harness, id, gate)) {
-        return Err(Failure::from(anyhow::anyhow!("it has an answer on record: {}", earlier.verb()))
-            .hint(format!("it counts as soon as the run goes on: `longhaul resume {id}`")));
-    }
     let driven = harness.store_of(id)?.holder(id)?.is_some();
     let of_call = |gate: u32| {
         harness.look(id).ok().is_some_and(|run| run.gate(gate).is_some_and(|gate| gate.ask.is_some()))
     };
     let starts_work = match &wish {
         Wish::Reject { gate, .. } => of_call(*gate),
-        Wish::Approve { .. } | Wish::Answer { .. } => true,
-        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => false,
+        wish => wish.is_answer(),
     };
+    let gate = gate_of(&wish).unwrap_or_default();
     let command = harness.command(wish)?;
+    if let Claim::Late(earlier) = harness.claim(id, gate, &whoever(), &command)? {
+        return Err(late(&harness, id, &earlier));
+    }
     if driven || starts_work {
         harness.post(id, &command)?;
         render::talk(&format!("{verb} is on record"));
         if !driven {
-            render::hint(&format!("go on with `longhaul resume {id}`"));
+            let root = root(&harness, id);
+            render::hint(&format!("go on with `longhaul resume {root}`"));
         }
     } else {
         let run = harness.apply(id, command)?;
@@ -139,37 +142,46 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// Who answers, as others are told.
+fn whoever() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    format!("{}@{}", user.as_deref().unwrap_or("somebody"), longhaul_store::host())
+}
+
+fn late(harness: &Harness, id: &RunId, earlier: &Given) -> Failure {
+    let Given { by, at, command } = earlier;
+    let root = root(harness, id);
+    let failure = anyhow::anyhow!("it has an answer on record: {}, by {by} at {at}", command.wish.verb());
+    Failure::from(failure).hint(format!("it counts as soon as the run goes on: `longhaul resume {root}`"))
+}
+
+/// The run at the top: whoever takes that up takes up all below it.
+pub fn root(harness: &Harness, id: &RunId) -> RunId {
+    let mut root = id.clone();
+    while let Some(parent) = harness.look(&root).ok().and_then(|run| run.spec.parent) {
+        root = parent;
+    }
+    root
+}
+
 fn gate_of(wish: &Wish) -> Option<u32> {
     match wish {
         Wish::Approve { gate, .. } | Wish::Reject { gate, .. } | Wish::Answer { gate, .. } => Some(*gate),
-        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } => None,
+        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } | Wish::Plan | Wish::Replan { .. } => {
+            None
+        }
     }
 }
 
-/// The answer to a gate that lies in the run's inbox, for whoever drives it next.
-fn answer_on_record(harness: &Harness, id: &RunId, gate: u32) -> Option<Wish> {
-    let posted = harness.store_of(id).ok()?.pending(id).ok()?;
+/// The gates that have an answer in the run's inbox.
+fn answers_on_record(harness: &Harness, id: &RunId) -> Vec<u32> {
+    let posted = harness.store_of(id).and_then(|store| Ok(store.pending(id)?)).unwrap_or_default();
     let wishes = posted.iter().filter_map(|posted| serde_json::from_slice::<Command>(&posted.body).ok());
-    wishes.map(|command| command.wish).find(|wish| gate_of(wish) == Some(gate))
+    wishes.filter_map(|command| gate_of(&command.wish)).collect()
 }
 
 fn list(app: &App) -> Result<Exit, Failure> {
-    let harness = app.reading()?;
-    let mut waiting = Vec::new();
-    for row in harness.list(&Filter::default())?.0 {
-        // A run that was paused at a question still has it.
-        if row.wait == longhaul_core::status::Wait::Human || row.status == Status::Paused {
-            match harness.look(&row.id) {
-                Ok(run) => {
-                    let open = run.gates.iter().filter(|gate| {
-                        gate.answer.is_none() && answer_on_record(&harness, &row.id, gate.number).is_none()
-                    });
-                    waiting.extend(open.map(|gate| as_json(&run, gate)));
-                }
-                Err(error) => render::warn(&format!("{} cannot be read: {error}", row.id)),
-            }
-        }
-    }
+    let waiting = waiting(app)?;
     if app.json() {
         render::json(&waiting);
     } else if waiting.is_empty() {
@@ -191,11 +203,24 @@ fn list(app: &App) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// Everything that waits for a person and has no answer on record.
+pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
+    let harness = app.reading()?;
+    let mut waiting = Vec::new();
+    for row in harness.list(&Filter { waiting: true, ..Filter::default() })?.0 {
+        let open: Vec<Value> = serde_json::from_str(row.gates.as_deref().unwrap_or("[]")).unwrap_or_default();
+        let answered = answers_on_record(&harness, &row.id);
+        let number = |gate: &Value| gate["id"].as_str()?.rsplit_once(".g")?.1.parse::<u32>().ok();
+        waiting.extend(open.into_iter().filter(|gate| number(gate).is_none_or(|it| !answered.contains(&it))));
+    }
+    Ok(waiting)
+}
+
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let (run, number) = parse(app, id)?;
     let run = app.reading()?.look(&run)?;
     let gate = run.gate(number).ok_or_else(|| Failure::from(anyhow::anyhow!("there is no approval {id}")))?;
-    render::json(&as_json(&run, gate));
+    render::json(&GateView::of(&run, gate));
     Ok(Exit::Ok)
 }
 
@@ -208,41 +233,6 @@ fn action(gate: &Value) -> String {
     let main = ["command", "path", "url", "message"].iter().find_map(|name| arguments[*name].as_str());
     let what = main.map_or_else(|| arguments.to_string(), str::to_owned);
     format!("{tool} {}", table::clean(&what).replace('\n', " ⏎ "))
-}
-
-fn as_json(run: &Run, gate: &Gate) -> Value {
-    let step = run.plan.steps.get(gate.step as usize);
-    let status = match &gate.answer {
-        None => "pending",
-        Some(answer) if answer.approved => "approved",
-        Some(_) => "rejected",
-    };
-    let call = gate.ask.as_ref().and_then(|ask| run.call(ask.call));
-    let kind = match gate.ask.as_ref().map(|ask| ask.kind) {
-        None => "step",
-        Some(AskKind::Permission) => "permission",
-        Some(AskKind::Question) => "question",
-    };
-    let description = match &gate.ask {
-        Some(ask) => Some(&ask.text),
-        None => step.map(|step| &step.description),
-    };
-    json!({
-        "id": gate_id(&run.spec.id, gate.number),
-        "runId": run.spec.id,
-        "kind": kind,
-        "stepId": step.map(|step| &step.id),
-        "description": description,
-        "callId": call.map(|call| call.id.to_string()),
-        "toolName": call.map(|call| &call.tool),
-        "arguments": call.map(|call| &call.args),
-        "digest": gate.ask.as_ref().map(|ask| &ask.digest),
-        "answer": gate.answer.as_ref().and_then(|answer| answer.text.clone()),
-        "status": status,
-        "createdAt": gate.opened_at,
-        "resolvedAt": gate.answer.as_ref().map(|answer| answer.at),
-        "reason": gate.answer.as_ref().and_then(|answer| answer.reason.clone()),
-    })
 }
 
 fn parse(app: &App, text: &str) -> Result<(RunId, u32), Failure> {

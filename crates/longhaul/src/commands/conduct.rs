@@ -1,9 +1,13 @@
 //! How an agent is kept on course, from what was typed, its file and the settings.
 
 use longhaul_agents::{Agent, Engine};
-use longhaul_core::conduct::{Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings};
+use longhaul_core::conduct::{
+    Checks, Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings,
+};
+use longhaul_core::ids::RunId;
+use longhaul_engine::Harness;
 
-use super::create::settled_model;
+use super::create::{check_model, settled_model};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -11,21 +15,55 @@ use crate::settings::Settings;
 /// What must hold before the work counts as done.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConductArgs {
-    /// A command that must succeed before an end counts; longhaul runs it itself, in the sandbox. May be given several times
-    #[arg(long, value_name = "CMD")]
-    pub verify: Vec<String>,
+    #[command(flatten)]
+    pub checks: CheckArgs,
     /// Files the agent is not to change, as globs; changes to them are in the result
     #[arg(long, value_delimiter = ',', value_name = "GLOBS")]
     pub protect: Vec<String>,
     /// What happens to changes of protected files: `report` names them, `refuse` undoes them and tells the agent
     #[arg(long, value_name = "report|refuse")]
     pub protect_policy: Option<ProtectArg>,
+}
+
+/// What of it can be changed when a run is resumed; commands replace those there were.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct CheckArgs {
+    /// A command that must succeed before an end counts; longhaul runs it itself, in the sandbox. May be given several times
+    #[arg(long, value_name = "CMD")]
+    pub verify: Vec<String>,
     /// A model that must agree that the work is done; it is shown the task and the evidence, and changes nothing
     #[arg(long, value_name = "P/M")]
     pub judge: Option<String>,
     /// Something that must be true of the work, for the judge. May be given several times
     #[arg(long, value_name = "TEXT", requires = "judge")]
     pub accept: Vec<String>,
+}
+
+impl CheckArgs {
+    /// What a run that is taken up is to be told; nothing if nothing was given.
+    pub fn change(&self, app: &App, harness: &Harness, id: &RunId) -> Result<Option<Checks>, Failure> {
+        if *self == CheckArgs::default() {
+            return Ok(None);
+        }
+        let run = harness.look(id)?;
+        let judge = self.judge.as_ref().map(|name| settled_model(name, &app.cwd));
+        if let Some(name) = &judge {
+            check_model(harness, name, &run.spec.limits)?;
+        }
+        let judge = judge.map(|model| Judge { model, acceptance: self.accept.clone() });
+        let checks = Checks { verify: Some(self.verify.clone()).filter(|verify| !verify.is_empty()), judge };
+        let conduct = run.spec.conduct().clone().checked_by(checks.clone());
+        conduct.check().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(Some(checks))
+    }
+
+    /// The same as it would be typed, for another process.
+    pub fn typed(&self, app: &App) -> Vec<String> {
+        let verify = self.verify.iter().map(|command| format!("--verify={command}"));
+        let judge = self.judge.iter().map(|name| format!("--judge={}", settled_model(name, &app.cwd)));
+        let accept = self.accept.iter().map(|text| format!("--accept={text}"));
+        verify.chain(judge).chain(accept).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -53,10 +91,11 @@ pub fn settled(
     looping: Option<Looping>,
     surroundings: Surroundings,
 ) -> Result<Conduct, Failure> {
-    let typed = args.judge.as_ref().map(|name| settled_model(name, &app.cwd));
+    let checks = &args.checks;
+    let typed = checks.judge.as_ref().map(|name| settled_model(name, &app.cwd));
     let of_file = || agent.judge.as_ref().map(|name| settled_model(name, &app.project));
-    let judge = typed.or_else(of_file).map(|model| Judge { model, acceptance: args.accept.clone() });
-    let verify = [agent.verify.as_deref().unwrap_or(&[]), &args.verify].concat();
+    let judge = typed.or_else(of_file).map(|model| Judge { model, acceptance: checks.accept.clone() });
+    let verify = [agent.verify.as_deref().unwrap_or(&[]), &checks.verify].concat();
     let globs = [agent.protect.as_deref().unwrap_or(&[]), &args.protect].concat();
     let of_file = agent.protect_policy.map(|policy| match policy {
         longhaul_agents::ProtectPolicy::Report => ProtectPolicy::Report,

@@ -8,21 +8,23 @@ use longhaul_core::conduct::{Looping, Surroundings};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
-use longhaul_core::plan::{Plan, Step};
+use longhaul_core::plan::{Draft, Plan};
+use longhaul_core::policy::{Limit, Policies, Policy};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, RunSpec};
+use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, Planner, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 use longhaul_workspace::place;
-use serde::Deserialize;
 
 use super::conduct::{self, ConductArgs};
-use super::list;
+use super::{landing, list, replan};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::autonomy::RhythmArgs;
+use crate::branch;
 use crate::choice;
+use crate::crew;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -31,6 +33,12 @@ use crate::render;
 use crate::schema;
 use crate::servers;
 use crate::settings::{Settings, Source};
+
+/// The plan is to be made.
+pub const AUTO: &str = "auto";
+
+/// The agent that makes plans.
+const PLANNER: &str = "planner";
 
 /// The agent that is meant when none is named.
 const DEFAULT_AGENT: &str = "coder";
@@ -63,9 +71,15 @@ pub struct Options {
     /// 1 and 2 ask before every step, 3 before critical ones, 4 and 5 never
     #[arg(long, value_name = "1..5")]
     pub autonomy: Option<u8>,
-    /// Steps from a YAML or JSON file, or `none` for one step
-    #[arg(long, default_value = "none", value_name = "none|FILE")]
+    /// Steps from a YAML or JSON file, `auto` to have the agent `planner` make them, or `none` for one step
+    #[arg(long, default_value = "none", value_name = "auto|none|FILE")]
     pub plan: String,
+    /// How many steps and sub-agents may be at work at once [default: 4, with steps of the run's own agent one by one]
+    ///
+    /// Steps that do not depend on each other are done side by side, in the same directory. Steps of the run's own agent
+    /// share its conversation and come one after another, unless this is given and more than 1.
+    #[arg(long, value_name = "N")]
+    pub parallel: Option<u32>,
     /// What a call that needs a person leads to: the run waits, the call is denied, or the run pauses [default: wait;
     /// deny with autonomy 5]
     #[arg(long, value_name = "wait|deny|pause")]
@@ -79,6 +93,9 @@ pub struct Options {
     /// Work in the current directory instead of a workspace of the run's own
     #[arg(long)]
     pub in_place: bool,
+    /// Begin with what is not committed here, tracked and untracked but not ignored; your checkout stays as it is
+    #[arg(long, conflicts_with = "in_place")]
+    pub with_changes: bool,
     /// Keep the run in the engine, or `off` in the SQLite fallback
     #[arg(long, default_value = "on", value_name = "on|off")]
     pub engine: Switch,
@@ -146,23 +163,52 @@ impl ModeArg {
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct LimitArgs {
     /// Tool calls the run may make
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_tool_calls: Option<u32>,
     /// Turns of the model the run may take
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_steps: Option<u32>,
     /// Tokens the run may use
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_tokens: Option<u64>,
     /// US dollars the run may spend
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub max_cost: Option<f64>,
     /// How long the run may work, like `90s`, `30m` or `2h`; the time it is paused or waits for a person does not count
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// How deep sub-agents may nest
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_sub_agent_depth: Option<u32>,
+    /// Turns of one conversation, after which it is begun anew
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_iteration_steps: Option<u32>,
+    /// Tokens of one conversation, after which it is begun anew
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_iteration_tokens: Option<u64>,
+    /// US dollars one conversation may cost, after which it is begun anew
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub max_iteration_cost: Option<f64>,
+    /// What reaching a limit leads to: warn, pause, stop or restart, like `max_cost=stop`. May be given several times
+    #[arg(long, value_name = "LIMIT=POLICY", value_parser = limit_policy)]
+    pub limit_policy: Vec<(Limit, Policy)>,
+}
+
+fn limit_policy(text: &str) -> Result<(Limit, Policy), String> {
+    let (limit, policy) = text.split_once('=').ok_or("give a limit and a policy, like `max_cost=stop`")?;
+    let pair = (limit.parse::<Limit>(), policy.parse::<Policy>());
+    match pair {
+        (Ok(limit), Ok(policy)) => {
+            Policies::default().with(limit, policy).map_err(|error| error.to_string())?;
+            Ok((limit, policy))
+        }
+        (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
+    }
+}
+
+fn dollars(flag: &str, given: Option<f64>) -> Result<Option<Usd>, Failure> {
+    let wrong = |amount: f64| Failure::usage(format!("{flag} {amount} is not an amount of dollars"));
+    given.map(|amount| Usd::from_dollars(amount).ok_or_else(|| wrong(amount))).transpose()
 }
 
 impl LimitArgs {
@@ -175,26 +221,40 @@ impl LimitArgs {
             ("--max-cost", self.max_cost.map(|max| max.to_string())),
             ("--timeout", self.timeout.map(|time| format!("{}ms", time.as_millis()))),
             ("--max-sub-agent-depth", self.max_sub_agent_depth.map(|max| max.to_string())),
+            ("--max-iteration-steps", self.max_iteration_steps.map(|max| max.to_string())),
+            ("--max-iteration-tokens", self.max_iteration_tokens.map(|max| max.to_string())),
+            ("--max-iteration-cost", self.max_iteration_cost.map(|max| max.to_string())),
         ];
-        given.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?))).collect()
+        let policies =
+            self.limit_policy.iter().map(|(limit, policy)| format!("--limit-policy={limit}={policy}"));
+        let given = given.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?)));
+        given.chain(policies).collect()
     }
 
     /// `base` with what was given; `None` if nothing was.
     pub fn over(&self, base: Limits) -> Result<Option<Limits>, Failure> {
-        let max_cost = match self.max_cost {
-            Some(dollars) => Some(Usd::from_dollars(dollars).ok_or_else(|| {
-                Failure::usage(format!("--max-cost {dollars} is not an amount of dollars"))
-            })?),
-            None => base.max_cost,
-        };
+        let policies = self.limit_policy.iter().try_fold(
+            base.policies.unwrap_or_default(),
+            |policies, (limit, policy)| {
+                policies
+                    .with(*limit, *policy)
+                    .map_err(|error| Failure::usage(format!("--limit-policy: {error}")))
+            },
+        )?;
         let limits = Limits {
             max_tool_calls: self.max_tool_calls.unwrap_or(base.max_tool_calls),
             max_steps: self.max_steps.unwrap_or(base.max_steps),
             max_tokens: self.max_tokens.or(base.max_tokens),
-            max_cost,
+            max_cost: dollars("--max-cost", self.max_cost)?.or(base.max_cost),
             max_sub_agent_depth: self.max_sub_agent_depth.unwrap_or(base.max_sub_agent_depth),
             timeout_ms: self.timeout.map(|time| time.as_millis() as u64).or(base.timeout_ms),
+            policies: (policies != Policies::default()).then_some(policies),
+            max_iteration_steps: self.max_iteration_steps.or(base.max_iteration_steps),
+            max_iteration_tokens: self.max_iteration_tokens.or(base.max_iteration_tokens),
+            max_iteration_cost: dollars("--max-iteration-cost", self.max_iteration_cost)?
+                .or(base.max_iteration_cost),
         };
+        limits.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok((limits != base).then_some(limits))
     }
 }
@@ -208,7 +268,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         .hint("use `longhaul run`, or enable the harness"));
     }
     servers::meet(app, &settings, &app.sandbox(settings.permissions.clone())?, &args.options)?;
-    let run = create(app, &app.harness()?, &settings, &args.task, &args.options)?;
+    let harness = app.harness()?;
+    let mut run = create(app, &harness, &settings, &args.task, &args.options)?;
+    if run.spec.planner.is_some() {
+        run = replan::make(&harness, &run.spec.id)?;
+    }
     if app.json() {
         render::json(&RunView::of(&run));
     } else {
@@ -241,12 +305,12 @@ pub fn create(
 
 /// A model that cannot be had is better said now than when somebody starts the run, and so is a budget that could not be
 /// kept.
-fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Failure> {
+pub(super) fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Failure> {
     let model = harness
         .models
         .resolve(name)
         .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
-    if limits.max_cost.is_some() && !model.is_priced() {
+    if limits.limit_cost() && !model.is_priced() {
         return Err(longhaul_engine::Error::Unpriced { name: name.to_owned() }.into());
     }
     Ok(())
@@ -281,16 +345,19 @@ pub fn spec(
         None => settings.autonomy,
     };
     let plan = match options.plan.as_str() {
-        "none" => Plan::single(task, &agent.name),
+        "none" | AUTO => Plan::single(task, &agent.name),
         file => read_plan(&app.cwd.join(file), &agent.name)?,
     };
+    let planner = (options.plan == AUTO).then(|| planner(app, settings)).transpose()?;
     let mut tools = tools(harness, mode, options.tools.clone(), agent.tools.clone())?;
     for name in &options.ask {
         let grant = tools.iter_mut().find(|grant| grant.name == *name);
         let none = || Failure::usage(format!("--ask {name}: the agent has no such tool"));
         grant.ok_or_else(none)?.ask = Some(true);
     }
-    let place = place(app, options, &id)?;
+    let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
+    let place = place(app, options, &naming)?;
+    let keeps = place.branch.is_some();
     let surroundings = surroundings(app, &place);
     let looping = options.looping.clone().map(|looping| match agent.limits.max_iterations {
         Some(max_iterations) if !options.iterations_typed => Looping { max_iterations, ..looping },
@@ -320,9 +387,15 @@ pub fn spec(
         on_ask: on_ask(options.on_ask, autonomy),
         permissions: Some(settings.rules.layers()),
         conduct: Some(Box::new(conduct)),
+        base: place.base,
+        carried: place.carried.then_some(true),
+        auto_commit: (keeps && mode == Mode::Exec && settings.git.auto_commit).then_some(true),
         parent: None,
         depth: 0,
         session: None,
+        parallel: options.parallel,
+        crew: Some(crew::mates(&settings.agent_dirs)?),
+        planner: planner.map(Box::new),
         checkpoint_interval_ms: options.rhythm.interval_ms(settings, autonomy),
         id,
     })
@@ -452,61 +525,97 @@ struct Chosen {
     path: PathBuf,
     repository: Option<PathBuf>,
     branch: Option<String>,
+    /// The commit it begins with.
+    base: Option<String>,
+    carried: bool,
+}
+
+impl Chosen {
+    /// A directory that belongs to no repository, or to one that is none of our business.
+    fn plain(path: PathBuf) -> Chosen {
+        Chosen { path, repository: None, branch: None, base: None, carried: false }
+    }
 }
 
 /// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
-fn place(app: &App, options: &Options, id: &RunId) -> Result<Chosen, Failure> {
+fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Chosen, Failure> {
     if options.in_place {
         if let Some(other) = list::at_work_in(app, &app.cwd)? {
             render::warn(&format!(
                 "{other} works in this directory as well, at this moment; they may change the same files"
             ));
         }
-        return Ok(Chosen { path: app.cwd.clone(), repository: None, branch: None });
+        return Ok(Chosen::plain(app.cwd.clone()));
     }
-    let path = app.state_dir.join("workspace").join("run").join(id.as_str());
+    let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
     Ok(match repository(&app.cwd) {
         Some(repository) => {
-            if place::is_dirty(&repository) {
-                render::warn(
-                    "changes that are not committed are not in the run's worktree; `--in-place` would work on them",
-                );
-            }
-            Chosen { path, repository: Some(repository), branch: Some(format!("longhaul/{id}")) }
+            let (base, carried) = base(app, options, &repository, naming)?;
+            let branch = Some(naming.branch(&repository));
+            Chosen { path, repository: Some(repository), branch, base: Some(base), carried }
         }
-        None => Chosen { path, repository: None, branch: None },
+        None => Chosen::plain(path),
     })
 }
 
-/// A plan as people write it: what is always the same may be left out.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlanFile {
-    steps: Vec<PlannedStep>,
+/// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.
+fn base(
+    app: &App,
+    options: &Options,
+    repository: &Path,
+    naming: &branch::Naming<'_>,
+) -> Result<(String, bool), Failure> {
+    if let Some(name) = &naming.git.working_branch {
+        let start = place::branch(repository, name);
+        let start = start.ok_or_else(|| {
+            Failure::usage(format!(
+                "git.working_branch: there is no branch `{name}` in {}",
+                repository.display()
+            ))
+        })?;
+        if options.with_changes {
+            return Err(Failure::usage("--with-changes is for a run that begins at what is checked out")
+                .hint(format!("git.working_branch names `{name}`")));
+        }
+        return Ok((start, false));
+    }
+    let head = || {
+        let head = place::head(repository);
+        head.ok_or_else(|| Failure::usage(format!("{} has no commit any more", repository.display())))
+    };
+    if !place::is_dirty(repository) {
+        return Ok((head()?, false));
+    }
+    if !options.with_changes {
+        render::warn(
+            "changes that are not committed are not in the run's worktree; `--with-changes` would carry them in, \
+             `--in-place` would work on them",
+        );
+        return Ok((head()?, false));
+    }
+    let checkout = landing::opened(app, repository)?;
+    let carried = checkout.carry(naming.id.as_str()).map_err(landing::failure)?;
+    Ok((carried, true))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlannedStep {
-    id: String,
-    description: String,
-    #[serde(default)]
-    agent: Option<String>,
-    #[serde(default)]
-    dependencies: Vec<String>,
-    #[serde(default)]
-    critical: bool,
-}
-
+/// A plan file, checked.
 fn read_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
+    let shown = path.display();
+    draft_plan(path, agent)?.checked().map_err(|error| Failure::usage(format!("{shown}: {error}")))
+}
+
+/// A plan file as it stands: the steps of a new plan may depend on those of the old one.
+pub fn draft_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read the plan {shown}: {error}")))?;
-    let file: PlanFile = misread::yaml(&shown.to_string(), &text)?;
-    let steps = file.steps.into_iter().map(|planned| {
-        let agent = planned.agent.as_deref().unwrap_or(agent);
-        let step = Step::new(&planned.id, &planned.description, agent);
-        Step { dependencies: planned.dependencies, critical: planned.critical, ..step }
-    });
-    Plan { steps: steps.collect() }.checked().map_err(|error| Failure::usage(format!("{shown}: {error}")))
+    let draft: Draft = misread::yaml(&shown.to_string(), &text)?;
+    Ok(draft.plan(agent))
+}
+
+/// Whoever makes the plan: the agent `planner`, with the run's own model if its file names none.
+fn planner(app: &App, settings: &Settings) -> Result<Planner, Failure> {
+    let agent = agents::find(&settings.agent_dirs, PLANNER)?;
+    let model = agent.models.first().map(|name| settled_model(name, &app.project));
+    Ok(Planner { model, prompt: agent.prompt })
 }

@@ -20,7 +20,8 @@ pub enum What {
     ///
     /// The columns are id, kind, agent, task, task_id, status, wait, reason, steps_total, steps_completed, current_step,
     /// tool_calls, sub_agents, parent, depth, created_at, updated_at, completed_at, last_checkpoint_at (milliseconds since
-    /// 1970), error, session, workspace, backend, last_seq and journal_mtime_ns.
+    /// 1970), error, session, workspace, backend, last_seq, journal_mtime_ns and gates (what waits for a
+    /// person, as a JSON list).
     Query {
         #[arg(value_name = "SQL")]
         sql: String,

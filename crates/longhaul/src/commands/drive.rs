@@ -8,6 +8,7 @@ use std::sync::Arc;
 use longhaul_core::command::Wish;
 use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::ids::RunId;
+use longhaul_core::report::is_stuck;
 use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
 use longhaul_engine::notify::Notifier;
@@ -16,6 +17,7 @@ use longhaul_engine::{Driven, Ending, Harness, Opening};
 use longhaul_workspace::place::{self, Standing};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::conduct::CheckArgs;
 use super::cost;
 use super::create::LimitArgs;
 use super::holding::HoldingArgs;
@@ -48,6 +50,22 @@ pub fn drive(
             let paused_by_us = interrupted && ending == Ending::Paused(Cause::Asked);
             Ok(if paused_by_us { Exit::Interrupted } else { Exit::of_run(&run) })
         }
+    }
+}
+
+/// Asks the planner of a run that is not under way for its steps.
+pub fn plan(harness: &Harness, id: &RunId) -> Result<Run, Failure> {
+    let runtime = runtime()?;
+    let rested = runtime.block_on(async {
+        let live = Live::new();
+        let watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
+        let driven = harness.plan(id, watchers)?;
+        until_rest(driven, &live).await
+    });
+    runtime.shutdown_background();
+    match rested? {
+        Rested::AtOnce => Ok(harness.look(id)?),
+        Rested::InOrder { run, .. } => Ok(*run),
     }
 }
 
@@ -102,6 +120,7 @@ pub enum Rested {
 pub struct Again {
     pub limits: LimitArgs,
     pub iterations: IterationArgs,
+    pub checks: CheckArgs,
     pub holding: HoldingArgs,
     pub model: Option<String>,
     pub record: Option<PathBuf>,
@@ -118,7 +137,8 @@ pub fn detach(app: &App, harness: &Harness, id: &RunId, again: &Again) -> Result
     let log = std::fs::File::create(&log_path)?;
     let mut process = Process::new(std::env::current_exe()?);
     process.arg("--state-dir").arg(&app.state_dir).args(["resume", id.as_str()]);
-    process.args(again.limits.typed()).args(again.iterations.typed()).args(again.holding.typed());
+    process.args(again.limits.typed()).args(again.iterations.typed());
+    process.args(again.checks.typed(app)).args(again.holding.typed());
     process.args(app.shared.trust.then_some("--trust"));
     process.args(again.model.iter().flat_map(|model| ["--model", model]));
     if let Some(path) = &again.record {
@@ -194,16 +214,16 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                 render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
             }
             if *ending == Ending::Failed && run.cause == Some(Cause::Limit) {
-                let place = &run.spec.workspace;
-                render::hint(&format!(
-                    "its last iteration is over; another loop can go on from its files: `cd {place}`, then `longhaul loop OBJECTIVE --in-place --max-iterations N`"
-                ));
+                render::hint(&after_the_limit(run));
             }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
         Ending::Paused(Cause::Asked) if run.gates.last().is_some_and(|gate| gate.answer.is_none()) => {
             hint_at_gate(run);
         }
+        Ending::Paused(Cause::Limit) if of_all_runs(run) => render::hint(&format!(
+            "the work is kept; `longhaul cost` shows what was spent, and `longhaul resume {id}` goes on when there is more"
+        )),
         Ending::Paused(Cause::Limit) => {
             let flag = raised_limit(run);
             render::hint(&format!(
@@ -218,7 +238,7 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         {
             render::hint(&format!("the work is kept; see to that, then `longhaul resume {id}`"));
         }
-        Ending::Paused(Cause::Parked) if stuck(run) => render::hint(&format!(
+        Ending::Paused(Cause::Parked) if is_stuck(run) => render::hint(&format!(
             "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"
         )),
         Ending::Paused(Cause::Parked | Cause::Provider) => render::hint(&format!(
@@ -228,13 +248,6 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         )),
         Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
     }
-}
-
-/// Was it the agent that came to a stop, not its model?
-fn stuck(run: &Run) -> bool {
-    const WORDS: [&str; 6] =
-        ["doom_loop", "no_progress", "not_verified", "empty_output", "the judge", "context_overflow"];
-    run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
 }
 
 /// What a worktree holds, in words; `began` is the branch it was made on.
@@ -263,7 +276,7 @@ fn hint_at_gate(run: &Run) {
     let gate = gate_id(id, run.gates.len() as u32);
     let asked = run.gates.last().and_then(|gate| gate.ask.as_ref());
     let typed = match asked.map(|ask| ask.kind) {
-        Some(AskKind::Question) => format!("longhaul answer {gate} TEXT"),
+        Some(AskKind::Question | AskKind::Need) => format!("longhaul answer {gate} TEXT"),
         Some(AskKind::Permission) | None => format!("longhaul approve {gate}"),
     };
     render::hint(&format!(
@@ -272,12 +285,52 @@ fn hint_at_gate(run: &Run) {
     ));
 }
 
+/// Was it the budget of all runs that was used up?
+fn of_all_runs(run: &Run) -> bool {
+    run.reason.as_ref().is_some_and(|reason| reason.contains("harness.budget."))
+}
+
+/// What can be done with a run that ended at a limit: its files are there, and its checkpoints.
+fn after_the_limit(run: &Run) -> String {
+    let (id, place) = (&run.spec.id, &run.spec.workspace);
+    match &run.spec.conduct().looping {
+        Some(looping) if run.reason.as_deref() == Some("max_iterations") => format!(
+            "its last iteration is over and its files are kept; another loop can go on from them: `cd {place}`, then `longhaul \
+             loop OBJECTIVE --in-place --max-iterations {}`. With `--limit-policy max_iterations=pause` a loop waits for more \
+             iterations instead",
+            looping.max_iterations
+        ),
+        Some(_) | None if run.checkpoints < 2 => {
+            format!("the run was to stop at this limit; its work is kept in {place}")
+        }
+        Some(_) | None => format!(
+            "the run was to stop at this limit; its work is kept in {place}. `longhaul checkpoints {id}` lists where it can go \
+             on from with a higher one: `longhaul resume {id} --checkpoint N {}`",
+            raised_limit(run)
+        ),
+    }
+}
+
 /// The limit that was reached, as it would be typed with twice what it was.
 fn raised_limit(run: &Run) -> String {
     let limits = &run.spec.limits;
     let reached = run.reason.as_deref().and_then(|reason| reason.split(' ').next()).unwrap_or("");
     match reached {
         "max_tool_calls" => format!("--max-tool-calls {}", limits.max_tool_calls.saturating_mul(2).max(1)),
+        "max_iterations" => {
+            let max = run.spec.conduct().looping.as_ref().map_or(1, |looping| looping.max_iterations);
+            format!("--max-iterations {}", max.saturating_mul(2))
+        }
+        "max_iteration_steps" => {
+            format!("--max-iteration-steps {}", limits.max_iteration_steps.unwrap_or(1).saturating_mul(2))
+        }
+        "max_iteration_tokens" => {
+            format!("--max-iteration-tokens {}", limits.max_iteration_tokens.unwrap_or(1).saturating_mul(2))
+        }
+        "max_iteration_cost" => {
+            let max = limits.max_iteration_cost.unwrap_or_default();
+            format!("--max-iteration-cost {:.2}", max.as_dollars() * 2.0 + 0.01)
+        }
         "max_tokens" => format!("--max-tokens {}", run.usage.tokens().saturating_mul(2).max(1000)),
         "cost_budget:" => format!("--max-cost {:.2}", run.usage.cost.as_dollars() * 2.0 + 0.01),
         "timeout" => {

@@ -97,6 +97,12 @@ fn defaults(
         on_ask: None,
         permissions: Some(settings.rules.layers()),
         conduct: None,
+        parallel: None,
+        crew: None,
+        planner: None,
+        base: None,
+        carried: None,
+        auto_commit: None,
         id,
     })
 }

@@ -25,6 +25,9 @@ pub struct Args {
     /// Only children of this run
     #[arg(long, value_name = "ID")]
     pub parent: Option<String>,
+    /// Only runs of which something waits for a person
+    #[arg(long)]
+    pub waiting: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
@@ -32,6 +35,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         status: args.status.as_deref().map(status).transpose()?,
         agent: args.agent,
         parent: args.parent.as_deref().map(run_id).transpose()?,
+        waiting: args.waiting,
     };
     // No state directory is simply no runs.
     let (rows, unreadable) = match app.home()? {

@@ -1,7 +1,7 @@
 //! `logs`: what was said and done, as a person would retell it.
 
 use longhaul_core::conversation::Message;
-use longhaul_core::event::Event;
+use longhaul_core::event::{Event, Kept};
 use longhaul_core::ids::CallId;
 use longhaul_core::run::{Run, Silence};
 
@@ -85,6 +85,9 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             vec![format!("(the journal began in schema version {from}; it goes on in version {to})")]
         }
         Event::Contained { by } => vec![format!("(sandbox {by})")],
+        Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => vec![format!("(committed {commit})")],
+        Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => vec![format!("(not committed: {why})")],
+        Event::WorkKept { kept: Kept::Unchanged, .. } => Vec::new(),
         Event::CallRetryScheduled { call, message, .. } => {
             vec![format!("({} failed, will be tried again: {message})", named(run, *call))]
         }
@@ -119,8 +122,32 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::Compacted { tokens_before, tokens_after, .. } => {
             vec![format!("(the conversation was shortened: about {tokens_before} to {tokens_after} tokens)")]
         }
+        Event::ChildSpawned(errand) => {
+            vec![format!("\n> sub-agent {} ({}):\n{}", errand.agent, errand.id, errand.task)]
+        }
+        Event::ChildEnded { number, error, .. } => {
+            let id = run.child(*number).map_or(String::new(), |child| child.errand.id.to_string());
+            match error {
+                Some(error) => vec![format!("\n< sub-agent {id} failed: {error}")],
+                None => vec![format!("\n< sub-agent {id} completed")],
+            }
+        }
+        Event::ChildRested { number, reason, .. } => {
+            let id = run.child(*number).map_or(String::new(), |child| child.errand.id.to_string());
+            vec![match reason {
+                Some(reason) => format!("(sub-agent {id} paused: {reason})"),
+                None => format!("(sub-agent {id} waits for a person)"),
+            }]
+        }
+        Event::PlanMade { plan } => {
+            let steps: Vec<String> =
+                plan.steps.iter().map(|step| format!("- {}: {}", step.id, step.description)).collect();
+            vec![format!("(the plan)\n{}", steps.join("\n"))]
+        }
+        Event::PlanRefused { why } => vec![format!("(no plan yet: {why})")],
         Event::DoomLoop { tool, count, .. } => vec![format!("(going in circles with {tool}, {count} times)")],
         Event::RunCreated(_)
+        | Event::ChildResumed { .. }
         | Event::ExamineStarted { .. }
         | Event::AsideStarted { .. }
         | Event::AsideEnded { .. }
@@ -138,6 +165,8 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::PlanCompleted
         | Event::Checkpointed { .. }
         | Event::LimitReached { .. }
+        | Event::LimitPassed { .. }
+        | Event::ChecksChanged { .. }
         | Event::LimitsChanged { .. }
         | Event::PersistenceFellBack { .. }
         | Event::Imported { .. } => Vec::new(),

@@ -203,10 +203,8 @@ fn objective(app: &App, args: &Args) -> Result<String, Failure> {
 fn refuse_fixed(args: &Args) -> Result<(), Failure> {
     let options = &args.options;
     let given = [
-        ("--verify", !options.conduct.verify.is_empty()),
         ("--protect", !options.conduct.protect.is_empty()),
         ("--protect-policy", options.conduct.protect_policy.is_some()),
-        ("--judge", options.conduct.judge.is_some()),
         ("--summarize-with", args.summarize_with.is_some()),
         ("--autonomy", options.autonomy.is_some()),
         ("--tools", options.tools.is_some()),
@@ -215,7 +213,9 @@ fn refuse_fixed(args: &Args) -> Result<(), Failure> {
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(Failure::usage(format!("{flag} is settled when a loop is created"))
-            .hint("with --resume go --max-iterations, --completion-promise, --model and the limits")),
+            .hint(
+                "with --resume go --max-iterations, --completion-promise, --verify, --judge, --model and the limits",
+            )),
         None => Ok(()),
     }
 }
@@ -228,6 +228,7 @@ fn resume(app: &App, id: &str, args: &Args) -> Result<Exit, Failure> {
         checkpoint: None,
         model: args.options.model.first().cloned(),
         iterations: args.iterations.clone(),
+        checks: args.options.conduct.checks.clone(),
         holding: args.holding.clone(),
         record: args.record.clone(),
         limits: LimitArgs { ..args.options.limits.clone() },

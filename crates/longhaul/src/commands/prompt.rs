@@ -53,7 +53,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 /// What the model would be sent first, were the run created.
 pub fn show_first(app: &App, settings: &Settings, task: &str, options: &Options) -> Result<Exit, Failure> {
     let harness = app.forgetful(settings, Sandbox::off())?;
-    let spec = create::spec(app, &harness, settings, task, options, harness.new_run_id()?)?;
+    // Carrying changes in would write to the repository.
+    let options = Options { with_changes: false, ..options.clone() };
+    let spec = create::spec(app, &harness, settings, task, &options, harness.new_run_id()?)?;
     spec.check().map_err(anyhow::Error::from)?;
     let at = Timestamp::default();
     let created = Event::RunCreated(Box::new(spec));

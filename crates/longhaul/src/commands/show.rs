@@ -83,6 +83,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         ("updated", view.updated_at.to_string()),
         ("workspace", view.workspace),
         ("branch", view.branch.unwrap_or_default()),
+        ("commit", view.commit.unwrap_or_default()),
         ("error", view.error.unwrap_or_default()),
     ];
     lines.retain(|(_, value)| !value.is_empty());

@@ -9,6 +9,7 @@ use longhaul_engine::checkpoints::{Checkpoint, TakenBack};
 use longhaul_engine::{Error, Harness, Opening};
 
 use super::ask::refuse_early;
+use super::conduct::CheckArgs;
 use super::create::{LimitArgs, settled_model};
 use super::drive::{self, Again};
 use super::holding::{self, HoldingArgs, hold};
@@ -40,6 +41,8 @@ pub struct Args {
     pub model: Option<String>,
     #[command(flatten)]
     pub iterations: IterationArgs,
+    #[command(flatten)]
+    pub checks: CheckArgs,
     #[command(flatten)]
     pub holding: HoldingArgs,
     #[command(flatten)]
@@ -77,7 +80,8 @@ fn go_on(
         asked => asked.over(harness.look(id)?.spec.limits)?,
     };
     let looping = args.iterations.change(harness, id)?;
-    let opening = Opening { limits, model, looping };
+    let checks = args.checks.change(app, harness, id)?;
+    let opening = Opening { limits, model, looping, checks };
     if args.detach {
         let run = harness.look(id)?;
         if run.status != Status::Running {
@@ -87,7 +91,8 @@ fn go_on(
         let (limits, holding, iterations) =
             (args.limits.clone(), args.holding.clone(), args.iterations.clone());
         let record = record.map(Path::to_owned);
-        let again = Again { limits, iterations, holding, model: opening.model, record };
+        let checks = args.checks.clone();
+        let again = Again { limits, iterations, checks, holding, model: opening.model, record };
         return drive::detach(app, harness, id, &again);
     }
     drive::drive(app, harness, id, opening, record)

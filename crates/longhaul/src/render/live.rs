@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::conversation::ModelFailureKind;
-use longhaul_core::event::{Aside, AskKind, Event, Purpose, StopAction};
+use longhaul_core::event::{Aside, AskKind, Event, Kept, Purpose, StopAction};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
 use longhaul_core::repetition::Remedy;
 use longhaul_core::run::{Run, Silence};
+use longhaul_core::status::Wait;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::Outcome;
 use longhaul_engine::watch::Watcher;
@@ -126,12 +127,17 @@ fn doing(run: &Run) -> String {
             Some(call) => format!("{} {}", call.tool, short(&argument(&call.args), 40)),
             None => "between calls".to_owned(),
         },
-        Phase::Gated { .. } => "waiting for a person".to_owned(),
         Phase::Examining { purpose: Purpose::Claim, .. } => "checking the work".to_owned(),
         Phase::Examining { .. } => "looking at the work".to_owned(),
         Phase::Aside { aside: Aside::Judgement, .. } => "asking the judge".to_owned(),
+        Phase::Aside { aside: Aside::Planning { .. }, .. } => "asking the planner".to_owned(),
         Phase::Aside { .. } => "summing up".to_owned(),
-        Phase::Idle | Phase::Cleared | Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => {
+        Phase::Idle if run.wait() == Wait::Human => "waiting for a person".to_owned(),
+        Phase::Idle if run.wait() == Wait::Child => {
+            let working: Vec<&str> = run.live_children().map(|child| child.errand.agent.as_str()).collect();
+            format!("{} at work: {}", working.len(), short(&working.join(", "), 60))
+        }
+        Phase::Idle | Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => {
             "between turns".to_owned()
         }
     }
@@ -200,6 +206,9 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
                 AskKind::Permission => {
                     format!("waiting for a person's leave (approval {id}): {}: {}", tool(&ask.call), ask.text)
                 }
+                AskKind::Need => {
+                    format!("the agent needs something to continue (approval {id}): {}", fit_talk(&ask.text, 200))
+                }
                 AskKind::Question => {
                     format!("waiting for a person's answer (approval {id}): {}", fit_talk(&ask.text, 200))
                 }
@@ -221,6 +230,9 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} a command was not obeyed: {why}", theme::warning("warning:"))
         }
         Event::LimitReached { limit, spent, max } => format!("{limit} reached: {spent} of {max}"),
+        Event::LimitPassed { limit, spent, max } => {
+            format!("{} {limit} reached: {spent} of {max}; the work goes on", theme::warning("warning:"))
+        }
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
         }
@@ -246,14 +258,47 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             };
             format!("{} going in circles with {tool} ({count} times): {remedy}", theme::warning("warning:"))
         }
+        Event::ChildSpawned(errand) => {
+            let again = if errand.attempt.0 > 1 { ", once more" } else { "" };
+            format!("sub-agent {} begins ({}{again}): {}", errand.agent, errand.id, fit_talk(&errand.task, 80))
+        }
+        Event::ChildEnded { number, error, .. } => {
+            let agent = run.child(*number).map_or("", |child| child.errand.agent.as_str());
+            match error {
+                Some(error) => format!("sub-agent {agent} {}: {}", theme::failure("failed"), short(error, 160)),
+                None => format!("sub-agent {agent} {}", theme::done("completed")),
+            }
+        }
+        Event::ChildRested { number, reason, .. } => {
+            let (agent, id) = run
+                .child(*number)
+                .map_or(("", String::new()), |child| (child.errand.agent.as_str(), child.errand.id.to_string()));
+            match reason {
+                Some(reason) => format!("sub-agent {agent} paused: {}", short(reason, 160)),
+                None => format!("sub-agent {agent} waits for a person; see `longhaul approvals` ({id})"),
+            }
+        }
+        Event::PlanMade { plan } => {
+            let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
+            format!("planned {} steps: {}", steps.len(), short(&steps.join(", "), 120))
+        }
+        Event::PlanRefused { why } => {
+            format!("{} that plan cannot be used: {}", theme::warning("warning:"), short(why, 160))
+        }
+        Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => format!("committed {commit}"),
+        Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
+            format!("{} not committed: {}", theme::warning("warning:"), short(why, 160))
+        }
         Event::AsideEnded { error: Some(error), .. } => {
             format!("{} no answer beside the conversation: {error}", theme::warning("warning:"))
         }
         Event::RunCreated(_)
+        | Event::ChildResumed { .. }
         | Event::ExamineStarted { purpose: Purpose::Stop | Purpose::Baseline | Purpose::FreshStart { .. }, .. }
         | Event::AsideStarted { .. }
         | Event::AsideEnded { error: None, .. }
         | Event::LoopChanged { .. }
+        | Event::ChecksChanged { .. }
         | Event::Told { .. }
         | Event::CommandApplied { .. }
         | Event::GateChecked { .. }
@@ -267,6 +312,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::ModelChanged { why: None, .. }
         // Said at every start, also when it is what it was.
         | Event::Contained { .. }
+        | Event::WorkKept { kept: Kept::Unchanged, .. }
         | Event::Imported { .. } => return None,
     })
 }

@@ -60,9 +60,9 @@ fn a_commit_is_the_users_and_the_environment_runs_nothing() {
     assert!(results.iter().all(|result| result["state"] == "done"), "{results:?}");
     let status: Value = serde_json::from_str(results[4]["output"]["text"].as_str().unwrap()).unwrap();
     assert_eq!((&status["clean"], &status["staged"]), (&json!(true), &json!([])));
-    let branch = format!("longhaul/{}", shown["id"].as_str().unwrap());
+    let branch = shown["branch"].as_str().unwrap();
     assert_eq!(
-        plain(&desk, &["log", "-1", "--format=%an <%ae> %s", &branch]),
+        plain(&desk, &["log", "-1", "--format=%an <%ae> %s", branch]),
         "The User <user@example.com> second"
     );
     assert_eq!(plain(&desk, &["log", "-1", "--format=%s"]), "first");

@@ -183,7 +183,7 @@ fn a_repository_gets_a_worktree() {
     let workspace = std::path::Path::new(shown["workspace"].as_str().unwrap());
     assert!(workspace.join("a.txt").exists() && workspace.join(".git").exists());
     assert_eq!(git(&["status", "--porcelain"]).trim(), "?? s.yaml");
-    assert!(git(&["branch", "--list", "longhaul/*"]).contains(shown["id"].as_str().unwrap()));
+    assert!(git(&["branch", "--list", "agent/x-coder-*"]).contains(shown["branch"].as_str().unwrap()));
 }
 
 /// `--detach` returns at once with the id; the run completes by itself.
@@ -452,11 +452,11 @@ fn the_end_says_what_is_in_the_worktree() {
     let commit = "git -c user.name=a -c user.email=a@localhost commit -qm work";
     for (command, said) in [
         ("true", "; nothing is changed there"),
-        ("echo x > f", "; nothing is committed for you"),
+        ("echo x > f", "; 1 commit was made\n"),
         (&*format!("echo x > f; git add f; {commit}"), "; 1 commit was made\n"),
         (
             &*format!("git switch -qc other; echo x > f; git add f; {commit}; echo y > g"),
-            "on branch other, having begun on longhaul/run_",
+            "on branch other, having begun on agent/x-coder-",
         ),
     ] {
         let desk = Desk::with_script(
@@ -471,7 +471,7 @@ fn the_end_says_what_is_in_the_worktree() {
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.err.contains(said), "{command}: {}", ran.err);
         if command.contains("other") {
-            let rest = "; 1 commit was made, and there are changes that are not committed";
+            let rest = "; 2 commits were made\n";
             assert!(ran.err.contains(rest), "{}", ran.err);
         }
     }

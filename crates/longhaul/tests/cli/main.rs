@@ -4,6 +4,7 @@
 
 mod agents;
 mod checkpoints;
+mod crew;
 mod demo;
 mod desk;
 mod documents;
@@ -11,7 +12,9 @@ mod fake_model;
 mod git;
 mod handoff;
 mod hooks;
+mod landing;
 mod lifecycle;
+mod limits;
 mod looking;
 mod loops;
 mod mcp;

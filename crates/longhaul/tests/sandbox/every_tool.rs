@@ -102,9 +102,12 @@ fn assert_every_tool_works(mut longhaul: impl FnMut() -> Command, outer: &Path) 
     used.sort_unstable();
     used.dedup();
     assert_eq!(used, Toolbox::builtin(Sandbox::off()).names(), "every tool there is");
-    let branch = format!("longhaul/{id}");
-    let committed =
-        git(&outer.join("work"), &["-c", "safe.directory=*", "log", "-1", "--format=%s", &branch]);
+    let shown: Value = serde_json::from_slice(&say(&["show", id]).stdout).unwrap();
+    let branch = shown["branch"].as_str().unwrap();
+    let committed = git(
+        &outer.join("work"),
+        &["-c", "safe.directory=*", "log", "-1", "--format=%s", "--grep=^every tool$", branch],
+    );
     assert_eq!(committed, "every tool\n");
 }
 

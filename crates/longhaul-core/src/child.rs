@@ -1,0 +1,219 @@
+//! Sub-agents: the runs that a run has started for its steps and calls, as it remembers them.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::conduct::Conduct;
+use crate::conversation::Usage;
+use crate::event::Cause;
+use crate::ids::{Attempt, CallId, RunId};
+use crate::limits::CHILD_TRIES_MAX;
+use crate::plan::{Plan, Step};
+use crate::report;
+use crate::run::Run;
+use crate::spec::{Limits, RunSpec};
+use crate::status::{Status, Wait};
+use crate::time::Timestamp;
+
+/// What a run asks another to do for it. Written down before the other exists, so that it is started once.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Errand {
+    /// Counted from 1 over the whole run.
+    #[n(0)]
+    pub number: u32,
+    #[n(1)]
+    pub id: RunId,
+    #[n(2)]
+    pub agent: String,
+    /// All that it is told: the task, what other steps had to say, and why an earlier try failed.
+    #[n(3)]
+    pub task: String,
+    #[n(4)]
+    pub origin: Origin,
+    #[n(5)]
+    pub attempt: Attempt,
+    /// What of its parent's budget is set aside for it.
+    #[n(6)]
+    pub limits: Limits,
+}
+
+/// What an errand is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
+pub enum Origin {
+    #[n(0)]
+    Step {
+        #[n(0)]
+        step: u32,
+    },
+    #[n(1)]
+    Call {
+        #[n(0)]
+        call: CallId,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Child {
+    #[serde(flatten)]
+    pub errand: Errand,
+    pub spawned_at: Timestamp,
+    pub state: ChildState,
+    /// What it and those below it have used, as last reported.
+    pub ledger: ChildLedger,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum ChildState {
+    /// It may be at work, or its process may have died.
+    Working,
+    /// A person is asked, by it or by one below it.
+    Waiting,
+    Paused {
+        cause: Cause,
+        reason: String,
+    },
+    Completed,
+    Failed {
+        error: String,
+    },
+}
+
+/// What a child takes from its parent's budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildLedger {
+    #[n(0)]
+    pub usage: Usage,
+    #[n(1)]
+    pub calls: u32,
+    #[n(2)]
+    pub turns: u32,
+}
+
+/// How a child came to rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildReport {
+    pub ending: ChildEnding,
+    pub ledger: ChildLedger,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChildEnding {
+    Completed {
+        output: String,
+    },
+    Failed {
+        error: String,
+    },
+    /// Its agent got nowhere, and nobody looks after it: that is a failure, and it is not gone on with.
+    GaveUp {
+        error: String,
+    },
+    Waiting,
+    /// It stopped by itself, and a person can help: at a limit, without a model, for a hook.
+    Paused {
+        cause: Cause,
+        reason: String,
+    },
+}
+
+impl Child {
+    pub fn is_working(&self) -> bool {
+        self.state == ChildState::Working
+    }
+
+    pub fn has_ended(&self) -> bool {
+        match self.state {
+            ChildState::Completed | ChildState::Failed { .. } => true,
+            ChildState::Working | ChildState::Waiting | ChildState::Paused { .. } => false,
+        }
+    }
+
+    /// May the errand be tried once more, with what went wrong?
+    pub fn may_try_again(&self) -> bool {
+        self.errand.attempt.0 < CHILD_TRIES_MAX
+    }
+
+    pub fn word(&self) -> &'static str {
+        match self.state {
+            ChildState::Working => "working",
+            ChildState::Waiting => "waiting",
+            ChildState::Paused { .. } => "paused",
+            ChildState::Completed => "completed",
+            ChildState::Failed { .. } => "failed",
+        }
+    }
+}
+
+impl ChildLedger {
+    /// What a run reports to the one that started it: its own, and that of all below.
+    pub fn of(run: &Run) -> ChildLedger {
+        let mut ledger = ChildLedger { usage: run.usage, calls: run.calls_started, turns: run.turns };
+        for child in &run.children {
+            ledger.usage.add(&child.ledger.usage);
+            ledger.calls = ledger.calls.saturating_add(child.ledger.calls);
+            ledger.turns = ledger.turns.saturating_add(child.ledger.turns);
+        }
+        ledger
+    }
+}
+
+/// What a run is that goes on an errand for `parent`: the same place, the same rules, the same models, one step. Whoever knows
+/// the agent it is for puts in that agent's ways.
+pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
+    let step = match errand.origin {
+        Origin::Step { step } => parent.plan.steps.get(step as usize),
+        Origin::Call { .. } => None,
+    };
+    let step = Step {
+        verify: step.and_then(|step| step.verify.clone()),
+        ..Step::new(step.map_or("step-1", |step| &step.id), &errand.task, &errand.agent)
+    };
+    let conduct = parent.spec.conduct.as_ref().map(|conduct| {
+        let (looping, judge) = (None, None);
+        Box::new(Conduct { looping, judge, ..conduct.as_ref().clone() })
+    });
+    RunSpec {
+        id: errand.id.clone(),
+        agent: errand.agent.clone(),
+        task: errand.task.clone(),
+        task_id: errand.id.to_string(),
+        plan: Plan { steps: vec![step] }.readied(),
+        limits: errand.limits,
+        parent: Some(parent.spec.id.clone()),
+        depth: parent.spec.depth.saturating_add(1),
+        answer_schema: None,
+        planner: None,
+        // Whoever sent it keeps what was done.
+        auto_commit: None,
+        conduct,
+        ..parent.spec.clone()
+    }
+}
+
+/// How a run that was sent by another came to rest.
+pub fn report(run: &Run) -> ChildReport {
+    let reason = run.reason.clone().unwrap_or_default();
+    let ending = match run.status {
+        Status::Completed => ChildEnding::Completed { output: run.output().unwrap_or("").to_owned() },
+        Status::Failed => {
+            ChildEnding::Failed { error: run.error.clone().unwrap_or_else(|| "it failed".to_owned()) }
+        }
+        Status::Running if run.wait() == Wait::Human => ChildEnding::Waiting,
+        Status::Paused if run.gates.iter().any(|gate| gate.answer.is_none()) => ChildEnding::Waiting,
+        Status::Paused if report::is_stuck(run) => ChildEnding::GaveUp { error: reason },
+        Status::Created | Status::Running | Status::Paused => {
+            ChildEnding::Paused { cause: run.cause.unwrap_or(Cause::Asked), reason }
+        }
+    };
+    ChildReport { ending, ledger: ChildLedger::of(run) }
+}
+
+/// The name of a run's n-th child: made from the parent's, so that one that was started before a crash is found again.
+pub fn child_id(parent: &RunId, number: u32) -> Option<RunId> {
+    RunId::parse(&format!("{parent}.{number}")).ok()
+}

@@ -1,0 +1,403 @@
+//! Sub-agents: errands given to other runs, and what comes back. An errand that fails is tried once more with what went
+//! wrong; what a child may spend is set aside from its parent's budget before it begins.
+
+use super::{Decision, call, limit, schedule};
+use crate::child::{Child, ChildEnding, ChildReport, ChildState, Errand, Origin, child_id};
+use crate::effect::Effect;
+use crate::event::{Cause, Event};
+use crate::ids::{Attempt, CallId};
+use crate::json::Json;
+use crate::limits::{EVENT_TEXT_BYTES_MAX, NOTE_BYTES_MAX, SPAWNS_MAX, TEXT_BYTES_MAX};
+use crate::money::Usd;
+use crate::plan::{Plan, StepStatus};
+use crate::prompt::{self, head};
+use crate::run::{Call, CallState, Phase, Run};
+use crate::spec::Limits;
+use crate::status::Status;
+use crate::suggest;
+use crate::tool::{Failure, Outcome, SPAWN};
+
+/// Gives a step to another run; an error says why that cannot be.
+pub(super) fn send_step(
+    run: &Run,
+    step: u32,
+    share: u32,
+    limits: Limits,
+    decision: &mut Decision,
+) -> Result<(), String> {
+    let plan = told_so_far(run, decision);
+    let planned = plan.steps.get(step as usize).ok_or("there is no such step")?;
+    let task = prompt::step_text(&plan, step as usize);
+    let (agent, limits) = (planned.agent.clone(), allowance(run, share, limits, decision));
+    send(run, Sent { agent, task, origin: Origin::Step { step }, attempt: Attempt::FIRST, limits }, decision)
+}
+
+/// The plan with what its steps had to say, also the one that has just ended.
+fn told_so_far(run: &Run, decision: &Decision) -> Plan {
+    let mut plan = run.plan.clone();
+    for event in &decision.events {
+        if let Event::PlanMade { plan: made } = event {
+            plan = made.clone();
+        }
+        if let Event::StepCompleted { step, output } = event {
+            plan.complete(*step as usize, output.clone());
+        }
+    }
+    plan
+}
+
+/// What an agent asks another for, if it may.
+pub(super) fn asked(run: &Run, args: &Json) -> Result<(String, String), (Failure, String)> {
+    let args = args.value();
+    let text = |name: &str| {
+        let text = args.get(name).and_then(|text| text.as_str()).map(str::trim);
+        let missing = || (Failure::InvalidArguments, format!("`{name}` is missing"));
+        text.filter(|text| !text.is_empty()).map(str::to_owned).ok_or_else(missing)
+    };
+    let (agent, task) = (text("agent")?, text("task")?);
+    if !run.spec.knows(&agent) {
+        let names: Vec<&str> = run.spec.crew().iter().map(|mate| mate.name.as_str()).collect();
+        let guess = suggest::closest(&agent, &names).map(|name| format!("; did you mean `{name}`?"));
+        let message = format!("there is no agent `{agent}`{}", guess.unwrap_or_default());
+        return Err((Failure::InvalidArguments, message));
+    }
+    depth_allows(run).map_err(|message| (Failure::BudgetExceeded, message))?;
+    let spawns = run.children.iter().filter(|child| matches!(child.errand.origin, Origin::Call { .. }));
+    if spawns.count() >= SPAWNS_MAX {
+        let message =
+            format!("a run may start {SPAWNS_MAX} sub-agents, and this one has; do the rest yourself");
+        return Err((Failure::BudgetExceeded, message));
+    }
+    Ok((agent, task))
+}
+
+/// Gives what a call asks for to another run.
+pub(super) fn send_call(
+    run: &Run,
+    call: CallId,
+    (agent, task): (String, String),
+    decision: &mut Decision,
+) -> Result<(), String> {
+    let limits = allowance(run, 1 + u32::from(run.phase != Phase::Idle), run.spec.limits, decision);
+    send(run, Sent { agent, task, origin: Origin::Call { call }, attempt: Attempt::FIRST, limits }, decision)
+}
+
+struct Sent {
+    agent: String,
+    task: String,
+    origin: Origin,
+    attempt: Attempt,
+    limits: Limits,
+}
+
+fn send(run: &Run, sent: Sent, decision: &mut Decision) -> Result<(), String> {
+    depth_allows(run)?;
+    let number = run.children.len() as u32 + decision.children_sent() + 1;
+    let id = child_id(&run.spec.id, number).ok_or("this run's name is too long for those of sub-agents")?;
+    let Sent { agent, task, origin, attempt, limits } = sent;
+    let task = head(&task, TEXT_BYTES_MAX).to_owned();
+    let errand = Errand { number, id, agent, task, origin, attempt, limits };
+    decision.and(Event::ChildSpawned(Box::new(errand)));
+    decision.then(Effect::Attend { child: number });
+    Ok(())
+}
+
+/// The root is at depth 0; nobody works deeper than the limit.
+fn depth_allows(run: &Run) -> Result<(), String> {
+    let max = run.spec.limits.max_sub_agent_depth;
+    if run.spec.depth < max {
+        return Ok(());
+    }
+    Err(format!(
+        "sub-agents may nest {max} deep (max_sub_agent_depth), and this run is at depth {}",
+        run.spec.depth
+    ))
+}
+
+/// What is left of the budget for one of `share` that divide it. Calls and turns are counted when they are made; money and
+/// tokens are set aside.
+fn allowance(run: &Run, share: u32, limits: Limits, decision: &Decision) -> Limits {
+    let used = run.ledger();
+    let gone = limit::committed(run);
+    let granted = decision.events.iter().filter_map(|event| {
+        let Event::ChildSpawned(errand) = event else { return None };
+        Some(errand.limits)
+    });
+    let (mut cost, mut tokens) = (gone.cost, gone.tokens());
+    for limits in granted {
+        cost += limits.max_cost.unwrap_or_default();
+        tokens = tokens.saturating_add(limits.max_tokens.unwrap_or(0));
+    }
+    let share = u64::from(share.max(1));
+    Limits {
+        max_tool_calls: limits.max_tool_calls.saturating_sub(used.calls),
+        max_steps: limits.max_steps.saturating_sub(used.turns),
+        max_tokens: limits.max_tokens.map(|max| max.saturating_sub(tokens) / share),
+        max_cost: limits.max_cost.map(|max| max.less(cost).share(share)),
+        timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(run.worked_ms(run.updated_at)).max(1)),
+        ..limits
+    }
+}
+
+/// A child came to rest.
+pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
+    let Some(child) = run.child(number).filter(|child| !child.has_ended()) else {
+        return Decision::nothing();
+    };
+    if run.status.is_terminal() {
+        return Decision::nothing();
+    }
+    let mut decision = Decision::nothing();
+    let ledger = report.ledger;
+    match report.ending {
+        ChildEnding::Completed { output } => {
+            let output = head(&output, TEXT_BYTES_MAX).to_owned();
+            hand_in(
+                run,
+                child,
+                Ok(output),
+                Some(Event::ChildEnded { number, error: None, ledger }),
+                &mut decision,
+            );
+        }
+        ChildEnding::Failed { error } => {
+            let error = head(&error, NOTE_BYTES_MAX).to_owned();
+            decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
+            failed(run, child, &error, &mut decision);
+        }
+        ChildEnding::GaveUp { error } => {
+            let error = head(&error, NOTE_BYTES_MAX).to_owned();
+            decision.then(Effect::EndChild { child: number, reason: error.clone() });
+            decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
+            failed(run, child, &error, &mut decision);
+        }
+        ChildEnding::Waiting => {
+            decision.and(Event::ChildRested { number, paused: None, reason: None, ledger });
+            decision.then(Effect::AwaitAnswer { child: number });
+            rest_with(run, &mut decision);
+        }
+        ChildEnding::Paused { cause, reason } => {
+            let reason = head(&reason, EVENT_TEXT_BYTES_MAX).to_owned();
+            decision.and(Event::ChildRested { number, paused: Some(cause), reason: Some(reason), ledger });
+            rest_with(run, &mut decision);
+        }
+    }
+    decision
+}
+
+/// Somebody said something to a child that waits.
+pub(super) fn answered(run: &Run, number: u32) -> Decision {
+    let waits = |child: &&Child| child.state == ChildState::Waiting && run.status == Status::Running;
+    let Some(_) = run.child(number).filter(waits) else { return Decision::nothing() };
+    let mut decision = Decision::remember(Event::ChildResumed { number, limits: None });
+    decision.then(Effect::Attend { child: number });
+    decision
+}
+
+/// The errand failed: once more with what went wrong, then for good.
+fn failed(run: &Run, child: &Child, error: &str, decision: &mut Decision) {
+    if run.status != Status::Running {
+        return;
+    }
+    if !child.may_try_again() {
+        let error = format!("sub-agent {} failed twice, last with: {error}", child.errand.agent);
+        return hand_in(run, child, Err(error), None, decision);
+    }
+    let Errand { agent, task, origin, attempt, .. } = &child.errand;
+    let sent = Sent {
+        agent: agent.clone(),
+        task: prompt::second_try(task, error),
+        origin: *origin,
+        attempt: attempt.next(),
+        limits: allowance(run, 1, run.spec.limits, decision),
+    };
+    if let Err(error) = send(run, sent, decision) {
+        hand_in(run, child, Err(error), None, decision);
+    }
+}
+
+/// What came of the errand goes where it was wanted. That the child has ended is remembered after it: a child that seems to be
+/// at work is asked again, a result that is missing would never come.
+fn hand_in(
+    run: &Run,
+    child: &Child,
+    result: Result<String, String>,
+    ended: Option<Event>,
+    decision: &mut Decision,
+) {
+    match child.errand.origin {
+        Origin::Step { step } => {
+            let is_open = run
+                .plan
+                .steps
+                .get(step as usize)
+                .is_some_and(|planned| planned.status == StepStatus::Running);
+            if is_open {
+                decision.and(match result {
+                    Ok(output) => Event::StepCompleted { step, output },
+                    Err(error) => Event::StepFailed { step, error },
+                });
+            }
+            decision.events.extend(ended);
+            decision.checkpoint(run);
+            if run.status == Status::Running {
+                schedule::go_on(run, run.spec.limits, decision);
+            }
+        }
+        Origin::Call { call } => {
+            let open = run.call(call).filter(|open| !open.has_ended());
+            if let Some(open) = open {
+                let outcome = match result {
+                    Ok(output) => Outcome::done(output),
+                    Err(error) => Outcome::failed(Failure::Tool, error),
+                };
+                call::close(open, open.attempt(), outcome, 1, decision);
+            }
+            decision.events.extend(ended);
+            if let Some(open) = open.filter(|_| run.status == Status::Running) {
+                call::go_on_beside(run, open, decision);
+            }
+        }
+    }
+}
+
+/// Nothing moves any more, and a child has paused: so does its parent, for the same reason.
+pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
+    let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running) else { return };
+    let is_blocked = match ahead.phase {
+        Phase::Idle => true,
+        Phase::Calling { .. } => ahead
+            .open_call()
+            .is_some_and(|call| ahead.is_errand(call.id) || matches!(call.state, CallState::Asking { .. })),
+        Phase::Opened
+        | Phase::Thinking { .. }
+        | Phase::Resting { .. }
+        | Phase::Answered { .. }
+        | Phase::CutOff { .. }
+        | Phase::Examining { .. }
+        | Phase::Aside { .. } => false,
+    };
+    let somebody_moves = ahead.live_children().any(Child::is_working);
+    let somebody_asks = ahead.live_children().any(|child| child.state == ChildState::Waiting)
+        || ahead.gates.iter().any(|gate| gate.answer.is_none());
+    if !is_blocked || somebody_moves || somebody_asks {
+        return;
+    }
+    let paused = ahead.live_children().find_map(|child| match &child.state {
+        ChildState::Paused { cause, reason } => Some((child, *cause, reason)),
+        ChildState::Working | ChildState::Waiting | ChildState::Completed | ChildState::Failed { .. } => None,
+    });
+    let Some((child, cause, reason)) = paused else { return };
+    if cause == Cause::Limit
+        && let Some(limits) = more_for(&ahead, child)
+    {
+        let number = child.errand.number;
+        decision.and(Event::ChildResumed { number, limits: Some(limits) });
+        return decision.then(Effect::Attend { child: number });
+    }
+    let Errand { id, agent, .. } = &child.errand;
+    decision.pause(run, cause, format!("{reason} (sub-agent {agent}, {id})"));
+}
+
+/// What others have given back, for a child that came to the end of its part.
+fn more_for(run: &Run, child: &Child) -> Option<Limits> {
+    let mut without = run.clone();
+    let own = without.children.get_mut(child.errand.number as usize - 1)?;
+    // Its own part counts with what is left.
+    own.errand.limits.max_cost = Some(Usd::default()).filter(|_| run.spec.limits.max_cost.is_some());
+    own.errand.limits.max_tokens = run.spec.limits.max_tokens.map(|_| 0);
+    let left = allowance(&without, 1, run.spec.limits, &Decision::nothing());
+    let had = child.errand.limits;
+    let limits = Limits {
+        max_cost: left.max_cost.map(|mut left| {
+            left += child.ledger.usage.cost;
+            left
+        }),
+        max_tokens: left.max_tokens.map(|left| left.saturating_add(child.ledger.usage.tokens())),
+        max_tool_calls: left.max_tool_calls.saturating_add(child.ledger.calls),
+        max_steps: left.max_steps.saturating_add(child.ledger.turns),
+        ..left
+    };
+    let is_more = limits.max_cost > had.max_cost
+        || limits.max_tokens > had.max_tokens
+        || limits.max_tool_calls > had.max_tool_calls
+        || limits.max_steps > had.max_steps
+        || limits.timeout_ms > had.timeout_ms;
+    is_more.then_some(limits)
+}
+
+/// The run is taken up again: so are those it had sent. What a crash kept from being handed in is handed in now.
+pub(super) fn pick_up(run: &Run, decision: &mut Decision) {
+    for child in run.live_children() {
+        let number = child.errand.number;
+        match &child.state {
+            ChildState::Working => {}
+            ChildState::Paused { cause: Cause::Limit, .. } => {
+                decision.and(Event::ChildResumed { number, limits: more_for(run, child) });
+            }
+            ChildState::Waiting | ChildState::Paused { .. } => {
+                decision.and(Event::ChildResumed { number, limits: None });
+            }
+            ChildState::Completed | ChildState::Failed { .. } => continue,
+        }
+        decision.then(Effect::Attend { child: number });
+    }
+    for (index, _) in run.plan.steps.iter().enumerate().filter(|(_, step)| step.status == StepStatus::Running)
+    {
+        let origin = Origin::Step { step: index as u32 };
+        let in_hand = run.phase != Phase::Idle && run.current_step == index as u32;
+        if let Some(child) = left_behind(run, origin).filter(|_| !in_hand) {
+            after_crash(run, child, decision);
+        }
+    }
+}
+
+/// Is a call of the turn in hand an errand that has not come back?
+pub(super) fn any_out(run: &Run) -> bool {
+    out(run).next().is_some()
+}
+
+fn out(run: &Run) -> impl Iterator<Item = &Call> {
+    let of_turn = run.calls.last().map_or(&[][..], |last| run.calls_of_turn(last));
+    of_turn.iter().filter(|call| call.tool == SPAWN && matches!(call.state, CallState::Started { .. }))
+}
+
+/// The same for the calls of the turn in hand that are errands.
+pub(super) fn pick_up_calls(run: &Run, decision: &mut Decision) {
+    for call in out(run).filter(|call| !run.is_errand(call.id)) {
+        match left_behind(run, Origin::Call { call: call.id }) {
+            Some(child) => after_crash(run, child, decision),
+            None => {
+                let sent = asked(run, &call.args).map_err(|(_, message)| message);
+                if let Err(error) = sent.and_then(|sent| send_call(run, call.id, sent, decision)) {
+                    call::close(call, call.attempt(), Outcome::failed(Failure::Tool, error), 1, decision);
+                }
+            }
+        }
+    }
+    if let Some(last) = run.calls.last() {
+        call::go_on_beside(run, last, decision);
+    }
+}
+
+fn after_crash(run: &Run, child: &Child, decision: &mut Decision) {
+    if let ChildState::Failed { error } = &child.state {
+        failed(&Run { status: Status::Running, ..run.clone() }, child, error, decision);
+    }
+}
+
+/// The last child sent for that, if it has ended.
+fn left_behind(run: &Run, origin: Origin) -> Option<&Child> {
+    run.last_child(origin).filter(|child| child.has_ended())
+}
+
+/// The run ends, and nobody below it goes on.
+pub(super) fn end_all(run: &Run, reason: &str, decision: &mut Decision) {
+    if run.live_children().next().is_none() {
+        return;
+    }
+    decision.then(Effect::CancelWork);
+    for child in run.live_children() {
+        decision.then(Effect::EndChild { child: child.errand.number, reason: reason.to_owned() });
+    }
+}

@@ -1,0 +1,113 @@
+//! Planning: a planner is asked for the steps of a task, and once more if its answer cannot be used. What is completed stays.
+
+use super::{Decision, Refusal, aside, call, lifecycle, limit, recovery};
+use crate::effect::Effect;
+use crate::event::{Aside, Cause, Event};
+use crate::ids::Attempt;
+use crate::limits::{NOTE_BYTES_MAX, PLAN_ROUNDS_MAX};
+use crate::plan::{self, Plan};
+use crate::prompt::head;
+use crate::run::{CallState, Phase, Run};
+use crate::status::Status;
+use crate::time::Timestamp;
+use crate::tool::Outcome;
+
+/// Asks for a plan, as the first thing a run does that has none.
+pub(super) fn begin(run: &Run, decision: &mut Decision) {
+    if limit::permit_question(run, run.spec.limits, decision) {
+        aside::again(Aside::Planning { round: 1 }, 1, Attempt::FIRST, decision);
+    }
+}
+
+/// Somebody wants a plan before the run starts, or another one for what is left.
+pub(super) fn asked(run: &Run) -> Result<Decision, Refusal> {
+    may_replan(run)?;
+    let refused = |why| Err(Refusal::Transition { verb: "plan", status: run.status, why });
+    if run.spec.planner.is_none() {
+        return refused("it was created without a planner; give it a plan instead");
+    }
+    if run.phase != Phase::Idle {
+        return refused("a step is under way; give it a plan, or let it go on");
+    }
+    let mut decision = Decision::nothing();
+    aside::again(Aside::Planning { round: 1 }, 1, Attempt::FIRST, &mut decision);
+    Ok(decision)
+}
+
+/// Somebody gives a plan for what is not done yet.
+pub(super) fn given(run: &Run, at: Timestamp, new: &Plan) -> Result<Decision, Refusal> {
+    may_replan(run)?;
+    let unusable = |why: String| Refusal::Plan { why };
+    let plan = run.plan.replanned(new.clone()).map_err(|bad| unusable(bad.to_string()))?;
+    run.spec.check_agents(&plan).map_err(|bad| unusable(bad.to_string()))?;
+    let mut decision = Decision::nothing();
+    clear(run, at, &mut decision);
+    decision.and(Event::PlanMade { plan });
+    decision.checkpoint(run);
+    Ok(decision)
+}
+
+fn may_replan(run: &Run) -> Result<(), Refusal> {
+    let refused = |why| Err(Refusal::Transition { verb: "replan", status: run.status, why });
+    match run.status {
+        Status::Created | Status::Paused => Ok(()),
+        Status::Running => refused("pause it first"),
+        Status::Completed | Status::Failed => refused("it has ended"),
+    }
+}
+
+/// What was begun for the old plan is given up: what waits is answered, who works is called back.
+fn clear(run: &Run, at: Timestamp, decision: &mut Decision) {
+    const WHY: &str = "there is another plan";
+    if let Some(open) = run.open_call()
+        && let CallState::Started { attempt, .. } = open.state
+    {
+        let message = format!("{WHY}; this call may have partly run");
+        call::close(open, attempt, Outcome::Unknown { message }, 1, decision);
+    }
+    for gate in run.gates.iter().filter(|gate| gate.answer.is_none()) {
+        decision.and(lifecycle::answered(gate, at, false, Some(WHY)));
+    }
+    for child in run.live_children() {
+        let (number, ledger) = (child.errand.number, child.ledger);
+        decision.and(Event::ChildEnded { number, error: Some(WHY.to_owned()), ledger });
+        decision.then(Effect::EndChild { child: number, reason: WHY.to_owned() });
+    }
+}
+
+/// The planner has answered.
+pub(super) fn heard(run: &Run, round: u32, answer: &str, decision: &mut Decision) {
+    let plan = plan::from_answer(answer, &run.spec.agent)
+        .and_then(|plan| run.plan_for_the_rest(plan).map_err(|bad| bad.to_string()))
+        .and_then(|plan| run.spec.check_agents(&plan).map(|()| plan).map_err(|bad| bad.to_string()));
+    match plan {
+        Ok(plan) => {
+            decision.and(Event::PlanMade { plan });
+            decision.checkpoint(run);
+            if run.status == Status::Running
+                && let Some(ahead) = decision.ahead(run)
+            {
+                recovery::start_work(&ahead, ahead.spec.limits, decision);
+            }
+        }
+        Err(why) if round < PLAN_ROUNDS_MAX => {
+            let why = head(&why, NOTE_BYTES_MAX).to_owned();
+            decision.and(Event::PlanRefused { why });
+            aside::again(Aside::Planning { round: round + 1 }, 1, Attempt::FIRST, decision);
+        }
+        Err(why) => give_up(run, &why, decision),
+    }
+}
+
+/// There is no plan to be had.
+pub(super) fn give_up(run: &Run, why: &str, decision: &mut Decision) {
+    let why = head(why, NOTE_BYTES_MAX).to_owned();
+    decision.and(Event::PlanRefused { why: why.clone() });
+    if run.status == Status::Running {
+        decision.pause(
+            run,
+            Cause::Parked,
+            format!("no_plan: the planner gave no plan that can be used: {why}"),
+        );
+    }
+}

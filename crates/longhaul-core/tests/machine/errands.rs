@@ -1,0 +1,511 @@
+//! Sub-agents: steps and calls that other runs see to, side by side, through crashes, pauses and failures.
+
+use longhaul_core::child::{ChildState, Origin};
+use longhaul_core::command::Wish;
+use longhaul_core::event::{Cause, Event};
+use longhaul_core::input::Input;
+use longhaul_core::money::Usd;
+use longhaul_core::plan::{Plan, Step, StepStatus};
+use longhaul_core::run::Run;
+use longhaul_core::spec::{Autonomy, Limits, Mate, Planner, RunSpec};
+use longhaul_core::status::{Status, Wait};
+use longhaul_core::tool::{EffectClass, ToolGrant};
+use proptest::prelude::*;
+
+use crate::sim::{Sim, World, spec};
+
+fn mate(name: &str) -> Mate {
+    Mate { name: name.to_owned(), role: "helps".to_owned() }
+}
+
+fn step(id: &str, agent: &str, dependencies: &[&str]) -> Step {
+    let dependencies = dependencies.iter().map(|id| (*id).to_owned()).collect();
+    Step { dependencies, ..Step::new(id, &format!("do {id}"), agent) }
+}
+
+fn crew_spec(steps: Vec<Step>) -> RunSpec {
+    let crew = Some(vec![mate("PLUTO"), mate("VENUS"), mate("ERIS")]);
+    RunSpec { plan: Plan { steps }.checked().unwrap(), crew, ..spec() }
+}
+
+/// Eight steps of three agents, two of them critical.
+fn eight() -> RunSpec {
+    let critical = |step: Step| Step { critical: true, ..step };
+    crew_spec(vec![
+        step("a", "MARS", &[]),
+        step("b", "PLUTO", &["a"]),
+        step("c", "VENUS", &["a"]),
+        critical(step("d", "PLUTO", &["b"])),
+        step("e", "MARS", &["c"]),
+        step("f", "VENUS", &["a"]),
+        critical(step("g", "MARS", &["d", "e"])),
+        step("h", "PLUTO", &["f", "g"]),
+    ])
+}
+
+fn world() -> World {
+    World { failing: vec![("VENUS", 1)], ..World::with_turns(&[&["read"]]) }
+}
+
+/// Goes on until the run ends: whatever waits is approved, whatever is paused is started again.
+fn see_through(sim: &mut Sim, world: &mut World) {
+    for _ in 0..200 {
+        match sim.run.status {
+            Status::Created | Status::Paused => sim.start().unwrap(),
+            Status::Running => {}
+            Status::Completed | Status::Failed => return,
+        }
+        sim.settle(world);
+        let open: Vec<u32> = sim.run.step_gates().map(|gate| gate.number).collect();
+        for gate in open {
+            sim.wish(Wish::Approve { gate, digest: None }).unwrap();
+        }
+    }
+    panic!("the run never ended: {:?} {:?}", sim.run.phase, sim.run.plan);
+}
+
+fn kinds(sim: &Sim, of: fn(&Event) -> bool) -> usize {
+    sim.events().into_iter().filter(|event| of(event)).count()
+}
+
+fn spawned(sim: &Sim) -> usize {
+    kinds(sim, |event| matches!(event, Event::ChildSpawned(_)))
+}
+
+/// A6.1, A6.3: a step of another agent is a child's, and what that says is the step's output.
+#[test]
+fn a_step_of_another_agent_is_an_errand() {
+    let mut sim = Sim::create(crew_spec(vec![step("a", "MARS", &[]), step("b", "PLUTO", &["a"])]));
+    let mut world = World::with_turns(&[]);
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Completed);
+    let child = &sim.run.children[0];
+    assert_eq!(child.errand.agent, "PLUTO");
+    assert_eq!(child.state, ChildState::Completed);
+    assert_eq!(child.errand.id.as_str(), format!("{}.1", sim.run.spec.id));
+    let output = sim.run.plan.steps[1].output.clone().unwrap();
+    assert!(
+        output.starts_with("do b") && output.contains("turn 1") && output.ends_with("by PLUTO"),
+        "{output}"
+    );
+    assert_eq!(sim.run.sub_agents, [child.errand.id.to_string()]);
+}
+
+/// A6.4, AE6: one failure is tried again with what went wrong; two fail the step and block what needs it, and a branch
+/// that does not need it is finished all the same.
+#[test]
+fn a_failed_errand_is_tried_once_more() {
+    let steps = || vec![step("a", "PLUTO", &[]), step("b", "MARS", &["a"]), step("c", "VENUS", &[])];
+    for (times, status) in [(1, Status::Completed), (2, Status::Failed)] {
+        let mut sim = Sim::create(crew_spec(steps()));
+        let mut world = World { failing: vec![("PLUTO", times)], ..World::with_turns(&[]) };
+        sim.start().unwrap();
+        sim.settle(&mut world);
+        assert_eq!(sim.run.status, status);
+        let of_a: Vec<_> =
+            sim.run.children.iter().filter(|child| child.errand.origin == Origin::Step { step: 0 }).collect();
+        assert_eq!(of_a.len(), 2, "{times}");
+        assert!(of_a[1].errand.task.contains("PLUTO broke"));
+        let status = |index: usize| sim.run.plan.steps[index].status;
+        assert_eq!(status(2), StepStatus::Completed, "the other branch is not lost");
+        if times == 2 {
+            assert_eq!((status(0), status(1)), (StepStatus::Failed, StepStatus::Blocked));
+            assert_eq!(kinds(&sim, |event| matches!(event, Event::StepFailed { .. })), 1);
+        }
+    }
+}
+
+/// A6.5, AD5, AE7: nobody is sent deeper than the limit, and the error names it.
+#[test]
+fn nesting_is_limited() {
+    for (depth, max, works) in
+        [(0, 3, true), (2, 3, true), (3, 3, false), (1, 1, false), (0, 1, true), (0, 0, false)]
+    {
+        let limits = Limits { max_sub_agent_depth: max, ..Limits::default() };
+        let mut sim = Sim::create(RunSpec { depth, limits, ..crew_spec(vec![step("a", "PLUTO", &[])]) });
+        sim.start().unwrap();
+        sim.settle(&mut World::with_turns(&[]));
+        assert_eq!(sim.run.status == Status::Completed, works, "{depth} of {max}");
+        assert_eq!(sim.run.children.len(), usize::from(works));
+        if !works {
+            assert!(sim.run.error.as_ref().unwrap().contains("max_sub_agent_depth"), "{:?}", sim.run.error);
+        }
+    }
+}
+
+/// A step at its gate does not keep other branches from going on, and neither does a child that asks a person.
+#[test]
+fn other_branches_go_on_while_a_person_is_waited_for() {
+    let critical = Step { critical: true, ..step("a", "MARS", &[]) };
+    let steps = vec![critical, step("b", "MARS", &[]), step("c", "PLUTO", &[]), step("d", "VENUS", &["c"])];
+    let mut sim = Sim::create(RunSpec { autonomy: Autonomy::new(3).unwrap(), ..crew_spec(steps) });
+    let mut world = World { asking: vec!["PLUTO"], ..World::with_turns(&[&["read"]]) };
+    sim.start().unwrap();
+    // The child's own wait is answered by nobody here.
+    while let Some(effect) = sim.effects.pop_front() {
+        if !matches!(effect, longhaul_core::effect::Effect::AwaitAnswer { .. }) {
+            sim.effects.push_front(effect);
+            sim.step(&mut world);
+        }
+    }
+    let status = |sim: &Sim, index: usize| sim.run.plan.steps[index].status;
+    assert_eq!(status(&sim, 0), StepStatus::Ready);
+    assert_eq!(status(&sim, 1), StepStatus::Completed);
+    assert_eq!(sim.run.wait(), Wait::Human);
+    assert_eq!(sim.run.children[0].state, ChildState::Waiting);
+    sim.give(Input::ChildAnswered { number: 1 }).unwrap();
+    assert_eq!(sim.run.wait(), Wait::Child);
+    sim.settle(&mut world);
+    assert_eq!(status(&sim, 3), StepStatus::Completed);
+    assert_eq!((sim.run.status, sim.run.wait()), (Status::Running, Wait::Human));
+    see_through(&mut sim, &mut world);
+    assert_eq!(sim.run.status, Status::Completed);
+}
+
+/// Steps of the run's own agent share its one conversation, unless it was told to do several at once.
+#[test]
+fn own_steps_run_side_by_side_only_when_told() {
+    let steps = || vec![step("a", "MARS", &[]), step("b", "MARS", &[]), step("c", "MARS", &[])];
+    for (parallel, children) in [(None, 0), (Some(1), 0), (Some(2), 1), (Some(3), 2)] {
+        let mut sim = Sim::create(RunSpec { parallel, ..crew_spec(steps()) });
+        sim.start().unwrap();
+        let under_way = sim.run.plan.steps.iter().filter(|step| step.status == StepStatus::Running).count();
+        assert_eq!(under_way, children + 1, "{parallel:?}");
+        sim.settle(&mut World::with_turns(&[]));
+        assert_eq!(sim.run.status, Status::Completed);
+    }
+}
+
+/// Errands are given side by side, and never more than may be at work at once.
+#[test]
+fn errands_are_bounded() {
+    let steps = (0..10).map(|index| step(&format!("s{index}"), "PLUTO", &[])).collect();
+    let mut sim = Sim::create(RunSpec { parallel: Some(3), ..crew_spec(steps) });
+    let mut world = World::with_turns(&[]);
+    sim.start().unwrap();
+    let mut most = 0;
+    loop {
+        most = most.max(sim.run.live_children().count());
+        if !sim.step(&mut world) {
+            break;
+        }
+    }
+    assert_eq!((most, sim.run.status), (3, Status::Completed));
+}
+
+/// Crash matrix: a run with eight steps, three agents, two gates and a child that fails once, killed at every event, ends
+/// as it would have; every child is started once, every approval counts once.
+#[test]
+fn every_prefix_of_a_run_with_errands_ends_the_same() {
+    let gated = || RunSpec { autonomy: Autonomy::new(3).unwrap(), ..eight() };
+    let mut whole_world = world();
+    let mut whole = Sim::create(gated());
+    see_through(&mut whole, &mut whole_world);
+    assert_eq!(whole.run.status, Status::Completed);
+    assert_eq!(spawned(&whole), 5 + 2, "five errands, two of them tried twice");
+    let end = |run: &Run| {
+        run.plan
+            .steps
+            .iter()
+            .map(|step| (step.id.clone(), step.status, step.output.clone()))
+            .collect::<Vec<_>>()
+    };
+    for length in 1..=whole.journal.len() {
+        let mut sim = whole.reopened_at(length);
+        // Children live on in their own journals: what was started before the crash is there.
+        let mut world = world();
+        world.started = sim.run.children.iter().map(|child| (child.errand.id.clone(), 1)).collect();
+        if sim.run.status == Status::Running {
+            sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
+        }
+        see_through(&mut sim, &mut world);
+        assert_eq!(end(&sim.run), end(&whole.run), "prefix {length}");
+        assert_eq!(spawned(&sim), spawned(&whole), "prefix {length}");
+        let mut ids: Vec<_> = world.started.iter().map(|(id, _)| id.clone()).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), world.started.len(), "prefix {length}: a child was started twice");
+        let answered = kinds(&sim, |event| matches!(event, Event::GateAnswered { .. }));
+        assert_eq!(answered, sim.run.gates.len(), "prefix {length}");
+        assert_eq!(sim.run.gates.len(), 2, "prefix {length}");
+    }
+}
+
+/// Pausing keeps children where they are and starting takes them up; stopping ends them.
+#[test]
+fn pause_and_stop_reach_the_children() {
+    let steps = || vec![step("a", "PLUTO", &[]), step("b", "VENUS", &[])];
+    let mut sim = Sim::create(crew_spec(steps()));
+    sim.start().unwrap();
+    sim.pause().unwrap();
+    assert_eq!(sim.run.live_children().count(), 2);
+    let mut world = World::with_turns(&[]);
+    see_through(&mut sim, &mut world);
+    assert_eq!((sim.run.status, spawned(&sim)), (Status::Completed, 2));
+
+    let mut sim = Sim::create(crew_spec(steps()));
+    let mut world = World::with_turns(&[]);
+    sim.start().unwrap();
+    sim.stop().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Failed);
+    assert_eq!(world.ended.len(), 2);
+    assert!(sim.run.plan.steps.iter().all(|step| step.status == StepStatus::Failed));
+}
+
+/// A child that stops by itself stops its parent when nothing else can go on, and is taken up with it.
+#[test]
+fn a_child_that_pauses_pauses_its_parent() {
+    let mut sim = Sim::create(crew_spec(vec![step("a", "PLUTO", &[]), step("b", "MARS", &[])]));
+    let mut world = World { pausing: vec![("PLUTO", Cause::Parked)], ..World::with_turns(&[&["read"]]) };
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert!(sim.run.reason.as_ref().unwrap().contains("stuck"), "{:?}", sim.run.reason);
+    assert_eq!(sim.run.plan.steps[1].status, StepStatus::Completed, "the other step went on");
+    see_through(&mut sim, &mut world);
+    assert_eq!((sim.run.status, spawned(&sim)), (Status::Completed, 1));
+}
+
+/// Money is set aside for every child before it begins: all of them together never have more than there is.
+#[test]
+fn what_children_may_spend_is_set_aside() {
+    let steps = (0..4).map(|index| step(&format!("s{index}"), "PLUTO", &[])).collect();
+    let limits = Limits { max_cost: Usd::from_dollars(1.0), max_tokens: Some(1000), ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+    sim.start().unwrap();
+    let granted: Vec<Limits> = sim.run.children.iter().map(|child| child.errand.limits).collect();
+    assert_eq!(granted.len(), 4);
+    let cost: Usd = granted.iter().filter_map(|limits| limits.max_cost).sum();
+    let tokens: u64 = granted.iter().filter_map(|limits| limits.max_tokens).sum();
+    assert!(cost <= limits.max_cost.unwrap() && tokens <= 1000, "{granted:?}");
+    assert!(granted.iter().all(|limits| limits.max_cost.unwrap() >= Usd::from_dollars(0.2).unwrap()));
+    sim.settle(&mut World::with_turns(&[]));
+    // What is counted in the end is what was used, not what was set aside.
+    assert_eq!(sim.run.ledger().usage.tokens(), 4 * 11);
+    assert_eq!(sim.run.ledger().calls, 8);
+}
+
+/// A child at the end of its part gets what the others gave back; when nothing is left, the run pauses at its limit.
+#[test]
+fn what_is_given_back_goes_to_whoever_needs_it() {
+    let steps = || vec![step("a", "PLUTO", &[]), step("b", "VENUS", &[])];
+    let limits = Limits { max_tokens: Some(1000), ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps()) });
+    let mut world = World { pausing: vec![("PLUTO", Cause::Limit)], ..World::with_turns(&[]) };
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Completed, "{:?}", sim.run.reason);
+    let raised = sim.run.children[0].errand.limits.max_tokens.unwrap();
+    assert!(raised > 500 && raised <= 1000 - 11, "{raised}");
+
+    let limits = Limits { max_tokens: Some(22), ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps()) });
+    let mut world = World { pausing: vec![("PLUTO", Cause::Limit)], ..World::with_turns(&[]) };
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Limit)));
+}
+
+/// A4.6: a rejected step pauses the run; another plan for the rest keeps what is done and asks anew.
+#[test]
+fn a_rejection_leads_to_another_plan() {
+    let critical = Step { critical: true, ..step("b", "MARS", &["a"]) };
+    let steps = vec![step("a", "MARS", &[]), critical];
+    let mut sim = Sim::create(RunSpec { autonomy: Autonomy::new(3).unwrap(), ..crew_spec(steps) });
+    let mut world = World::with_turns(&[]);
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    sim.wish(Wish::Reject { gate: 1, reason: "too bold".to_owned() }).unwrap();
+    assert_eq!((sim.run.status, sim.run.reason.as_deref()), (Status::Paused, Some("too bold")));
+    for (steps, why) in [
+        (vec![step("a", "MARS", &[])], "completed"),
+        (vec![step("c", "MARS", &["b"])], "no step has the id"),
+        (vec![step("c", "NOBODY", &[])], "no agent `NOBODY`"),
+        (vec![], "at least one step"),
+    ] {
+        let refused = sim.wish(Wish::Replan { plan: Plan { steps } }).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let critical = Step { critical: true, ..step("c", "MARS", &["a"]) };
+    sim.wish(Wish::Replan { plan: Plan { steps: vec![critical, step("d", "PLUTO", &["c"])] } }).unwrap();
+    let ids: Vec<&str> = sim.run.plan.steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(ids, ["a", "c", "d"]);
+    assert_eq!(sim.run.plan.steps[0].output.as_deref(), Some("turn 1"));
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.wait(), Wait::Human, "what was said of the old plan does not count for the new one");
+    see_through(&mut sim, &mut world);
+    assert_eq!(sim.run.status, Status::Completed);
+    assert_eq!(sim.run.gates.len(), 2);
+}
+
+/// Errands that an agent gives itself: those of one turn side by side, the model asked again when all are back; killed at
+/// every event, each is started once.
+#[test]
+fn every_prefix_of_a_run_that_sends_others_ends_the_same() {
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: None };
+    let tools = vec![grant("read", EffectClass::Repeatable), grant("spawn", EffectClass::Checkable)];
+    let spec =
+        || RunSpec { tools: tools.clone(), parallel: Some(2), ..crew_spec(vec![step("a", "MARS", &[])]) };
+    let world = || World {
+        failing: vec![("VENUS", 1)],
+        errands: vec![("PLUTO", "look"), ("VENUS", "think"), ("ERIS", "count")],
+        ..World::with_turns(&[&["spawn", "spawn", "spawn", "read"], &["read"]])
+    };
+    let mut whole = Sim::create(spec());
+    whole.start().unwrap();
+    let mut most = 0;
+    let mut first = world();
+    while whole.step(&mut first) {
+        most = most.max(whole.run.live_children().count());
+    }
+    assert_eq!((whole.run.status, most), (Status::Completed, 2));
+    assert_eq!(spawned(&whole), 4, "three, one of them twice");
+    let end = |run: &Run| {
+        let outcome = |call: &longhaul_core::run::Call| (call.tool.clone(), call.outcome().cloned());
+        run.calls.iter().map(outcome).collect::<Vec<_>>()
+    };
+    for length in 1..=whole.journal.len() {
+        let mut sim = whole.reopened_at(length);
+        let mut world = world();
+        world.started = sim.run.children.iter().map(|child| (child.errand.id.clone(), 1)).collect();
+        if sim.run.status == Status::Running {
+            sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
+        }
+        see_through(&mut sim, &mut world);
+        assert_eq!(end(&sim.run), end(&whole.run), "prefix {length}");
+        assert_eq!(spawned(&sim), spawned(&whole), "prefix {length}");
+    }
+}
+
+/// A64, A105: what an agent may not ask of another is refused, and said why.
+#[test]
+fn errands_that_cannot_be_are_refused() {
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: None };
+    let tools = vec![grant("spawn", EffectClass::Checkable)];
+    for (agent, task, depth, why) in [
+        ("PLUTTO", "look", 0, "did you mean `PLUTO`?"),
+        ("", "look", 0, "`agent` is missing"),
+        ("PLUTO", " ", 0, "`task` is missing"),
+        ("PLUTO", "look", 3, "max_sub_agent_depth"),
+    ] {
+        let spec = RunSpec { depth, tools: tools.clone(), ..crew_spec(vec![step("a", "MARS", &[])]) };
+        let mut sim = Sim::create(spec);
+        let mut world = World { errands: vec![(agent, task)], ..World::with_turns(&[&["spawn"]]) };
+        sim.start().unwrap();
+        sim.settle(&mut world);
+        let error = sim.run.calls[0].outcome().unwrap().error().unwrap().to_owned();
+        assert!(error.contains(why), "{error}");
+        assert_eq!((sim.run.status, sim.run.children.len()), (Status::Completed, 0));
+    }
+}
+
+/// A planner is asked for the steps, once more if its answer cannot be used, and a run without a plan does nothing else.
+#[test]
+fn a_plan_is_asked_for() {
+    let planner = Some(Box::new(Planner { model: None, prompt: "You plan.".to_owned() }));
+    let planned = |answers: &[&str]| {
+        let mut sim =
+            Sim::create(RunSpec { planner: planner.clone(), ..crew_spec(vec![step("x", "MARS", &[])]) });
+        let plans = answers.iter().map(|answer| (*answer).to_owned()).collect();
+        let mut world = World { plans, ..World::with_turns(&[]) };
+        sim.start().unwrap();
+        sim.settle(&mut world);
+        (sim, world)
+    };
+    let good = r#"Here: {"steps":[{"id":"p1","description":"look","assignedAgent":"MARS"},
+        {"id":"p2","description":"check","assignedAgent":"PLUTO","dependencies":["p1"]}]} as asked."#;
+    let (sim, _) = planned(&[good]);
+    assert_eq!((sim.run.status, sim.run.plan.steps.len()), (Status::Completed, 2));
+    assert_eq!(sim.run.usage.tokens(), 2 * 11, "the planner is paid for, and the first step");
+
+    let bad = r#"{"steps":[{"id":"p1","description":"look","assignedAgent":"NOBODY"}]}"#;
+    let (sim, _) = planned(&[bad, good]);
+    assert_eq!(sim.run.status, Status::Completed);
+    let asked = kinds(&sim, |event| matches!(event, Event::PlanRefused { why } if why.contains("NOBODY")));
+    assert_eq!(asked, 1);
+
+    let (sim, _) = planned(&[bad, "I would rather not."]);
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert!(sim.run.reason.as_ref().unwrap().contains("no_plan"), "{:?}", sim.run.reason);
+    assert_eq!(sim.run.turns, 0);
+}
+
+/// Killed at every event while it is planned and worked on, a run ends the same; what the planner is told of a bad answer is kept.
+#[test]
+fn every_prefix_of_a_planned_run_ends_the_same() {
+    let planner = Some(Box::new(Planner { model: None, prompt: "You plan.".to_owned() }));
+    let spec = || RunSpec { planner: planner.clone(), ..crew_spec(vec![step("x", "MARS", &[])]) };
+    let good = r#"{"steps":[{"id":"p1","description":"look","assignedAgent":"PLUTO"}]}"#;
+    let world = || World { plans: vec!["no".to_owned(), good.to_owned()], ..World::with_turns(&[]) };
+    let mut whole = Sim::create(spec());
+    whole.start().unwrap();
+    whole.settle(&mut world());
+    assert_eq!(whole.run.status, Status::Completed);
+    for length in 1..=whole.journal.len() {
+        let mut sim = whole.reopened_at(length);
+        if sim.run.status == Status::Running {
+            sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
+        }
+        see_through(&mut sim, &mut world());
+        assert_eq!(sim.run.plan.steps[0].output, whole.run.plan.steps[0].output, "prefix {length}");
+        assert_eq!(spawned(&sim), 1, "prefix {length}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Feature: agent-harnesses, Property 15: Sub-agent spawning; Property 16: Sub-agent result integration. AP15, AP16: however
+    /// children come back, each step gets the output of its own child.
+    #[test]
+    fn prop_15_16_errands(order in prop::collection::vec(any::<prop::sample::Index>(), 1..20), count in 1usize..8) {
+        let agents = ["PLUTO", "VENUS", "ERIS"];
+        let steps = (0..count).map(|index| step(&format!("s{index}"), agents[index % 3], &[])).collect();
+        let mut sim = Sim::create(RunSpec { parallel: Some(8), ..crew_spec(steps) });
+        let mut world = World::with_turns(&[]);
+        sim.start().unwrap();
+        prop_assert_eq!(sim.run.children.len(), count);
+        for child in &sim.run.children {
+            let Origin::Step { step } = child.errand.origin else { panic!("a step's") };
+            prop_assert_eq!(&child.errand.agent, &sim.run.plan.steps[step as usize].agent);
+            prop_assert!(child.is_working());
+        }
+        for index in order {
+            if !sim.effects.is_empty() {
+                let place = index.index(sim.effects.len());
+                sim.effects.rotate_left(place);
+                sim.step(&mut world);
+            }
+        }
+        sim.settle(&mut world);
+        for step in &sim.run.plan.steps {
+            let expected = format!("do {} by {}", step.id, step.agent);
+            prop_assert_eq!(step.output.as_deref(), Some(expected.as_str()));
+        }
+    }
+
+    /// Feature: agent-harnesses, Property 17: Sub-agent retry. AP17: a failing child is tried exactly twice.
+    #[test]
+    fn prop_17_retry(times in 0u32..5) {
+        let mut sim = Sim::create(crew_spec(vec![step("a", "PLUTO", &[])]));
+        let mut world = World { failing: vec![("PLUTO", times)], ..World::with_turns(&[]) };
+        sim.start().unwrap();
+        sim.settle(&mut world);
+        prop_assert_eq!(sim.run.children.len(), if times == 0 { 1 } else { 2 });
+        prop_assert_eq!(sim.run.status == Status::Completed, times < 2);
+    }
+
+    /// Feature: agent-harnesses, Property 18: Nesting depth limit. AP18: beyond the limit every errand is refused.
+    #[test]
+    fn prop_18_depth(depth in 0u32..8, max in 0u32..8) {
+        let limits = Limits { max_sub_agent_depth: max, ..Limits::default() };
+        let mut sim = Sim::create(RunSpec { depth, limits, ..crew_spec(vec![step("a", "PLUTO", &[])]) });
+        sim.start().unwrap();
+        sim.settle(&mut World::with_turns(&[]));
+        prop_assert_eq!(sim.run.children.is_empty(), depth >= max);
+        prop_assert_eq!(sim.run.status == Status::Completed, depth < max);
+    }
+}

@@ -1,0 +1,137 @@
+//! Who answers an approval first. Many may try at the same moment, from many processes: the first whose answer is on disk
+//! wins, and all others are told what it is and whose.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_core::command::Command;
+use longhaul_core::ids::RunId;
+use longhaul_core::time::Timestamp;
+use longhaul_core::view::gate_id;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::harness::Harness;
+
+/// An answer as it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    pub by: String,
+    pub at: Timestamp,
+    pub command: Command,
+}
+
+/// What became of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is the one that counts.
+    First,
+    /// Somebody was faster.
+    Late(Box<Given>),
+}
+
+impl Harness {
+    /// Puts an answer on record as the one that counts, unless there is one. A process that dies after this has answered: whoever
+    /// comes next leaves the answer with the run on its behalf.
+    pub fn claim(&self, id: &RunId, gate: u32, by: &str, command: &Command) -> Result<Claim, Error> {
+        let Some(home) = self.home() else { return Ok(Claim::First) };
+        let dir = home.dir().join("answers");
+        let given = Given { by: by.to_owned(), at: self.clock.now(), command: command.clone() };
+        let failed = |source: io::Error| Error::Answer { path: dir.clone(), source };
+        let name = gate_id(id, gate);
+        let Some(earlier) = put(&dir, &name, &given).map_err(failed)? else { return Ok(Claim::First) };
+        // An answer that the run heard and could not use is none.
+        let run = self.look(id)?;
+        let is_open = run.gate(gate).is_some_and(|gate| gate.answer.is_none());
+        if is_open && run.commands.contains(&earlier.command.id) {
+            fs::remove_file(dir.join(&name)).map_err(failed)?;
+            return self.claim(id, gate, by, command);
+        }
+        if is_open {
+            self.post(id, &earlier.command)?;
+        }
+        Ok(Claim::Late(Box::new(earlier)))
+    }
+
+    /// Forgets the answers of a run that is forgotten.
+    pub(crate) fn forget_answers(&self, id: &RunId) {
+        let Some(home) = self.home() else { return };
+        let Ok(entries) = fs::read_dir(home.dir().join("answers")) else { return };
+        let prefix = format!("{id}.g");
+        for entry in entries.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+    }
+}
+
+/// Links a whole file to its name, which only the first can; the others get what is there.
+fn put(dir: &Path, name: &str, given: &Given) -> io::Result<Option<Given>> {
+    fs::create_dir_all(dir)?;
+    let path = dir.join(name);
+    if let Some(earlier) = read(&path)? {
+        return Ok(Some(earlier));
+    }
+    let staged = stage(dir, given)?;
+    let linked = fs::hard_link(&staged, &path);
+    drop(fs::remove_file(&staged));
+    match linked {
+        Ok(()) => {
+            fs::File::open(dir)?.sync_all()?;
+            Ok(None)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match read(&path)? {
+            Some(earlier) => Ok(Some(earlier)),
+            None => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+fn stage(dir: &Path, given: &Given) -> io::Result<PathBuf> {
+    let path = dir.join(format!(".{}.{}", given.command.id, std::process::id()));
+    let mut file = fs::File::create(&path)?;
+    file.write_all(&serde_json::to_vec(given)?)?;
+    file.sync_all()?;
+    Ok(path)
+}
+
+fn read(path: &Path) -> io::Result<Option<Given>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::command::Wish;
+    use longhaul_core::ids::CommandId;
+
+    use super::*;
+
+    /// F51: of 200 answers at once, one is on record, and all others are shown that very one.
+    #[test]
+    fn the_first_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let answer = |number: u32| {
+            let wish = Wish::Approve { gate: 1, digest: Some(number.to_string()) };
+            let command = Command { id: CommandId::from_bits(u128::from(number)), wish };
+            Given { by: number.to_string(), at: Timestamp::from_millis(1), command }
+        };
+        let path = dir.path();
+        let late: Vec<Option<Given>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..200)
+                .map(|number| scope.spawn(move || put(path, "run.g1", &answer(number)).unwrap()))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(late.iter().filter(|late| late.is_none()).count(), 1);
+        let there = read(&path.join("run.g1")).unwrap();
+        assert!(late.iter().flatten().all(|late| Some(late) == there.as_ref()));
+        assert_eq!(fs::read_dir(path).unwrap().count(), 1, "nothing is left behind");
+    }
+}

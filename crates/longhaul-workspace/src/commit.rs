@@ -1,0 +1,110 @@
+//! Committing what stands in a run's worktree, once.
+//!
+//! Owns that the work of a run ends up on its branch under the user's name, with a message that says which run it was. The
+//! tree is compared first: what is committed already is not committed again, so this may be killed at any point and simply be
+//! called once more. Refuses to commit in the middle of a merge, which would lose one side of it, and on a branch that another
+//! checkout stands on, whose files would no longer be what its commit says.
+
+use std::path::PathBuf;
+
+use crate::checkout::{self, Checkout, split};
+use crate::git;
+use crate::index_lock::{self, IndexLock};
+
+/// The trailer that says which run a commit is by.
+pub const TRAILER: &str = "Longhaul-Run";
+
+/// What is in the repository's directory while something is under way that a plain commit would break off.
+const UNDER_WAY: [(&str, &str); 5] = [
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+];
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{what} is under way in `{}`", path.display())]
+    UnderWay { what: &'static str, path: PathBuf },
+    #[error("`{branch}` is checked out somewhere else as well")]
+    SharedBranch { branch: String },
+    #[error(transparent)]
+    Lock(#[from] index_lock::Error),
+    #[error(transparent)]
+    Checkout(#[from] checkout::Error),
+}
+
+impl From<git::Error> for Error {
+    fn from(error: git::Error) -> Error {
+        checkout::Error::from(error).into()
+    }
+}
+
+/// The commit that holds a run's work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    pub commit: String,
+    /// `None` on no branch.
+    pub branch: Option<String>,
+    /// Repositories inside the worktree, whose files are not in the commit.
+    pub nested: Vec<PathBuf>,
+}
+
+/// Commits everything that stands in the worktree and is not ignored. `None` if there is nothing that the run has changed since
+/// the last commit, unless that commit is the run's own.
+pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Committed>, Error> {
+    refuse_under_way(checkout)?;
+    let head = checkout.head()?;
+    let branch = checkout.branch();
+    if let Some(branch) = &branch {
+        refuse_shared(checkout, branch)?;
+    }
+    let lock = IndexLock::take(checkout.directory())?;
+    let index = checkout.index()?;
+    let staged = checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"]).ok();
+    let snapshot = checkout.take_files(&index)?;
+    let short = branch.map(|branch| branch.trim_start_matches("refs/heads/").to_owned());
+    let committed = |commit: String| Committed { commit, branch: short, nested: snapshot.nested };
+    if snapshot.tree == checkout.tree_of(&head)? {
+        // Killed between the commit and its index, we would leave everything staged the other way round.
+        if staged.as_ref() != Some(&snapshot.tree) {
+            lock.install(&index)?;
+        }
+        return Ok(is_by(checkout, &head, run)?.then(|| committed(head)));
+    }
+    let commit = checkout.make_commit(&snapshot.tree, &[&head], &signed(message, run))?;
+    let note = format!("longhaul: work of {run}");
+    let moved = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", "HEAD", &commit, &head];
+    checkout.git().bytes(&moved)?;
+    lock.install(&index)?;
+    Ok(Some(committed(commit)))
+}
+
+/// The message with the trailer, and nothing in it that could be taken for another.
+pub(crate) fn signed(message: &str, run: &str) -> String {
+    let clean = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
+    let message: String = message.chars().map(clean).collect();
+    format!("{}\n\n{TRAILER}: {run}\n", message.trim())
+}
+
+/// Does the commit say that it is by this run? Only its last paragraph counts.
+fn is_by(checkout: &Checkout, commit: &str, run: &str) -> Result<bool, Error> {
+    let text = checkout.git().run(&["cat-file", "commit", commit])?;
+    let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    Ok(last.lines().any(|line| line == format!("{TRAILER}: {run}")))
+}
+
+pub(crate) fn refuse_under_way(checkout: &Checkout) -> Result<(), Error> {
+    let found = UNDER_WAY.iter().find(|(name, _)| checkout.directory().join(name).exists());
+    found.map_or(Ok(()), |(_, what)| Err(Error::UnderWay { what, path: checkout.top().to_owned() }))
+}
+
+fn refuse_shared(checkout: &Checkout, branch: &str) -> Result<(), Error> {
+    let listed = checkout.git().bytes(&["worktree", "list", "--porcelain", "-z"])?;
+    let line = format!("branch {branch}");
+    if split(&listed).filter(|found| *found == line.as_bytes()).count() > 1 {
+        return Err(Error::SharedBranch { branch: branch.to_owned() });
+    }
+    Ok(())
+}

@@ -1,0 +1,538 @@
+//! Bringing a run's work into the user's checkout, as files (`apply`) or as a commit (`merge`).
+//!
+//! Everything is worked out among git's objects first: what the result would be, where both sides changed the same, and which
+//! files would be written. Only when nothing of the user's would be lost is the first file touched, and before that it is noted
+//! what is about to happen, so that a landing that was killed is finished or taken back by the next command. Refuses to touch
+//! a file with changes that are not committed, to leave a conflict in a checkout, and to write files that are stored through a
+//! filter, because none is run here.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde::{Deserialize, Serialize};
+
+use crate::checkout::{self, Change, Checkout, Filters, Index, Node, io_error, path_bytes, path_of, split};
+use crate::commit::{self, signed};
+use crate::git;
+use crate::index_lock::{self, IndexLock};
+use crate::{digest_of, limits};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is nothing of {run} to look at: neither its worktree nor its branch `{branch}`")]
+    Gone { run: String, branch: String },
+    #[error("the work conflicts with what is here, in {}", shown(paths))]
+    Conflicts { paths: Vec<PathBuf> },
+    #[error("it would touch changes of yours that are not committed, in {}", shown(paths))]
+    Uncommitted { paths: Vec<PathBuf> },
+    #[error("files that git does not track are in the way: {}", shown(paths))]
+    InTheWay { paths: Vec<PathBuf> },
+    #[error("these files are stored through a filter, and no filter is run here: {}", shown(paths))]
+    Filtered { paths: Vec<PathBuf> },
+    #[error("no branch is checked out in `{}`", path.display())]
+    Detached { path: PathBuf },
+    #[error("another longhaul is at work in this checkout")]
+    Busy,
+    #[error(transparent)]
+    Commit(#[from] commit::Error),
+    #[error(transparent)]
+    Lock(#[from] index_lock::Error),
+    #[error(transparent)]
+    Checkout(#[from] checkout::Error),
+}
+
+impl From<git::Error> for Error {
+    fn from(error: git::Error) -> Error {
+        checkout::Error::from(error).into()
+    }
+}
+
+/// What a run has made, and from what.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub run: String,
+    /// What it was about, in a line.
+    pub title: String,
+    /// The checkout it is for.
+    pub repository: PathBuf,
+    pub worktree: PathBuf,
+    pub branch: String,
+    /// The commit it began with; without one, where its branch and the checkout parted.
+    pub base: Option<String>,
+    /// Did it begin with what was not committed in the checkout?
+    pub carried: bool,
+    /// Where our own files go for a while.
+    pub scratch: PathBuf,
+}
+
+/// A run's work as two trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub base: String,
+    /// The last commit of the run's.
+    pub head: String,
+    /// What stands there, committed or not.
+    pub tree: String,
+    pub nested: Vec<PathBuf>,
+}
+
+/// What came of bringing work into a checkout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Landed {
+    pub changes: Vec<Change>,
+    /// The checkout's new commit, if it has one.
+    pub commit: Option<String>,
+}
+
+/// How a landing that was killed was settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    pub run: String,
+    pub finished: bool,
+    /// Where files went that were neither as before nor as the landing writes them.
+    pub aside: Vec<PathBuf>,
+}
+
+/// How changes are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Patch,
+    Stat,
+    Names,
+    /// Added and removed lines and the path, each ended by NUL.
+    Counts,
+}
+
+impl Work {
+    /// What the run has made, as it stands.
+    pub fn result(&self) -> Result<Outcome, Error> {
+        let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
+        let (head, tree, nested) = if self.worktree.is_dir() {
+            let worktree = Checkout::open(&self.worktree, &self.scratch, Filters::Absent)?;
+            let snapshot = worktree.snapshot()?;
+            (worktree.head()?, snapshot.tree, snapshot.nested)
+        } else {
+            let gone = || Error::Gone { run: self.run.clone(), branch: self.branch.clone() };
+            let head = home.commit(&format!("refs/heads/{}", self.branch)).ok_or_else(gone)?;
+            (head.clone(), home.tree_of(&head)?, Vec::new())
+        };
+        let base = match self.base.as_deref().and_then(|base| home.commit(base)) {
+            Some(base) => base,
+            None => home.git().run(&["merge-base", "HEAD", &head])?,
+        };
+        Ok(Outcome { base, head, tree, nested })
+    }
+
+    /// The run's changes, printed by git.
+    pub fn diff(&self, result: &Outcome, form: Form) -> Result<Vec<u8>, Error> {
+        let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
+        let form: &[&str] = match form {
+            Form::Patch => &["--patch", "--binary", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/"],
+            Form::Stat => &["--stat=100", "--find-renames"],
+            Form::Names => &["--name-only", "-z", "--no-renames"],
+            Form::Counts => &["--numstat", "-z", "--no-renames"],
+        };
+        let asked = [&["diff-tree", "-r", "--no-ext-diff", "--no-textconv"], form].concat();
+        let trees = ["--end-of-options", &result.base, &result.tree];
+        Ok(home.git().bytes(&[&asked[..], &trees].concat())?)
+    }
+
+    /// Commits what stands in the run's worktree, so that it can be merged.
+    fn committed(&self) -> Result<String, Error> {
+        if !self.worktree.is_dir() {
+            return Ok(self.result()?.head);
+        }
+        let worktree = Checkout::open(&self.worktree, &self.scratch, Filters::Failing)?;
+        commit::commit(&worktree, &self.run, &self.title)?;
+        Ok(worktree.head()?)
+    }
+}
+
+/// Brings the run's changes into the files of the checkout. Nothing is staged and nothing committed.
+pub fn apply(work: &Work) -> Result<Landed, Error> {
+    let (site, _) = Site::open(work)?;
+    let result = work.result()?;
+    let head = site.checkout.head()?;
+    let ours = site.checkout.snapshot()?.tree;
+    let [ours_commit, theirs] = [(&ours, &head), (&result.tree, &result.head)]
+        .map(|(tree, parent)| site.checkout.make_commit(tree, &[parent], "for a merge"));
+    let uncommitted = nodes(site.checkout.changes(&head, &ours)?);
+    let merged = site.merged(&[&format!("--merge-base={}", result.base)], &ours_commit?, &theirs?);
+    if let Err(Error::Conflicts { paths }) = &merged {
+        // Where the other side is not even committed, that is what has to be seen to.
+        let open = paths.iter().filter(|path| uncommitted.contains_key(*path)).cloned().collect::<Vec<_>>();
+        if !open.is_empty() {
+            return Err(Error::Uncommitted { paths: open });
+        }
+    }
+    let merged = merged?;
+    let changes = site.checkout.changes(&ours, &merged)?;
+    let since_base = nodes(site.checkout.changes(&result.base, &ours)?);
+    let lost = changes.iter().filter(|change| {
+        let carried_in = work.carried && !since_base.contains_key(&change.path);
+        uncommitted.contains_key(&change.path) && !carried_in
+    });
+    refuse(lost, |paths| Error::Uncommitted { paths })?;
+    let landing = Landing { run: work.run.clone(), before: ours, after: merged, moved: None, written: false };
+    site.land(landing, &changes, &changes)?;
+    Ok(Landed { changes, commit: None })
+}
+
+/// Merges the run's work into the branch that is checked out.
+pub fn merge(work: &Work) -> Result<Landed, Error> {
+    let (site, _) = Site::open(work)?;
+    let checkout = &site.checkout;
+    commit::refuse_under_way(checkout)?;
+    if checkout.branch().is_none() {
+        return Err(Error::Detached { path: checkout.top().to_owned() });
+    }
+    let (theirs, head) = (work.committed()?, checkout.head()?);
+    let contains = |outer: &str, inner: &str| {
+        checkout.git().bytes(&["merge-base", "--is-ancestor", "--end-of-options", inner, outer]).is_ok()
+    };
+    if contains(&head, &theirs) {
+        return Ok(Landed { changes: Vec::new(), commit: None });
+    }
+    let (after, commit) = if contains(&theirs, &head) {
+        (checkout.tree_of(&theirs)?, theirs)
+    } else {
+        let merged = site.merged(&[], &head, &theirs)?;
+        let message = signed(&format!("Merge {}: {}", work.run, work.title), &work.run);
+        let commit = checkout.make_commit(&merged, &[&head, &theirs], &message)?;
+        (merged, commit)
+    };
+    let changes = checkout.changes(&head, &after)?;
+    let in_files = nodes(checkout.changes(&head, &checkout.snapshot()?.tree)?);
+    let staged = nodes(site.staged(&head)?);
+    // What is here already as the merge would have it is no work that could be lost.
+    let differs = |here: &BTreeMap<PathBuf, Option<Node>>, change: &Change| {
+        here.get(&change.path).is_some_and(|node| *node != change.after)
+    };
+    let lost = changes.iter().filter(|change| differs(&in_files, change) || differs(&staged, change));
+    refuse(lost, |paths| Error::Uncommitted { paths })?;
+    let to_write: Vec<Change> =
+        changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
+    let moved = Some(Moved { from: head.clone(), to: commit.clone() });
+    let landing = Landing { run: work.run.clone(), before: head, after, moved, written: false };
+    site.land(landing, &changes, &to_write)?;
+    Ok(Landed { changes, commit: Some(commit) })
+}
+
+/// Finishes or takes back what a killed landing left in the checkout.
+pub fn settle(work: &Work) -> Result<Option<Settled>, Error> {
+    Ok(Site::open(work)?.1)
+}
+
+/// The user's checkout while this process alone may land something there.
+struct Site {
+    checkout: Checkout,
+    note: PathBuf,
+    held: File,
+}
+
+/// What is about to be written, on disk before the first file is touched.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Landing {
+    run: String,
+    /// The files as they are.
+    before: String,
+    /// The files as they will be.
+    after: String,
+    moved: Option<Moved>,
+    /// Are all files written?
+    written: bool,
+}
+
+/// Where the branch goes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Moved {
+    from: String,
+    to: String,
+}
+
+impl Site {
+    fn open(work: &Work) -> Result<(Site, Option<Settled>), Error> {
+        let checkout = Checkout::open(&work.repository, &work.scratch, Filters::Absent)?;
+        let name = digest_of(path_bytes(checkout.top()));
+        let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
+        let lock = checkout.scratch().join(format!("landing-{name}.lock"));
+        let held = File::options().create(true).append(true).open(&lock).map_err(io_error("open", &lock))?;
+        // A git that outlived a killed harness holds it too, and will be done in a moment.
+        if !limits::within(limits::LANDING_WAIT_MAX, || held.try_lock().is_ok()) {
+            return Err(Error::Busy);
+        }
+        let note = checkout.scratch().join(format!("landing-{name}.json"));
+        let site = Site { checkout, note, held };
+        let settled = site.settle()?;
+        Ok((site, settled))
+    }
+
+    /// The tree of a merge of two commits, made without any checkout.
+    fn merged(&self, options: &[&str], ours: &str, theirs: &str) -> Result<String, Error> {
+        let fixed = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"];
+        let printed = self.checkout.git().print(&[&fixed[..], options, &[ours, theirs]].concat())?;
+        let mut words = split(&printed.bytes);
+        let tree = words.next().map(|tree| String::from_utf8_lossy(tree).trim().to_owned());
+        match (printed.status.code(), tree) {
+            (Some(0), Some(tree)) => Ok(tree),
+            (Some(1), Some(_)) => Err(Error::Conflicts { paths: words.map(path_of).collect() }),
+            (_, _) => Err(printed.failed("merge-tree".to_owned()).into()),
+        }
+    }
+
+    /// How what is staged differs from a commit.
+    fn staged(&self, head: &str) -> Result<Vec<Change>, Error> {
+        let index = self.checkout.index()?;
+        let tree = self.checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"])?;
+        Ok(self.checkout.changes(head, &tree)?)
+    }
+
+    /// `changes` is all that differs, `to_write` those that are not on disk yet.
+    fn land(&self, landing: Landing, changes: &[Change], to_write: &[Change]) -> Result<(), Error> {
+        if changes.is_empty() && landing.moved.is_none() {
+            return Ok(());
+        }
+        let filtered = self.checkout.filtered(to_write.iter().map(|change| change.path.as_path()))?;
+        if !filtered.is_empty() {
+            return Err(Error::Filtered { paths: filtered });
+        }
+        refuse(in_the_way(self.checkout.top(), to_write).into_iter(), |paths| Error::InTheWay { paths })?;
+        let lock = IndexLock::take(self.checkout.directory())?;
+        self.keep(&landing)?;
+        if let Err(error) = self.write(to_write.iter().map(|change| (&change.path, &change.after))) {
+            self.take_back(&landing)?;
+            self.forget()?;
+            return Err(error);
+        }
+        let landing = Landing { written: true, ..landing };
+        self.keep(&landing)?;
+        self.finish(&landing, &lock)?;
+        self.forget()
+    }
+
+    /// Moves the branch and its index, once all files are written.
+    fn finish(&self, landing: &Landing, lock: &IndexLock) -> Result<(), Error> {
+        let Some(Moved { from, to }) = &landing.moved else { return Ok(()) };
+        if self.checkout.head()? != *to {
+            self.checkout.git().bytes(&["update-ref", "ORIG_HEAD", from])?;
+            let note = format!("longhaul merge {}", landing.run);
+            let moved = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", "HEAD", to, from];
+            self.checkout.git().bytes(&moved)?;
+        }
+        let index = self.checkout.index()?;
+        let changes = self.checkout.changes(from, &landing.after)?;
+        self.enter(&index, changes.iter().map(|change| (&change.path, &change.after)))?;
+        // Entries whose files differ are named by it, which is no failure.
+        self.checkout.git().with("GIT_INDEX_FILE", &index.0).print(&["update-index", "-q", "--refresh"])?;
+        lock.install(&index)?;
+        Ok(())
+    }
+
+    /// Writes files as they are to be, and removes those that are to be gone.
+    fn write<'c>(
+        &self,
+        wanted: impl Iterator<Item = (&'c PathBuf, &'c Option<Node>)> + Clone,
+    ) -> Result<(), Error> {
+        let gone = wanted.clone().filter(|(_, node)| node.is_none());
+        for (path, _) in gone {
+            remove_file(self.checkout.top(), path)?;
+        }
+        // A repository inside this one is not ours to check out.
+        let kept: Vec<_> =
+            wanted.filter(|(_, node)| node.as_ref().is_some_and(|node| node.mode != GITLINK)).collect();
+        let index = self.checkout.index_of(NO_TREE)?;
+        self.enter(&index, kept.into_iter())?;
+        let held = self.held.try_clone().map_err(io_error("lock", &self.note))?;
+        let git = self.checkout.git().with("GIT_INDEX_FILE", &index.0).holding(Stdio::from(held));
+        git.bytes(&["checkout-index", "--all", "--force", "--quiet"])?;
+        Ok(())
+    }
+
+    /// Puts entries into an index of ours.
+    fn enter<'c>(
+        &self,
+        index: &Index,
+        entries: impl Iterator<Item = (&'c PathBuf, &'c Option<Node>)>,
+    ) -> Result<(), Error> {
+        let nothing = "0".repeat(self.checkout.head()?.len());
+        let mut said = Vec::new();
+        for (path, node) in entries {
+            match node {
+                Some(node) => said.extend(format!("{} {}\t", node.mode, node.object).as_bytes()),
+                None => said.extend(format!("0 {nothing}\t").as_bytes()),
+            }
+            said.extend(path_bytes(path));
+            said.push(0);
+        }
+        let git = self.checkout.git().with("GIT_INDEX_FILE", &index.0).reading(said);
+        git.bytes(&["update-index", "-z", "--index-info"])?;
+        Ok(())
+    }
+
+    /// Finishes or takes back what a killed landing left.
+    fn settle(&self) -> Result<Option<Settled>, Error> {
+        let Some(landing) = self.kept()? else { return Ok(None) };
+        let lock = IndexLock::take(self.checkout.directory())?;
+        let run = landing.run.clone();
+        let settled = if landing.written {
+            self.finish(&landing, &lock)?;
+            Settled { run, finished: true, aside: Vec::new() }
+        } else {
+            Settled { run, finished: false, aside: self.take_back(&landing)? }
+        };
+        self.forget()?;
+        Ok(Some(settled))
+    }
+
+    /// Makes the files as they were. What is neither as before nor as we write it may be the user's, and is set aside.
+    fn take_back(&self, landing: &Landing) -> Result<Vec<PathBuf>, Error> {
+        let now = self.checkout.snapshot()?.tree;
+        let since = nodes(self.checkout.changes(&landing.before, &now)?);
+        let (mut back, mut aside) = (Vec::new(), Vec::new());
+        for change in self.checkout.changes(&landing.before, &landing.after)? {
+            let disk = self.checkout.top().join(&change.path);
+            let is_there = disk.symlink_metadata().is_ok_and(|facts| !facts.is_dir());
+            let is_ours = match since.get(&change.path) {
+                Some(node) => node.is_none() || *node == change.after,
+                // Ignored files are in no snapshot.
+                None if change.before.is_none() && is_there => false,
+                None => continue,
+            };
+            if !is_ours && is_there {
+                aside.push(self.set_aside(&change.path)?);
+            }
+            back.push(change);
+        }
+        self.write(back.iter().map(|change| (&change.path, &change.before)))?;
+        Ok(aside)
+    }
+
+    fn set_aside(&self, path: &Path) -> Result<PathBuf, Error> {
+        let place = self.checkout.scratch().join("aside");
+        let free = (1..).map(|number| place.join(number.to_string()).join(path));
+        let target = free.into_iter().find(|target| target.symlink_metadata().is_err()).unwrap_or(place);
+        let parent = target.parent().unwrap_or(&target);
+        fs::create_dir_all(parent).map_err(io_error("create", parent))?;
+        let from = self.checkout.top().join(path);
+        // The state directory may be on another disk.
+        fs::copy(&from, &target).map_err(io_error("set aside", &from))?;
+        Ok(target)
+    }
+
+    fn keep(&self, landing: &Landing) -> Result<(), Error> {
+        let fresh = self.note.with_extension("new");
+        let text = serde_json::to_vec(landing).unwrap_or_default();
+        let write = || {
+            let mut file = File::create(&fresh)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &self.note)?;
+            File::open(self.checkout.scratch())?.sync_all()
+        };
+        write().map_err(|source| io_error("write", &self.note)(source).into())
+    }
+
+    fn kept(&self) -> Result<Option<Landing>, Error> {
+        match fs::read(&self.note) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|error| io_error("read", &self.note)(io::Error::other(error)).into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(io_error("read", &self.note)(source).into()),
+        }
+    }
+
+    fn forget(&self) -> Result<(), Error> {
+        fs::remove_file(&self.note).map_err(|source| io_error("remove", &self.note)(source).into())
+    }
+}
+
+/// A repository inside another, as a tree has it.
+const GITLINK: &str = "160000";
+
+/// What `read-tree` takes for an index without entries.
+const NO_TREE: &str = "--empty";
+
+/// What lies on disk where a file is to be written, and is not one of the files that are to be replaced or removed.
+fn in_the_way(top: &Path, changes: &[Change]) -> Vec<Change> {
+    let tracked: BTreeMap<&Path, ()> = changes
+        .iter()
+        .filter(|change| change.before.is_some())
+        .map(|change| (change.path.as_path(), ()))
+        .collect();
+    let is_ours = |path: &Path| tracked.contains_key(path);
+    let blocked = |change: &&Change| {
+        let is_written = change.after.as_ref().is_some_and(|node| node.mode != GITLINK);
+        if !is_written {
+            return false;
+        }
+        let parents = change.path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
+        let bad_parent = parents.into_iter().any(|parent| {
+            let is_no_directory = top.join(parent).symlink_metadata().is_ok_and(|facts| !facts.is_dir());
+            is_no_directory && !is_ours(parent)
+        });
+        let stranger = match top.join(&change.path).symlink_metadata() {
+            Ok(facts) if facts.is_dir() => holds_others(top, &change.path, &is_ours),
+            Ok(_) => change.before.is_none(),
+            Err(_) => false,
+        };
+        bad_parent || stranger
+    };
+    changes.iter().filter(blocked).cloned().collect()
+}
+
+/// Is there anything below this directory that is not ours to remove?
+fn holds_others(top: &Path, directory: &Path, is_ours: &dyn Fn(&Path) -> bool) -> bool {
+    let Ok(found) = fs::read_dir(top.join(directory)) else { return true };
+    found.flatten().any(|entry| {
+        let path = directory.join(entry.file_name());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => holds_others(top, &path, is_ours),
+            Ok(_) | Err(_) => !is_ours(&path),
+        }
+    })
+}
+
+/// Removes a file, and the directories that it leaves empty.
+fn remove_file(top: &Path, path: &Path) -> Result<(), Error> {
+    let file = top.join(path);
+    match fs::remove_file(&file) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+        Err(source) => return Err(io_error("remove", &file)(source).into()),
+    }
+    let parents = path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
+    // The first one that is not empty ends it.
+    parents.into_iter().try_for_each(|parent| fs::remove_dir(top.join(parent))).ok();
+    Ok(())
+}
+
+fn refuse<C: std::borrow::Borrow<Change>>(
+    changes: impl Iterator<Item = C>,
+    error: impl Fn(Vec<PathBuf>) -> Error,
+) -> Result<(), Error> {
+    let paths: Vec<PathBuf> = changes.map(|change| change.borrow().path.clone()).collect();
+    if paths.is_empty() { Ok(()) } else { Err(error(paths)) }
+}
+
+/// What the second tree has at each path that differs.
+fn nodes(changes: Vec<Change>) -> BTreeMap<PathBuf, Option<Node>> {
+    changes.into_iter().map(|change| (change.path, change.after)).collect()
+}
+
+/// Some of the paths, so that they fit into a sentence. A name may be anything, a line break included.
+fn shown(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths
+        .iter()
+        .take(limits::PATHS_SHOWN_MAX)
+        .map(|path| path.display().to_string().escape_debug().to_string())
+        .collect();
+    match paths.len().saturating_sub(names.len()) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}

@@ -1,0 +1,596 @@
+//! A run's work in real repositories: looked at, committed, brought into the user's checkout, refused, and killed half way.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::commit::{self, commit};
+use longhaul_workspace::index_lock;
+use longhaul_workspace::landing::{Error, Form, Work, apply, merge, settle};
+use longhaul_workspace::place::{Place, ensure};
+use tempfile::TempDir;
+
+struct Fixture {
+    outer: TempDir,
+}
+
+impl Fixture {
+    /// A repository, and a run's worktree of it.
+    fn new() -> Fixture {
+        let fixture = Fixture { outer: tempfile::tempdir().unwrap() };
+        let repo = fixture.repo();
+        fs::create_dir_all(repo.join("src")).unwrap();
+        git(&repo, &["init", "--quiet", "--initial-branch=main"]);
+        git(&repo, &["config", "user.name", "The User"]);
+        git(&repo, &["config", "user.email", "user@example.com"]);
+        write(&repo, "file", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+        write(&repo, "src/lib.rs", "// code\n");
+        write(&repo, "other", "other\n");
+        write(&repo, ".gitignore", "ignored*\n");
+        git(&repo, &["add", "."]);
+        git(&repo, &["commit", "--quiet", "-m", "first"]);
+        fixture.add_worktree();
+        fixture
+    }
+
+    fn add_worktree(&self) {
+        let (repo, path) = (self.repo(), self.tree());
+        ensure(&Place::Worktree { repo, path, branch: "longhaul/run_1".to_owned(), start: None }).unwrap();
+    }
+
+    fn base(&self) -> PathBuf {
+        self.outer.path().canonicalize().unwrap()
+    }
+
+    fn repo(&self) -> PathBuf {
+        self.base().join("repo")
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.base().join("work/run_1")
+    }
+
+    fn scratch(&self) -> PathBuf {
+        self.base().join("scratch")
+    }
+
+    fn work(&self) -> Work {
+        Work {
+            run: "run_1".to_owned(),
+            title: "Do it".to_owned(),
+            repository: self.repo(),
+            worktree: self.tree(),
+            branch: "longhaul/run_1".to_owned(),
+            base: Some(git(&self.repo(), &["rev-list", "--max-parents=0", "HEAD"])),
+            carried: false,
+            scratch: self.scratch(),
+        }
+    }
+
+    fn commit(&self) -> Result<Option<commit::Committed>, commit::Error> {
+        let tree = Checkout::open(&self.tree(), &self.scratch(), Filters::Failing).unwrap();
+        commit(&tree, "run_1", "Do it")
+    }
+
+    /// Everything of the user's checkout: its files with their bytes, what git says of them, its branch and its index.
+    fn checkout(&self) -> (Vec<(PathBuf, Vec<u8>)>, String, String, String) {
+        let repo = self.repo();
+        let status = git(&repo, &["status", "--porcelain", "--ignored"]);
+        let staged = git(&repo, &["ls-files", "--stage"]);
+        (files(&repo, &repo), status, git(&repo, &["rev-parse", "main", "HEAD"]), staged)
+    }
+}
+
+fn files(top: &Path, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.ends_with(".git") {
+            continue;
+        }
+        if path.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            found.push((path, target.into_os_string().into_encoded_bytes()));
+        } else if path.is_dir() {
+            found.extend(files(top, &path));
+        } else {
+            found.push((path.strip_prefix(top).unwrap().to_owned(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn write(directory: &Path, name: &str, text: &str) {
+    let path = directory.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn read(directory: &Path, name: &str) -> String {
+    fs::read_to_string(directory.join(name)).unwrap()
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git").arg("-C").arg(directory).args(arguments).output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+fn names(paths: &[PathBuf]) -> Vec<&str> {
+    paths.iter().map(|path| path.to_str().unwrap()).collect()
+}
+
+#[test]
+fn what_a_run_has_made_is_shown_committed_or_not() {
+    let fixture = Fixture::new();
+    let tree = fixture.tree();
+    write(&tree, "file", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
+    git(&tree, &["commit", "--quiet", "-am", "agent"]);
+    write(&tree, "new name\nwith a break", "x\n");
+    write(&tree, "ignored.log", "x\n");
+    fs::remove_file(tree.join("src/lib.rs")).unwrap();
+    let work = fixture.work();
+    let work = Work { base: Some(git(&fixture.repo(), &["rev-parse", "main"])), ..work };
+    let before = fixture.checkout();
+    let index = fs::read(fixture.repo().join(".git/worktrees/run_1/index")).unwrap();
+    let result = work.result().unwrap();
+    let listed = work.diff(&result, Form::Names).unwrap();
+    assert_eq!(String::from_utf8(listed).unwrap(), "file\0new name\nwith a break\0src/lib.rs\0");
+    let patch = String::from_utf8(work.diff(&result, Form::Patch).unwrap()).unwrap();
+    assert!(patch.contains("-seven\n+SEVEN"), "{patch}");
+    // Looking changes nothing, neither here nor there.
+    assert_eq!(fixture.checkout(), before);
+    assert_eq!(fs::read(fixture.repo().join(".git/worktrees/run_1/index")).unwrap(), index);
+    assert!(fs::read_dir(fixture.scratch()).unwrap().next().is_none(), "nothing is left behind");
+}
+
+#[test]
+fn work_is_applied_to_files_and_merged_with_what_changed_here() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let work = fixture.work();
+    write(&tree, "file", "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+    write(&tree, "deep/er/new", "new\n");
+    fs::remove_file(tree.join("src/lib.rs")).unwrap();
+    symlink("file", tree.join("link")).unwrap();
+    write(&tree, "script", "#!/bin/sh\n");
+    fs::set_permissions(tree.join("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    // The same file has gone on here, at another line, and another has changes that are not committed.
+    write(&repo, "file", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
+    git(&repo, &["commit", "--quiet", "-am", "meanwhile"]);
+    write(&repo, "other", "mine\n");
+    write(&repo, "untracked", "mine\n");
+    let head = git(&repo, &["rev-parse", "HEAD"]);
+
+    let landed = apply(&work).unwrap();
+    assert_eq!(landed.changes.len(), 5);
+    assert_eq!(read(&repo, "file"), "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
+    assert_eq!(read(&repo, "deep/er/new"), "new\n");
+    assert!(!repo.join("src").exists());
+    assert_eq!(fs::read_link(repo.join("link")).unwrap(), Path::new("file"));
+    assert_eq!(fs::metadata(repo.join("script")).unwrap().permissions().mode() & 0o111, 0o111);
+    assert_eq!((read(&repo, "other"), read(&repo, "untracked")), ("mine\n".to_owned(), "mine\n".to_owned()));
+    assert_eq!(git(&repo, &["rev-parse", "HEAD"]), head);
+    assert_eq!(git(&repo, &["diff", "--cached", "--name-only"]), "", "nothing is staged");
+    // Once more finds everything there.
+    assert_eq!(apply(&work).unwrap().changes, []);
+}
+
+#[test]
+fn nothing_of_the_users_is_touched_that_is_not_committed() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let work = fixture.work();
+    write(&tree, "file", "ONE\n");
+    write(&tree, "new", "agent\n");
+    write(&tree, "fine", "agent\n");
+    write(&tree, "ignored-but-added", "agent\n");
+    git(&tree, &["add", "--force", "ignored-but-added"]);
+    write(&repo, "file", "mine\n");
+    let before = fixture.checkout();
+    let refused = |error: Error| match error {
+        Error::Uncommitted { paths } | Error::Conflicts { paths } | Error::InTheWay { paths } => paths,
+        error @ (Error::Gone { .. } | Error::Filtered { .. } | Error::Detached { .. } | Error::Busy) => {
+            panic!("{error}")
+        }
+        error @ (Error::Commit(_) | Error::Lock(_) | Error::Checkout(_)) => panic!("{error}"),
+    };
+    assert_eq!(names(&refused(apply(&work).unwrap_err())), ["file"]);
+    assert_eq!(names(&refused(merge(&work).unwrap_err())), ["file"]);
+    assert_eq!(fixture.checkout(), before);
+
+    // Staged only, and put back on disk: there is work in the index.
+    git(&repo, &["add", "file"]);
+    write(&repo, "file", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+    let before = fixture.checkout();
+    assert_eq!(names(&refused(merge(&work).unwrap_err())), ["file"]);
+    assert_eq!(fixture.checkout(), before);
+    git(&repo, &["reset", "--quiet", "--hard"]);
+
+    // Untracked, and ignored, where the run has a file.
+    write(&repo, "new", "mine\n");
+    let before = fixture.checkout();
+    assert_eq!(names(&refused(apply(&work).unwrap_err())), ["new"]);
+    assert_eq!(names(&refused(merge(&work).unwrap_err())), ["new"]);
+    assert_eq!(fixture.checkout(), before);
+    fs::remove_file(repo.join("new")).unwrap();
+    write(&repo, "ignored-but-added", "mine\n");
+    let before = fixture.checkout();
+    assert_eq!(names(&refused(apply(&work).unwrap_err())), ["ignored-but-added"]);
+    assert_eq!(names(&refused(merge(&work).unwrap_err())), ["ignored-but-added"]);
+    assert_eq!(fixture.checkout(), before);
+    fs::remove_file(repo.join("ignored-but-added")).unwrap();
+
+    // A directory full of ignored files where the run has a file.
+    write(&repo, "fine/ignored", "mine\n");
+    let before = fixture.checkout();
+    assert_eq!(names(&refused(apply(&work).unwrap_err())), ["fine"]);
+    assert_eq!(names(&refused(merge(&work).unwrap_err())), ["fine"]);
+    assert_eq!(fixture.checkout(), before);
+    fs::remove_dir_all(repo.join("fine")).unwrap();
+    assert!(merge(&work).unwrap().commit.is_some(), "void: nothing was in the way but that");
+}
+
+/// A link of the user's leads nowhere for a run's files.
+#[test]
+fn no_file_is_written_through_a_link() {
+    let fixture = Fixture::new();
+    let outside = fixture.base().join("outside");
+    fs::create_dir(&outside).unwrap();
+    write(&fixture.tree(), "ignored-link/new", "agent\n");
+    git(&fixture.tree(), &["add", "--force", "."]);
+    symlink(&outside, fixture.repo().join("ignored-link")).unwrap();
+    assert!(matches!(apply(&fixture.work()), Err(Error::InTheWay { .. })));
+    assert!(matches!(merge(&fixture.work()), Err(Error::InTheWay { .. })));
+    assert!(fs::read_dir(&outside).unwrap().next().is_none());
+    fs::remove_file(fixture.repo().join("ignored-link")).unwrap();
+    assert_eq!(apply(&fixture.work()).unwrap().changes.len(), 1);
+}
+
+#[test]
+fn a_merge_is_a_commit_or_nothing() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let work = fixture.work();
+    write(&tree, "file", "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+    write(&repo, "file", "1\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+    git(&repo, &["commit", "--quiet", "-am", "meanwhile"]);
+    write(&repo, "other", "mine\n");
+    write(&repo, "staged", "mine\n");
+    git(&repo, &["add", "staged"]);
+    let before = fixture.checkout();
+    for landed in [apply(&work), merge(&work)] {
+        assert!(matches!(landed, Err(Error::Conflicts { paths }) if names(&paths) == ["file"]));
+    }
+    assert_eq!(fixture.checkout(), before);
+
+    // Without the conflict, both sides are there, and what was not committed still is not.
+    git(&tree, &["checkout", "--quiet", "HEAD~0", "--", "."]);
+    write(&tree, "file", "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+    write(&repo, "file", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
+    git(&repo, &["commit", "--quiet", "--only", "file", "-m", "moved"]);
+    let head = git(&repo, &["rev-parse", "HEAD"]);
+    let landed = merge(&work).unwrap();
+    let commit = landed.commit.unwrap();
+    assert_eq!(git(&repo, &["rev-parse", "main"]), commit);
+    assert_eq!(git(&repo, &["rev-parse", "HEAD^1", "ORIG_HEAD"]), format!("{head}\n{head}"));
+    assert_eq!(
+        git(&repo, &["log", "-1", "--format=%an %(trailers:key=Longhaul-Run,valueonly)"]),
+        "The User run_1"
+    );
+    assert_eq!(read(&repo, "file"), "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
+    assert_eq!(git(&repo, &["status", "--porcelain"]), " M other\nA  staged");
+    assert_eq!(merge(&work).unwrap().commit, None, "all of it is here");
+    git(&repo, &["fsck", "--strict"]);
+}
+
+#[test]
+fn a_merge_wants_a_branch_and_nothing_under_way() {
+    let fixture = Fixture::new();
+    write(&fixture.tree(), "new", "x\n");
+    git(&fixture.repo(), &["checkout", "--quiet", "--detach"]);
+    assert!(matches!(merge(&fixture.work()), Err(Error::Detached { .. })));
+    assert_eq!(apply(&fixture.work()).unwrap().changes.len(), 1, "files need no branch");
+    fs::remove_file(fixture.repo().join("new")).unwrap();
+    git(&fixture.repo(), &["checkout", "--quiet", "main"]);
+    fs::write(fixture.repo().join(".git/MERGE_HEAD"), git(&fixture.repo(), &["rev-parse", "HEAD"])).unwrap();
+    assert!(matches!(merge(&fixture.work()), Err(Error::Commit(commit::Error::UnderWay { .. }))));
+    fs::remove_file(fixture.repo().join(".git/MERGE_HEAD")).unwrap();
+    assert!(merge(&fixture.work()).unwrap().commit.is_some());
+}
+
+/// D5.2: one commit with the run's name in it, and none where nothing has changed.
+#[test]
+fn work_is_committed_once() {
+    let fixture = Fixture::new();
+    let tree = fixture.tree();
+    assert_eq!(fixture.commit().unwrap(), None);
+    write(&tree, "new", "x\n");
+    write(&tree, "ignored", "x\n");
+    fs::remove_file(tree.join("other")).unwrap();
+    let first = fixture.commit().unwrap().unwrap();
+    assert_eq!(first.branch.as_deref(), Some("longhaul/run_1"));
+    assert_eq!(git(&tree, &["status", "--porcelain"]), "");
+    assert_eq!(
+        git(&tree, &["log", "-1", "--format=%an|%s|%(trailers:only)"]),
+        "The User|Do it|Longhaul-Run: run_1"
+    );
+    assert_eq!(git(&tree, &["show", "--name-status", "--format="]), "A\tnew\nD\tother");
+    assert_eq!(fixture.commit().unwrap(), Some(first.clone()), "the same again");
+    assert_eq!(git(&tree, &["rev-list", "--count", "HEAD"]), "2");
+    // Killed after the branch had moved and before its index was there.
+    git(&tree, &["read-tree", "HEAD~1"]);
+    assert_ne!(git(&tree, &["status", "--porcelain"]), "");
+    assert_eq!(fixture.commit().unwrap(), Some(first));
+    assert_eq!(git(&tree, &["status", "--porcelain"]), "");
+    assert_eq!(git(&fixture.repo(), &["status", "--porcelain"]), "");
+}
+
+/// F48: our own stale lock is cleared, another's never, and a live one of ours is waited out by whoever is asked.
+#[test]
+fn only_our_own_stale_lock_is_cleared() {
+    let fixture = Fixture::new();
+    write(&fixture.tree(), "new", "x\n");
+    let lock = fixture.repo().join(".git/worktrees/run_1/index.lock");
+    fs::write(&lock, "").unwrap();
+    let refused = fixture.commit().unwrap_err();
+    assert!(matches!(refused, commit::Error::Lock(index_lock::Error::Foreign { .. })), "{refused}");
+    assert!(lock.exists());
+    let own = longhaul_workspace::process::Process::own();
+    let said = |pid: i32| {
+        format!("longhaul {{\"pid\":{pid},\"started\":{},\"host\":\"{}\"}}\n", own.started, own.host)
+    };
+    fs::write(&lock, said(own.pid)).unwrap();
+    assert!(matches!(fixture.commit(), Err(commit::Error::Lock(index_lock::Error::Ours { .. }))));
+    fs::write(&lock, said(i32::MAX)).unwrap();
+    assert!(fixture.commit().unwrap().is_some());
+    assert!(!lock.exists());
+}
+
+/// A branch that the user stands on is not moved from under the user's files, whatever an agent makes its `HEAD`.
+#[test]
+fn a_branch_that_is_checked_out_elsewhere_is_not_moved() {
+    let fixture = Fixture::new();
+    git(&fixture.tree(), &["symbolic-ref", "HEAD", "refs/heads/main"]);
+    write(&fixture.tree(), "new", "x\n");
+    let before = fixture.checkout();
+    assert!(matches!(fixture.commit(), Err(commit::Error::SharedBranch { .. })));
+    assert_eq!(fixture.checkout(), before);
+}
+
+/// A47, A48: nothing that an agent wrote into configuration, attributes or hooks is run by looking, committing or landing.
+#[test]
+fn nothing_an_agent_names_is_run() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let mark = fixture.base().join("mark");
+    let evil = format!("touch '{}'; cat", mark.display());
+    for key in [
+        "filter.evil.clean",
+        "filter.evil.smudge",
+        "merge.evil.driver",
+        "diff.evil.textconv",
+        "diff.evil.command",
+    ] {
+        git(&repo, &["config", key, &evil]);
+    }
+    for key in
+        ["core.fsmonitor", "core.editor", "core.pager", "diff.external", "gpg.program", "core.sshCommand"]
+    {
+        git(&repo, &["config", key, &evil]);
+    }
+    git(&repo, &["config", "commit.gpgSign", "true"]);
+    fs::create_dir_all(repo.join(".git/info")).unwrap();
+    fs::write(repo.join(".git/info/attributes"), "file filter=evil merge=evil diff=evil\n").unwrap();
+    for hook in [
+        "post-checkout",
+        "post-commit",
+        "pre-commit",
+        "reference-transaction",
+        "post-index-change",
+        "post-merge",
+    ] {
+        let path = repo.join(".git/hooks").join(hook);
+        fs::write(&path, format!("#!/bin/sh\n{evil}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    write(&tree, "file", "changed\n");
+    Command::new("git").arg("-C").arg(&tree).args(["status"]).output().unwrap();
+    assert!(mark.exists(), "void: plain git does not run it");
+    fs::remove_file(&mark).unwrap();
+
+    let work = fixture.work();
+    let result = work.result().unwrap();
+    assert!(!work.diff(&result, Form::Patch).unwrap().is_empty());
+    assert!(apply(&work).is_err(), "a filtered file is refused");
+    assert!(fixture.commit().is_err(), "and so is storing one");
+    assert!(!mark.exists());
+    // Both sides change the file of the merge driver, each at its end. The commit on this side is made without it.
+    fs::write(repo.join(".git/info/attributes"), "file merge=evil diff=evil\n").unwrap();
+    write(&tree, "file", "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+    write(&repo, "file", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
+    let harmless =
+        ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false"];
+    git(&repo, &[&harmless[..], &["commit", "--quiet", "-am", "meanwhile"]].concat());
+    assert!(matches!(merge(&work), Err(Error::Conflicts { .. })), "no driver, no merge of that file");
+    fs::write(repo.join(".git/info/attributes"), "").unwrap();
+    assert!(merge(&work).unwrap().commit.is_some());
+    assert!(!mark.exists());
+    assert_eq!(read(&repo, "file"), "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
+}
+
+/// A tree that no git would make has paths that lead out of a checkout, or into its `.git`.
+#[test]
+fn a_tree_with_paths_that_lead_out_is_refused() {
+    let fixture = Fixture::new();
+    let tree = fixture.tree();
+    let blob = git(&tree, &["rev-parse", "HEAD:file"]);
+    for name in [".git", "..", ".GIT"] {
+        let mut mktree = Command::new("git");
+        mktree.arg("-C").arg(&tree).args(["mktree"]).stdin(std::process::Stdio::piped());
+        let mut child = mktree.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let line = format!("100644 blob {blob}\tevil\n");
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), line.as_bytes()).unwrap();
+        let inner = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        let raw = raw_tree(&tree, name, inner.trim());
+        let commit = git(
+            &tree,
+            &["-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-p", "HEAD", "-m", "x", &raw],
+        );
+        git(&fixture.repo(), &["update-ref", "refs/heads/evil", &commit]);
+        let work =
+            Work { worktree: fixture.base().join("gone"), branch: "evil".to_owned(), ..fixture.work() };
+        let before = fixture.checkout();
+        for landed in [apply(&work), merge(&work)] {
+            let error = landed.unwrap_err().to_string();
+            assert!(error.contains("which no checkout may have"), "{name}: {error}");
+        }
+        assert_eq!(fixture.checkout(), before, "{name}");
+        assert!(!fixture.base().join("evil").exists());
+    }
+}
+
+/// A tree with one directory of a name that `mktree` would refuse.
+fn raw_tree(repo: &Path, name: &str, inner: &str) -> String {
+    let bytes: Vec<u8> =
+        (0..inner.len()).step_by(2).map(|at| u8::from_str_radix(&inner[at..at + 2], 16).unwrap()).collect();
+    let object = [format!("40000 {name}\0").as_bytes(), &bytes].concat();
+    let file = repo.join("ignored-object");
+    fs::write(&file, object).unwrap();
+    let id = git(repo, &["hash-object", "-t", "tree", "-w", "--literally", "ignored-object"]);
+    fs::remove_file(file).unwrap();
+    id
+}
+
+/// A landing that was killed half way is taken back, and what the user wrote since is kept.
+#[test]
+fn a_killed_landing_is_taken_back_or_finished() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let work = fixture.work();
+    write(&tree, "file", "agent\n");
+    write(&tree, "other", "agent\n");
+    write(&tree, "new", "agent\n");
+    fs::remove_file(tree.join("src/lib.rs")).unwrap();
+    let committed = fixture.commit().unwrap().unwrap().commit;
+    let before = fixture.checkout();
+    let head = git(&repo, &["rev-parse", "HEAD"]);
+    // The name of the note, as a landing that goes well uses it.
+    assert!(settle(&work).unwrap().is_none());
+    let mut lock = fs::read_dir(fixture.scratch()).unwrap().map(|entry| entry.unwrap().path());
+    let note = lock.find(|path| path.extension().unwrap() == "lock").unwrap().with_extension("json");
+    let said = |written: bool| {
+        format!(
+            "{{\"run\":\"run_1\",\"before\":\"{head}\",\"after\":\"{}\",\"moved\":{{\"from\":\"{head}\",\"to\":\"{committed}\"}},\"written\":{written}}}",
+            git(&repo, &["rev-parse", &format!("{committed}^{{tree}}")])
+        )
+    };
+    // One file is written, one is half written, one gone, one as it was.
+    fs::write(&note, said(false)).unwrap();
+    write(&repo, "file", "agent\n");
+    write(&repo, "other", "ag");
+    fs::remove_file(repo.join("src/lib.rs")).unwrap();
+    let settled = settle(&work).unwrap().unwrap();
+    assert!(!settled.finished);
+    assert_eq!(settled.aside.len(), 1);
+    assert_eq!(fs::read_to_string(&settled.aside[0]).unwrap(), "ag");
+    assert_eq!(fixture.checkout(), before);
+    assert!(settle(&work).unwrap().is_none(), "once is enough");
+
+    // All files are written, the branch has not moved.
+    fs::write(&note, said(true)).unwrap();
+    for name in ["file", "other", "new"] {
+        write(&repo, name, "agent\n");
+    }
+    fs::remove_file(repo.join("src/lib.rs")).unwrap();
+    assert!(settle(&work).unwrap().unwrap().finished);
+    assert_eq!(git(&repo, &["rev-parse", "main"]), committed);
+    assert_eq!(git(&repo, &["status", "--porcelain"]), "");
+}
+
+/// What is carried in is a commit that nothing of the user's knows; the run's version of it comes back with `apply`.
+#[test]
+fn changes_are_carried_in_and_come_back() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    write(&repo, "file", "mine\n");
+    write(&repo, "staged", "mine\n");
+    git(&repo, &["add", "staged"]);
+    write(&repo, "untracked", "mine\n");
+    write(&repo, "ignored", "mine\n");
+    fs::remove_file(repo.join("other")).unwrap();
+    let before = fixture.checkout();
+    let checkout = Checkout::open(&repo, &fixture.scratch(), Filters::Absent).unwrap();
+    let carried = checkout.carry("run_2").unwrap();
+    assert_eq!(fixture.checkout(), before);
+
+    let (path, branch) = (fixture.base().join("work/run_2"), "longhaul/run_2".to_owned());
+    let start = Some(carried.clone());
+    ensure(&Place::Worktree { repo: repo.clone(), path: path.clone(), branch: branch.clone(), start })
+        .unwrap();
+    assert_eq!(
+        (read(&path, "file"), read(&path, "untracked"), read(&path, "staged")),
+        ("mine\n".into(), "mine\n".into(), "mine\n".into())
+    );
+    assert!(!path.join("other").exists() && !path.join("ignored").exists());
+    let work = Work {
+        run: "run_2".to_owned(),
+        worktree: path.clone(),
+        branch,
+        base: Some(carried),
+        carried: true,
+        ..fixture.work()
+    };
+    assert_eq!(
+        work.diff(&work.result().unwrap(), Form::Names).unwrap(),
+        b"",
+        "it is the user's, not the run's"
+    );
+    write(&path, "file", "mine\nand the agent's\n");
+    let landed = apply(&work).unwrap();
+    assert_eq!(landed.changes.len(), 1);
+    assert_eq!(read(&repo, "file"), "mine\nand the agent's\n");
+    assert_eq!(read(&repo, "untracked"), "mine\n");
+    // Going on by hand makes it work that is not carried.
+    write(&path, "file", "mine\nand the agent's again\n");
+    write(&repo, "file", "by hand\n");
+    assert!(matches!(apply(&work), Err(Error::Conflicts { .. } | Error::Uncommitted { .. })));
+    assert_eq!(read(&repo, "file"), "by hand\n");
+}
+
+#[test]
+fn repositories_that_hurt() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    // Line ends that differ between the store and the checkout.
+    git(&repo, &["config", "core.autocrlf", "true"]);
+    write(&tree, "crlf.txt", "a\r\nb\r\n");
+    // A repository in it, with commits and without, and a file nobody may write.
+    for inner in ["nested", "bare-of-commits"] {
+        fs::create_dir(tree.join(inner)).unwrap();
+        git(&tree.join(inner), &["init", "--quiet"]);
+        write(&tree.join(inner), "inside", "x\n");
+    }
+    git(&tree.join("nested"), &["add", "."]);
+    git(&tree.join("nested"), &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "x"]);
+    fs::set_permissions(repo.join("file"), fs::Permissions::from_mode(0o444)).unwrap();
+    write(&tree, "file", "agent\n");
+    write(&tree, " odd\t\"name\" ", "x\n");
+    // A file becomes a directory, and a directory a file.
+    fs::remove_file(tree.join("other")).unwrap();
+    write(&tree, "other/inside", "x\n");
+    fs::remove_dir_all(tree.join("src")).unwrap();
+    write(&tree, "src", "x\n");
+    let committed = fixture.commit().unwrap().unwrap();
+    assert_eq!(names(&committed.nested), ["bare-of-commits/", "nested/"]);
+    assert!(merge(&fixture.work()).unwrap().commit.is_some());
+    assert_eq!(read(&repo, "crlf.txt"), "a\r\nb\r\n");
+    assert_eq!(git(&repo, &["cat-file", "blob", "HEAD:crlf.txt"]), "a\nb");
+    assert_eq!((read(&repo, "other/inside"), read(&repo, "src")), ("x\r\n".into(), "x\r\n".into()));
+    assert_eq!(read(&repo, " odd\t\"name\" "), "x\r\n");
+    assert_eq!(git(&repo, &["status", "--porcelain"]), "");
+}

@@ -1,0 +1,186 @@
+//! `apply` and `merge`: a run's work, brought into the checkout it was made from.
+
+use std::path::Path;
+
+use longhaul_core::run::Run;
+use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
+use longhaul_workspace::landing::{self, Error, Landed, Work};
+use longhaul_workspace::{commit, index_lock};
+use serde_json::json;
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{self, table};
+
+/// Bring a run's changes into the files of your checkout; nothing is staged or committed
+///
+/// Both what the run committed and what it left uncommitted is brought in, merged with what has changed here since. If a file
+/// with changes of your own would be touched, or both sides changed the same lines, nothing is done and the files are named.
+#[derive(Debug, clap::Args)]
+pub struct ApplyArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Merge a run's branch into the branch you are on
+///
+/// What the run left uncommitted is committed on its branch first. If both sides changed the same lines, the files are named and
+/// your checkout stays as it was. Changes of your own that are not committed are never touched. `git reset --keep ORIG_HEAD`
+/// takes a merge back.
+#[derive(Debug, clap::Args)]
+pub struct MergeArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
+    let work = settled(app, &args.id)?;
+    let landed = landing::apply(&work).map_err(|error| explained(error, &work))?;
+    let said = match landed.changes.len() {
+        0 => format!("nothing of {} is missing here", work.run),
+        count => format!("{} of {} changed, not committed", files(count), work.run),
+    };
+    report(app, &work, &landed, &said);
+    Ok(Exit::Ok)
+}
+
+pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
+    let work = settled(app, &args.id)?;
+    let landed = landing::merge(&work).map_err(|error| explained(error, &work))?;
+    let said = match &landed.commit {
+        None => format!("everything of {} is on this branch already", work.run),
+        Some(commit) => format!("merged {} as {commit}, {}", work.run, files(landed.changes.len())),
+    };
+    report(app, &work, &landed, &said);
+    Ok(Exit::Ok)
+}
+
+/// The run's work, after whatever a killed landing left here has been settled.
+fn settled(app: &App, id: &str) -> Result<Work, Failure> {
+    let run = app.reading()?.look(&app.run(id)?)?;
+    if app.reading()?.store_of(&run.spec.id)?.holder(&run.spec.id)?.is_some() {
+        render::warn(&format!("{} is still at work; this is what it has made so far", run.spec.id));
+    }
+    let work = work(app, &run)?;
+    if let Some(settled) = landing::settle(&work).map_err(|error| explained(error, &work))? {
+        let how = if settled.finished { "finished" } else { "taken back" };
+        render::warn(&format!("what was cut short while {} was brought in is now {how}", settled.run));
+        for path in settled.aside {
+            render::warn(&format!(
+                "a file that was neither yours as it was nor the run's is kept at {}",
+                path.display()
+            ));
+        }
+    }
+    Ok(work)
+}
+
+fn report(app: &App, work: &Work, landed: &Landed, said: &str) {
+    if app.json() {
+        let files: Vec<_> = landed
+            .changes
+            .iter()
+            .map(|change| json!({ "path": name(change), "status": status(change) }))
+            .collect();
+        render::json(
+            &json!({ "id": work.run, "repository": work.repository, "commit": landed.commit, "files": files }),
+        );
+        return;
+    }
+    for change in &landed.changes {
+        render::data(&format!("{} {}", status(change), name(change).escape_debug()));
+    }
+    render::talk(said);
+}
+
+fn files(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn name(change: &Change) -> String {
+    change.path.display().to_string()
+}
+
+fn status(change: &Change) -> &'static str {
+    match (&change.before, &change.after) {
+        (None, _) => "A",
+        (Some(_), None) => "D",
+        (Some(_), Some(_)) => "M",
+    }
+}
+
+/// What the run made, for those who look at it or bring it in.
+pub fn work(app: &App, run: &Run) -> Result<Work, Failure> {
+    let spec = &run.spec;
+    let id = &spec.id;
+    let (Some(repository), Some(branch)) = (&spec.repository, &spec.branch) else {
+        return Err(Failure::usage(format!(
+            "{id} works in {}, which is no worktree of a repository",
+            spec.workspace
+        ))
+        .hint("what it changed is there; look with `git diff` if that is a checkout"));
+    };
+    if !Path::new(&spec.workspace).is_dir() && !run.has_worked() {
+        return Err(Failure::usage(format!("{id} has not begun")).hint(format!("`longhaul start {id}`")));
+    }
+    Ok(Work {
+        run: id.to_string(),
+        title: table::short(&spec.task, TITLE_LETTERS_MAX),
+        repository: repository.into(),
+        worktree: spec.workspace.as_str().into(),
+        branch: branch.clone(),
+        base: spec.base.clone(),
+        carried: spec.carried == Some(true),
+        scratch: scratch(app),
+    })
+}
+
+/// As much of a task as fits into the first line of a commit.
+const TITLE_LETTERS_MAX: usize = 64;
+
+/// Where our own files go for a while, out of every agent's reach.
+fn scratch(app: &App) -> std::path::PathBuf {
+    app.state_dir.join("scratch")
+}
+
+/// A checkout to look at.
+pub fn opened(app: &App, top: &Path) -> Result<Checkout, Failure> {
+    app.make_home()?;
+    Checkout::open(top, &scratch(app), Filters::Absent).map_err(failure)
+}
+
+pub fn failure(error: checkout::Error) -> Failure {
+    Failure::from(anyhow::Error::from(error))
+}
+
+/// The error with what can be done about it.
+pub fn explained(error: Error, work: &Work) -> Failure {
+    let (branch, worktree) = (&work.branch, work.worktree.display());
+    let hint = match &error {
+        Error::Conflicts { .. } => format!(
+            "nothing was changed; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
+        ),
+        Error::Uncommitted { .. } => "nothing was changed; commit or stash them first".to_owned(),
+        Error::InTheWay { .. } => "nothing was changed; move them away first".to_owned(),
+        Error::Filtered { .. } => format!("nothing was changed; `git merge {branch}` runs your filters"),
+        Error::Detached { .. } => {
+            "nothing was changed; `git switch BRANCH` first, or bring in the files with `longhaul apply`"
+                .to_owned()
+        }
+        Error::Busy => "try again in a moment".to_owned(),
+        Error::Gone { .. } => "its journal is kept: `longhaul logs` shows what it did".to_owned(),
+        Error::Lock(index_lock::Error::Foreign { path })
+        | Error::Commit(commit::Error::Lock(index_lock::Error::Foreign { path })) => {
+            format!("nothing was changed; if no git is running there, remove {} yourself", path.display())
+        }
+        Error::Commit(commit::Error::UnderWay { .. }) => {
+            "nothing was changed; finish or abort it first".to_owned()
+        }
+        Error::Commit(_) | Error::Lock(_) | Error::Checkout(_) => {
+            return Failure::from(anyhow::Error::from(error));
+        }
+    };
+    let exit = if matches!(error, Error::Busy) { Exit::Held } else { Exit::Failed };
+    Failure { exit, ..Failure::from(anyhow::Error::from(error)).hint(hint) }
+}

@@ -1,0 +1,196 @@
+//! `diff`, `apply`, `merge` and `--with-changes`, as a user meets them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use super::desk::Desk;
+
+fn git(directory: &Path, args: &[&str]) -> String {
+    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
+    let done = Command::new("git").args(who).args(args).current_dir(directory).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
+}
+
+/// A repository with one commit of `a.txt` and the script.
+fn repository() -> Desk {
+    let desk = Desk::new();
+    desk.write("a.txt", "first\n");
+    git(&desk.path(""), &["init", "-q", "--initial-branch=main"]);
+    git(&desk.path(""), &["add", "."]);
+    git(&desk.path(""), &["commit", "-q", "-m", "first"]);
+    desk
+}
+
+/// The user's files, what git says of them, and where the branch is.
+fn checkout(desk: &Desk) -> [String; 3] {
+    let top = desk.path("");
+    let written = git(&top, &["ls-files", "--others", "--stage", "--exclude=.longhaul", "--exclude=.config"]);
+    [written, git(&top, &["status", "--porcelain"]), git(&top, &["rev-parse", "HEAD"])]
+}
+
+fn run(desk: &Desk, more: &[&str]) -> String {
+    let args = [&["run", "Write a", "--model", "scripted/s.yaml"], more].concat();
+    desk.json(&args)["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn work_is_shown_and_brought_in() {
+    let desk = repository();
+    let before = checkout(&desk);
+    let id = run(&desk, &[]);
+    assert_eq!(checkout(&desk), before, "a run touches nothing here");
+    assert_eq!(desk.get(&["diff", &id, "--name-only"]), "a.txt\n");
+    assert!(desk.get(&["diff", &id]).contains("-first\n+hello\n"));
+    assert!(desk.get(&["diff", &id, "--stat"]).contains("1 file changed, 1 insertion(+), 1 deletion(-)"));
+    let shown = desk.json(&["diff", &id, "--stat"]);
+    assert_eq!(shown["files"], json!([{ "path": "a.txt", "added": 1, "removed": 1 }]));
+    assert_eq!(checkout(&desk), before, "and looking at it neither");
+
+    // Uncommitted changes to the same file.
+    desk.write("a.txt", "mine\n");
+    let before = checkout(&desk);
+    for word in ["apply", "merge"] {
+        let refused = desk.say(&[word, &id]);
+        assert_eq!(refused.code, 1);
+        assert_eq!(
+            refused.err,
+            "error: it would touch changes of yours that are not committed, in a.txt\n\
+             hint: nothing was changed; commit or stash them first\n"
+        );
+    }
+    assert_eq!(checkout(&desk), before);
+    desk.write("a.txt", "first\n");
+    assert_eq!(desk.get(&["apply", &id]), "M a.txt\n");
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "hello\n");
+    // What is here already is no obstacle to merging it.
+    let merged = desk.json(&["merge", &id]);
+    assert_eq!(git(&desk.path(""), &["rev-parse", "HEAD"]), merged["commit"]);
+    assert!(git(&desk.path(""), &["log", "-1", "--format=%B"]).ends_with(&format!("Longhaul-Run: {id}")));
+    assert_eq!(desk.json(&["merge", &id])["commit"], json!(null));
+}
+
+/// D5.1, D5.2, D5.4: each step's work is one commit on a branch named after the task, with the run's name in it; a step
+/// that changes nothing has none, and two runs have two branches.
+#[test]
+fn work_is_committed_after_each_step() {
+    let desk = repository();
+    desk.write("s.yaml", STEPS);
+    desk.write("plan.yaml", "steps: [ { id: one, description: Write it }, { id: two, description: Look }, { id: three, description: Write more } ]");
+    git(&desk.path(""), &["add", "."]);
+    git(&desk.path(""), &["commit", "-q", "-m", "second"]);
+    let before = checkout(&desk);
+    let args = ["run", "Fix bug\nin two lines", "--model", "scripted/s.yaml", "--plan", "plan.yaml"];
+    let (shown, other) = (desk.json(&args), desk.json(&args));
+    assert_eq!(checkout(&desk), before);
+    let branch = shown["branch"].as_str().unwrap();
+    assert!(branch.starts_with("agent/fix-bug-in-two-lines-coder-"), "{branch}");
+    assert_ne!(shown["branch"], other["branch"]);
+    let id = shown["id"].as_str().unwrap();
+    let log = git(&desk.path(""), &["log", "--format=%H%n%B", &format!("HEAD..{branch}")]);
+    let commits = shown["commits"].as_array().unwrap();
+    let [first, last] = [0, 1].map(|index| commits[index].as_str().unwrap());
+    assert_eq!(
+        log.split_whitespace().collect::<Vec<_>>().join(" "),
+        format!(
+            "{last} Fix bug Step 3 of 3: Write more Agent: coder Longhaul-Run: {id} \
+             {first} Fix bug Step 1 of 3: Write it Agent: coder Longhaul-Run: {id}"
+        )
+    );
+    assert_eq!(shown["commit"], last);
+    assert_eq!(desk.json(&["result", id])["commit"], last);
+    let events = desk.events(id);
+    let kinds = events.iter().filter_map(|event| event["type"].as_str());
+    let kept: Vec<&str> = kinds.filter(|kind| kind.starts_with("work_")).collect();
+    assert_eq!(kept, ["work_committed", "work_unchanged", "work_committed"]);
+}
+
+const STEPS: &str = r#"
+name: steps
+conversations:
+  - match: { step: one }
+    turns:
+      - calls: [ { tool: write, args: { path: a.txt, content: "one\n" } } ]
+      - text: "Written."
+  - match: { step: two }
+    turns:
+      - text: "Looked."
+  - match: { step: three }
+    turns:
+      - calls: [ { tool: write, args: { path: a.txt, content: "two\n" } } ]
+      - text: "Written more."
+"#;
+
+/// `git.auto_commit` and `git.auto_branch`, and a prefix that another branch is in the way of.
+#[test]
+fn committing_and_naming_can_be_switched_off() {
+    let desk = repository();
+    git(&desk.path(""), &["branch", "agent"]);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(shown["branch"], format!("longhaul/{}", shown["id"].as_str().unwrap()));
+    assert!(shown["commit"].is_string());
+    desk.write("longhaul.yaml", "git: { auto_commit: false, branch_prefix: bots/ }");
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(shown["branch"].as_str().unwrap().starts_with("bots/x-coder-"));
+    assert_eq!((&shown["commit"], &shown["commits"]), (&json!(null), &json!([])));
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!(desk.get(&["diff", id, "--name-only"]), "a.txt\n", "it is there all the same");
+    desk.write("longhaul.yaml", "git: { auto_branch: false, working_branch: agent }");
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(shown["branch"].as_str().unwrap().starts_with("longhaul/"));
+    for name in ["--upload-pack=x", "a..b", ".git", "no-such-branch"] {
+        desk.write("longhaul.yaml", &format!("git: {{ working_branch: \"{name}\" }}"));
+        let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+        assert_eq!(refused.code, 2, "{name}");
+        assert!(refused.err.contains("git.working_branch"), "{}", refused.err);
+    }
+}
+
+#[test]
+fn a_conflict_names_the_files_and_leaves_no_trace() {
+    let desk = repository();
+    let id = run(&desk, &[]);
+    desk.write("a.txt", "other\n");
+    git(&desk.path(""), &["commit", "-q", "-am", "meanwhile"]);
+    let before = checkout(&desk);
+    for word in ["apply", "merge"] {
+        let refused = desk.say(&[word, &id]);
+        assert_eq!((refused.code, refused.out.as_str()), (1, ""));
+        assert!(
+            refused.err.starts_with("error: the work conflicts with what is here, in a.txt\n"),
+            "{}",
+            refused.err
+        );
+    }
+    assert_eq!(checkout(&desk), before);
+}
+
+#[test]
+fn changes_are_carried_in_only_if_asked_for() {
+    let desk = repository();
+    desk.write("untracked", "mine\n");
+    let before = checkout(&desk);
+    let without = run(&desk, &[]);
+    let with = run(&desk, &["--with-changes"]);
+    assert_eq!(checkout(&desk), before);
+    let workspace = |id: &str| desk.path(&format!(".longhaul/workspace/run/{id}/untracked"));
+    assert!(!workspace(&without).exists() && workspace(&with).exists());
+    assert_eq!(desk.get(&["diff", &with, "--name-only"]), "a.txt\n", "the user's own is not the run's");
+    assert_eq!(desk.say(&["run", "x", "--with-changes", "--in-place"]).code, 2);
+}
+
+#[test]
+fn there_is_nothing_to_bring_in_from_elsewhere() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    for word in ["diff", "apply", "merge"] {
+        let refused = desk.say(&[word, &id]);
+        assert_eq!(refused.code, 2);
+        assert!(refused.err.contains("which is no worktree of a repository"), "{}", refused.err);
+    }
+    let desk = repository();
+    let id = desk.create();
+    assert!(desk.say(&["diff", &id]).err.starts_with(&format!("error: {id} has not begun\n")));
+}

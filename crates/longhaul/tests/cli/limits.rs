@@ -1,0 +1,180 @@
+//! Limits, what reaching them leads to, and what all runs of a project may use together.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::desk::{Desk, Said};
+
+const RUN: [&str; 4] = ["run", "x", "--model", "scripted/s.yaml"];
+
+fn run(desk: &Desk, more: &[&str]) -> Said {
+    desk.say(&[&RUN, more].concat())
+}
+
+fn spent(desk: &Desk) -> f64 {
+    desk.json(&["cost"])["total"]["costUsd"].as_f64().unwrap()
+}
+
+/// A limit on cost, as each of its policies has it: exit code, status, and how it is told.
+#[test]
+fn a_limit_warns_pauses_or_stops() {
+    for (policy, code, status, told) in [
+        ("warn", 0, "completed", "of $0.0040; the work goes on"),
+        ("pause", 4, "paused", "longhaul resume run_"),
+        ("stop", 4, "failed", "the run was to stop at this limit; its work is kept in "),
+    ] {
+        let desk = Desk::new();
+        let said = run(&desk, &["--max-cost", "0.004", "--limit-policy", &format!("max_cost={policy}")]);
+        assert_eq!(said.code, code, "{policy}: {}", said.err);
+        assert!(said.err.contains(told), "{policy}: {}", said.err);
+        let row = &desk.json(&["list"])[0];
+        assert_eq!(row["status"], status, "{policy}");
+        let shown = desk.json(&["show", row["id"].as_str().unwrap()]);
+        assert_eq!(shown["limits"]["policies"]["maxCost"], policy);
+    }
+}
+
+/// D1.3: what an agent's file and the settings say of limits; nonsense is told with its place.
+#[test]
+fn policies_are_read_from_files() {
+    let desk = Desk::new();
+    fs::create_dir(desk.path("agents")).unwrap();
+    desk.write(
+        "agents/strict.md",
+        "---\nlimits: { max_tokens: 2000, policies: { max_tokens: stop } }\n---\nWork.",
+    );
+    let said = run(&desk, &["--agent", "strict"]);
+    assert_eq!((said.code, said.err.contains("failed: max_tokens reached")), (4, true), "{}", said.err);
+    desk.write("longhaul.yaml", "harness: { limits: { max_steps: 1, policies: { max_steps: warn } } }\n");
+    let said = run(&desk, &[]);
+    assert_eq!((said.code, said.err.contains("max_steps reached: 1 of 1; the work goes on")), (0, true));
+
+    desk.write("agents/odd.md", "---\nlimits:\n  policies: { max_cost: restart }\n---\nWork.");
+    let said = run(&desk, &["--agent", "odd"]);
+    assert_eq!(said.code, 2);
+    assert!(
+        said.err.contains("odd.md:3: `limits.policies` `restart` makes no sense for max_cost"),
+        "{}",
+        said.err
+    );
+    desk.write("longhaul.yaml", "harness: { limits: { policies: { max_setps: stop } } }\n");
+    let said = run(&desk, &[]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("there is no limit `max_setps` (did you mean `max_steps`?)"), "{}", said.err);
+    fs::remove_file(desk.path("longhaul.yaml")).unwrap();
+    for (typed, why) in [
+        ("max_cost", "give a limit and a policy, like `max_cost=stop`"),
+        ("max_iterations=warn", "a loop that is only warned never ends"),
+        ("max_cost=stpo", "did you mean `stop`?"),
+    ] {
+        let said = run(&desk, &["--limit-policy", typed]);
+        assert_eq!((said.code, said.err.contains(why)), (2, true), "{}", said.err);
+    }
+    let said = run(&desk, &["--max-cost", "-1"]);
+    assert_eq!(
+        (said.code, said.err.contains("--max-cost -1 is not an amount of dollars")),
+        (2, true),
+        "{}",
+        said.err
+    );
+}
+
+/// A project cannot make the user's own limit on cost a warning, nor give itself a larger budget.
+#[test]
+fn a_project_loosens_no_limit_of_the_users() {
+    let desk = Desk::new();
+    fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    desk.write(
+        ".config/longhaul/longhaul.yaml",
+        "harness: { limits: { max_cost: 1 }, budget: { day: { max_cost: 2 } } }\n",
+    );
+    for (text, told) in [
+        (
+            "harness: { limits: { policies: { max_cost: warn } } }",
+            "may not make your own limit on cost a mere warning",
+        ),
+        ("harness: { budget: { day: { max_cost: 3 } } }", "harness.budget.day.max_cost in"),
+    ] {
+        desk.write("longhaul.yaml", text);
+        let said = run(&desk, &[]);
+        assert_eq!((said.code, said.err.contains(told)), (2, true), "{}", said.err);
+    }
+    desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 1 } } }");
+    assert_eq!(run(&desk, &[]).code, 0);
+    fs::remove_file(desk.path("longhaul.yaml")).unwrap();
+    fs::create_dir(desk.path("agents")).unwrap();
+    desk.write("agents/lax.md", "---\nlimits: { policies: { max_cost: warn } }\n---\nWork.");
+    let said = run(&desk, &["--agent", "lax"]);
+    assert_eq!((said.code, said.err.contains("may not raise a limit of $1")), (2, true), "{}", said.err);
+}
+
+/// Runs of one project that work at the same time, each in a process of its own, do not spend more in a day than they may
+/// together; each pauses before the question that would, and goes on when there is more.
+#[test]
+fn a_day_has_a_budget_for_all_runs() {
+    let desk = Desk::new();
+    // Three replies of $0.00315 each; nobody knows yet what a reply takes, so the first run goes alone.
+    desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 0.02 } } }\n");
+    assert_eq!(run(&desk, &[]).code, 0);
+    let ids: Vec<String> = (0..4).map(|_| desk.create()).collect();
+    let start = |id: &String| desk.command(&["start", id]).stderr(Stdio::piped()).spawn().unwrap();
+    let running: Vec<_> = ids.iter().map(start).collect();
+    for child in running {
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{err}");
+        assert!(err.contains("day_budget: day.max_cost reached: $0.0"), "{err}");
+        assert!(err.contains("raise harness.budget.day.max_cost, or resume tomorrow"), "{err}");
+    }
+    let before = spent(&desk);
+    assert!((0.009..=0.02).contains(&before), "{before}");
+    let shown = desk.json(&["show", &ids[0]]);
+    assert_eq!(
+        (&shown["status"], &shown["reason"].as_str().unwrap()[..10]),
+        (&Value::from("paused"), "day_budget")
+    );
+    // What is derived from journals needs no catalogue.
+    fs::remove_file(desk.path(".longhaul/catalog.db")).unwrap();
+    assert_eq!(desk.say(&["resume", &ids[0]]).code, 4);
+    desk.write(
+        "longhaul.yaml",
+        "harness: { budget: { day: { max_cost: 1 }, repo: { max_tokens: 100000 } } }\n",
+    );
+    desk.get(&["resume", &ids[0]]);
+    desk.write("longhaul.yaml", "harness: { budget: { repo: { max_tokens: 100 } } }\n");
+    let said = desk.say(&["resume", &ids[1]]);
+    assert_eq!(
+        (said.code, said.err.contains("repo_budget: repo.max_tokens reached: ")),
+        (4, true),
+        "{}",
+        said.err
+    );
+    desk.write("longhaul.yaml", "harness: { budget: { week: { max_tokens: 100 } } }\n");
+    assert_eq!(desk.say(&["resume", &ids[1]]).code, 2);
+}
+
+/// B5.3: what must hold can be changed when a run is resumed, and holds from then on, also in a background process.
+#[test]
+fn a_resumed_run_may_be_checked_by_other_commands() {
+    let desk = Desk::new();
+    let said = run(&desk, &["--max-steps", "2", "--verify", "false"]);
+    assert_eq!(said.code, 4, "{}", said.err);
+    let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    let said = desk.say(&["resume", &id, "--max-steps", "20", "--verify", " "]);
+    assert_eq!(
+        (said.code, said.err.contains("a verify command may not be empty")),
+        (2, true),
+        "{}",
+        said.err
+    );
+    let said = desk.say(&["resume", &id, "--max-steps", "20", "--judge", "scripted/none.yaml"]);
+    assert_ne!(said.code, 0, "{}", said.err);
+    desk.get(&["resume", &id, "--max-steps", "20", "--verify", "grep -q hello a.txt", "--verify", "true"]);
+    let report = desk.json(&["result", &id]);
+    let checks = report["evidence"]["checks"].as_array().unwrap();
+    let commands: Vec<&str> = checks.iter().map(|check| check["command"].as_str().unwrap()).collect();
+    assert_eq!(commands, ["grep -q hello a.txt", "true"]);
+    assert!(desk.events(&id).iter().any(|event| event["type"] == "checks_changed"));
+}
