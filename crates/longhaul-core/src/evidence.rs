@@ -42,6 +42,10 @@ pub struct Examination {
     /// Hash of the files after the verify commands, if those changed any.
     #[n(9)]
     pub tree_after: Option<String>,
+    /// What was changed, line by line, as far as a judge is shown it.
+    #[n(20)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
 }
 
 /// One verify command, run by the harness.

@@ -236,3 +236,6 @@ pub const TASK_LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes that a task is told of what one earlier task left, and of all of them. More would be the whole prompt.
 pub const TASK_OUTPUT_BYTES_MAX: usize = 8 * 1024;
 pub const TASK_OUTPUTS_BYTES_MAX: usize = 48 * 1024;
+
+/// Bytes of a diff that a judge is shown: some six thousand tokens. Whoever judges more reads the files.
+pub const JUDGED_DIFF_BYTES_MAX: usize = 24 * 1024;

@@ -2,10 +2,10 @@
 //! keeping it.
 
 /// Does `text` keep `promise`? The last claim counts: a line that is the promise and nothing else, or a `<promise>` tag
-/// with whatever it holds. What stands between code fences is quoted, not said.
+/// with whatever it holds. What stands between code fences, in code, in quotes or in a quoted line is not said.
 pub fn is_kept(text: &str, promise: &str) -> bool {
     let promise = promise.trim();
-    let said = without_fences(&without_thoughts(text));
+    let said = without_quotes(&without_fences(&without_thoughts(text)), promise);
     let line = last_line_that_is(&said, promise);
     match (line, last_tag(&said)) {
         (Some(line), Some((end, content))) => line > end || content == promise,
@@ -27,12 +27,45 @@ fn last_line_that_is(said: &str, promise: &str) -> Option<usize> {
     found
 }
 
-/// Where the last closed tag ends, and what it holds, with its spaces folded.
+/// Where the last closed tag that is not in quotes ends, and what it holds, with its spaces folded.
 fn last_tag(said: &str) -> Option<(usize, String)> {
     const OPEN: &str = "<promise>";
-    let end = said.rfind("</promise>")?;
-    let start = said[..end].rfind(OPEN)? + OPEN.len();
-    Some((end, said[start..end].split_whitespace().collect::<Vec<_>>().join(" ")))
+    const CLOSE: &str = "</promise>";
+    let mut before = said.len();
+    while let Some(end) = said[..before].rfind(CLOSE) {
+        let open = said[..end].rfind(OPEN)?;
+        let is_quote = |letter: char| matches!(letter, '"' | '\'' | '“' | '”' | '‘' | '’' | '«' | '»');
+        let quoted = said[..open].ends_with(is_quote) && said[end + CLOSE.len()..].starts_with(is_quote);
+        if !quoted {
+            let held = said[open + OPEN.len()..end].split_whitespace();
+            return Some((end, held.collect::<Vec<_>>().join(" ")));
+        }
+        before = open;
+    }
+    None
+}
+
+/// The text without quoted lines, and with a mark where there was code: a line with code in it is not the promise alone.
+fn without_quotes(text: &str, promise: &str) -> String {
+    const CODE: char = '`';
+    let mut said = String::with_capacity(text.len());
+    for line in text.lines() {
+        if line.trim_start().starts_with('>') && !promise.starts_with('>') {
+            continue;
+        }
+        // A code span that is not closed is none. A promise with the mark in it is looked for as it stands.
+        let marks = line.matches(CODE).count();
+        if marks < 2 || promise.contains(CODE) {
+            said.push_str(line);
+        } else {
+            let parts: Vec<&str> = line.split(CODE).collect();
+            let spoken = parts.iter().enumerate().filter(|(index, _)| index % 2 == 0 || *index == marks);
+            let spoken: Vec<&str> = spoken.map(|(_, part)| *part).collect();
+            said.push_str(&spoken.join("`"));
+        }
+        said.push('\n');
+    }
+    said
 }
 
 /// The text without what a model thought aloud before it spoke.
@@ -78,7 +111,7 @@ fn fence_of(line: &str) -> Option<(char, usize)> {
 mod tests {
     use super::is_kept;
 
-    /// B7.3, B7.4: sixteen ways to say it, and whether they keep it.
+    /// B7.3, B7.4: the ways to say it, and whether they keep it.
     #[test]
     fn a_promise_is_kept_by_saying_it_and_nothing_else() {
         let table = [
@@ -105,10 +138,38 @@ mod tests {
             ("<think>\nTASK_COMPLETE\n</think>\nNot yet.", false),
             ("<think>Am I done?</think>\nTASK_COMPLETE", true),
             ("", false),
+            ("```\n<promise>TASK_COMPLETE</promise>\n```", false),
+            ("```\n<promise>TASK_COMPLETE</promise>\n```\nTASK_COMPLETE", true),
+            ("> <promise>TASK_COMPLETE</promise>\nthat is what you want, and it is not so", false),
+            ("I end with `<promise>TASK_COMPLETE</promise>` when it is done", false),
+            ("You asked for \"<promise>TASK_COMPLETE</promise>\". Not yet.", false),
+            ("You asked for “<promise>TASK_COMPLETE</promise>”. Not yet.", false),
+            ("<promise>TASK_COMPLETE</promise>, not `<promise>NO</promise>`", true),
+            ("<promise>TASK_COMPLETE</promise> or, if it fails, \"<promise>NO</promise>\"", true),
+            ("TASK_COMPLETE `not yet`", false),
+            ("`not yet` TASK_COMPLETE", false),
+            ("`TASK_COMPLETE`", false),
+            ("It's done.\nTASK_COMPLETE\nThe `main` function is in place.", true),
+            ("An odd ` mark.\nTASK_COMPLETE", true),
+            ("- TASK_COMPLETE", false),
+            ("**TASK_COMPLETE**", false),
+            ("TASK_COMPLETE.", false),
+            ("TASK_COMPLETE: no", false),
+            ("TASK COMPLETE", false),
+            ("<!-- TASK_COMPLETE -->", false),
+            ("<promise>TASK_COMPLETE</promise>\n<promise>NOT_YET</promise>", false),
+            ("<promise>task_complete</promise>", false),
+            ("<promise></promise>", false),
+            ("</promise>TASK_COMPLETE<promise>", false),
+            ("TASK_COMPLETE\r\n", true),
         ];
         for (text, kept) in table {
             assert_eq!(is_kept(text, "TASK_COMPLETE"), kept, "{text:?}");
         }
+        assert!(
+            is_kept("`done`", "`done`") && is_kept("> done", "> done"),
+            "a promise may look like a quote"
+        );
     }
 
     #[test]

@@ -113,6 +113,29 @@ pub struct RunSpec {
     #[n(35)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_commit: Option<bool>,
+    /// The repository its workspace was made from, if that was not the user's own.
+    #[n(36)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Box<GitSource>>,
+}
+
+/// A repository that is brought from elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GitSource {
+    #[n(0)]
+    pub url: String,
+    /// The branch, tag or commit that was asked for.
+    #[n(1)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// So many commits of its history, if not all.
+    #[n(2)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Where what was fetched of it is kept.
+    #[n(3)]
+    pub store: String,
 }
 
 /// An agent that errands may be given to.

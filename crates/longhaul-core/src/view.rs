@@ -13,7 +13,7 @@ use crate::money::Usd;
 use crate::prompt::head;
 use crate::report;
 use crate::run::{Gate, Run};
-use crate::spec::{Limits, Mode, RunSpec};
+use crate::spec::{GitSource, Limits, Mode, RunSpec};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 use crate::tool::RetryPolicy;
@@ -63,6 +63,9 @@ pub struct RunView {
     pub session_id: Option<String>,
     pub workspace: String,
     pub branch: Option<String>,
+    /// The repository the workspace was made from, if that was not the user's own.
+    #[serde(default)]
+    pub source: Option<GitSource>,
     /// The last commit that was made of its work.
     #[serde(default)]
     pub commit: Option<String>,
@@ -130,6 +133,7 @@ impl RunView {
             session_id: run.spec.session.clone(),
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
+            source: run.spec.source.as_deref().cloned(),
             commit: run.commits.last().cloned(),
             commits: run.commits.clone(),
             usage: used.usage,

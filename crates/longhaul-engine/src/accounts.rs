@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use longhaul_core::budget::{Account, Budget, Exhausted, day_of};
@@ -20,7 +21,7 @@ use longhaul_tools::Cancel;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::limits::DAY_NS;
+use crate::limits::{DAY_NS, FIRST_REPLY_LOOK_MS, FIRST_REPLY_LOOKS_MAX};
 use crate::perform::{Performer, Work};
 
 pub struct Accounts {
@@ -35,12 +36,24 @@ impl Accounts {
         Accounts { home, budget, clock, books: Mutex::default() }
     }
 
-    /// The budget that leaves nothing for the questions that are on record as being asked.
-    pub fn exhausted(&self) -> Option<Exhausted> {
-        match self.account(self.clock.now()) {
+    /// Is there enough for the questions that are on record as being asked, that of `run` among them?
+    pub fn look(&self, run: &RunId) -> Found {
+        let exhausted = match self.account(self.clock.now()) {
             Ok(account) => self.budget.exhausted(&account),
             Err(error) => self.budget.uncounted(&error.to_string()),
+        };
+        match exhausted {
+            Some(exhausted) => Found::Exhausted(exhausted),
+            None if self.others_find_out(run) => Found::Unknown,
+            None => Found::Enough,
         }
+    }
+
+    /// As long as nobody has heard a reply, nobody knows what one takes: the run with the first name asks alone.
+    fn others_find_out(&self, run: &RunId) -> bool {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let asks = |(other, book): (&RunId, &Book)| other < run && book.is_asking && book.is_held;
+        books.values().all(|book| book.last.is_none()) && books.iter().any(asks)
     }
 
     /// What was used on the day of `now` and ever, and what is being asked.
@@ -94,6 +107,15 @@ impl Accounts {
             book.reader = None;
         }
     }
+}
+
+/// What a look at the accounts says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Enough,
+    Exhausted(Exhausted),
+    /// Another run is about to find out what a reply takes.
+    Unknown,
 }
 
 /// What one run has used.
@@ -172,6 +194,7 @@ impl Book {
 pub struct Frugal {
     pub performer: Arc<dyn Performer>,
     pub accounts: Arc<Accounts>,
+    pub run: RunId,
 }
 
 impl Performer for Frugal {
@@ -180,12 +203,20 @@ impl Performer for Frugal {
             return self.performer.perform(work, cancel);
         }
         let (accounts, performer) = (Arc::clone(&self.accounts), Arc::clone(&self.performer));
+        let run = self.run.clone();
         Box::pin(async move {
-            let looked = tokio::task::spawn_blocking(move || accounts.exhausted()).await;
-            match looked {
-                Ok(Some(exhausted)) => Some(Input::OutOfBudget(exhausted)),
-                Ok(None) | Err(_) => performer.perform(work, cancel).await,
+            for _ in 0..FIRST_REPLY_LOOKS_MAX {
+                let (accounts, run) = (Arc::clone(&accounts), run.clone());
+                match tokio::task::spawn_blocking(move || accounts.look(&run)).await {
+                    Ok(Found::Exhausted(exhausted)) => return Some(Input::OutOfBudget(exhausted)),
+                    Ok(Found::Enough) | Err(_) => break,
+                    Ok(Found::Unknown) => tokio::select! {
+                        () = tokio::time::sleep(Duration::from_millis(FIRST_REPLY_LOOK_MS)) => {}
+                        () = cancel.cancelled() => return None,
+                    },
+                }
             }
+            performer.perform(work, cancel).await
         })
     }
 }

@@ -172,6 +172,7 @@ impl Driver {
             baseline: baseline.and_then(|baseline| baseline.protected.clone()),
             feature_list: run.feature_list.clone(),
             base: baseline.and_then(|baseline| baseline.commit.clone()),
+            judged: conduct.judge.is_some(),
         };
         Look { run: run.spec.id.clone(), round, attempt, examine }
     }

@@ -340,7 +340,7 @@ impl Harness {
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
         let hands: Arc<dyn Performer> = Arc::new(hands);
         let performer = match self.accounts.clone() {
-            Some(accounts) => Arc::new(Frugal { performer: hands, accounts }),
+            Some(accounts) => Arc::new(Frugal { performer: hands, accounts, run: id.clone() }),
             None => hands,
         };
         let driver = Driver::new(ledger, performer, Arc::clone(&self.clock), commands);
@@ -607,6 +607,13 @@ impl Harness {
 
     fn place(&self, run: &Run, path: &Path) -> Place {
         let ours = self.home().is_some_and(|home| path.starts_with(home.dir()));
+        if let (Some(source), Some(branch), Some(start)) =
+            (&run.spec.source, &run.spec.branch, &run.spec.base)
+        {
+            let (store, url) = (PathBuf::from(&source.store), source.url.clone());
+            let (path, branch, start) = (path.to_owned(), branch.clone(), start.clone());
+            return Place::Clone { store, url, path, branch, start };
+        }
         match (&run.spec.repository, &run.spec.branch) {
             (Some(repo), Some(branch)) => {
                 let (branch, start) = (branch.clone(), run.spec.base.clone());

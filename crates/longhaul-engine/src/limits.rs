@@ -71,3 +71,8 @@ pub const NOTICE_BYTES_MAX: usize = 1500;
 pub const NOTICE_RECORD_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// A day, in the unit in which files say when they changed.
 pub const DAY_NS: i64 = 86_400_000_000_000;
+
+/// How often, and at what intervals, a run looks whether another has found out what a reply takes: for a minute. A model that
+/// takes longer for its first reply is not waited for.
+pub const FIRST_REPLY_LOOKS_MAX: usize = 600;
+pub const FIRST_REPLY_LOOK_MS: u64 = 100;

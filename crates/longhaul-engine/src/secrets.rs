@@ -92,6 +92,7 @@ impl Secrets {
         found.warnings.iter_mut().for_each(strike);
         found.handoff.iter_mut().for_each(strike);
         found.changes.iter_mut().for_each(strike);
+        found.diff.iter_mut().for_each(strike);
         found
     }
 

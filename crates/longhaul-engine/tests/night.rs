@@ -1,4 +1,4 @@
-//! A whole night, in which everything goes wrong that can: rate limits, an outage, broken streams, an agent that lies about
+//! A whole night, in which everything goes wrong that can: rate limits, an outage, broken streams, one that stalls, an agent that lies about
 //! being done, one that goes round in circles, a budget, and five deaths of the process. Time is the test's own.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -41,7 +41,7 @@ conversations:
       - { calls: [ { tool: bash, args: { command: "cat nothing" } } ], usage: { input: 1000, output: 10 } }
   - match: { prompt_contains: "iteration 3 of" }
     turns:
-      - fail: [ { disconnect_after_bytes: 40 }, { status: 529, times: 110 } ]
+      - fail: [ { stall_ms: 20000 }, { disconnect_after_bytes: 40 }, { status: 529, times: 110 } ]
         calls: [ { tool: bash, args: { command: "echo part >> part.txt" } } ]
         usage: { input: 1000, output: 10 }
       - { text: "Half of it is there.", usage: { input: 1000, output: 10 } }
@@ -64,6 +64,7 @@ fn harness(dir: &Path, server: &FakeProvider, clock: Arc<dyn Clock>) -> Harness 
         "base_url": server.url(),
         "prices": { "input": 3.0, "output": 15.0 },
         "context_window": 1_000_000,
+        "idle_timeout_s": 1,
     }))
     .unwrap();
     let models = Models {
@@ -130,6 +131,8 @@ async fn a_night_in_which_everything_goes_wrong() {
     let told = events(&harness, &id);
     let deaths = told.iter().filter(|event| matches!(event, Event::Recovered { .. })).count();
     assert_eq!(deaths, 5);
+    let stalled = |event: &&Event| matches!(event, Event::TurnFailed { message, .. } if message.contains("did not move forward"));
+    assert!(told.iter().any(|event| stalled(&event)), "a stream that stalls is given up");
     let fresh: Vec<FreshStart> = told
         .iter()
         .filter_map(|event| match event {

@@ -58,6 +58,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         base: None,
         carried: None,
         auto_commit: None,
+        source: None,
     }
 }
 

@@ -289,3 +289,9 @@ pub const TASK_NAME_BYTES_MAX: usize = 64;
 
 /// A command by which longhaul itself looks at a repository; one that takes longer is done without.
 pub const LOOK_COMMAND_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Changed files, and new ones, of which a judge is shown anything.
+pub const JUDGED_FILES_MAX: usize = 40;
+
+/// Bytes of one file's changes that a judge is shown, so that a large one does not hide the others.
+pub const JUDGED_FILE_BYTES_MAX: usize = 4096;

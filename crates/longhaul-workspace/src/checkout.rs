@@ -99,9 +99,7 @@ impl Checkout {
         }
         fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
         sweep(scratch);
-        let listed = Git::at(&top).printing_much().bytes(&["config", "--list", "--null", "--name-only"])?;
-        let names: Vec<String> =
-            split(&listed).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let names = setting_names(&top)?;
         let has = |key: &str| names.iter().any(|name| name == key);
         let has_name = has("user.name") && has("user.email");
         Ok(Checkout {
@@ -257,6 +255,16 @@ impl Checkout {
         let filtered = words.chunks_exact(3).filter(|word| known(word[2]));
         Ok(filtered.map(|word| path_of(word[0])).collect())
     }
+}
+
+/// What goes over the configuration of a repository so that nothing it names is run.
+pub(crate) fn quiet_settings(top: &Path) -> Result<Vec<(String, String)>, git::Error> {
+    Ok(replaced(&setting_names(top)?, Filters::Absent))
+}
+
+fn setting_names(top: &Path) -> Result<Vec<String>, git::Error> {
+    let listed = Git::at(top).printing_much().bytes(&["config", "--list", "--null", "--name-only"])?;
+    Ok(split(&listed).map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
 /// An index of our own, gone with this value.

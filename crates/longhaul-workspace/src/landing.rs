@@ -184,12 +184,23 @@ pub fn apply(work: &Work) -> Result<Landed, Error> {
 /// Merges the run's work into the branch that is checked out.
 pub fn merge(work: &Work) -> Result<Landed, Error> {
     let (site, _) = Site::open(work)?;
+    site.refuse_unready()?;
+    let theirs = work.committed()?;
+    let message = signed(&format!("Merge {}: {}", work.run, work.title), &work.run);
+    merge_commit(&site, &work.run, theirs, &message)
+}
+
+/// Brings a commit of elsewhere into the branch that is checked out in `repository`, under the same rules.
+pub fn bring(repository: &Path, scratch: &Path, run: &str, commit: &str) -> Result<Landed, Error> {
+    let site = Site::at(repository, scratch)?.0;
+    site.refuse_unready()?;
+    let message = signed(&format!("Merge what is new at the origin for {run}"), run);
+    merge_commit(&site, run, commit.to_owned(), &message)
+}
+
+fn merge_commit(site: &Site, run: &str, theirs: String, message: &str) -> Result<Landed, Error> {
     let checkout = &site.checkout;
-    commit::refuse_under_way(checkout)?;
-    if checkout.branch().is_none() {
-        return Err(Error::Detached { path: checkout.top().to_owned() });
-    }
-    let (theirs, head) = (work.committed()?, checkout.head()?);
+    let head = checkout.head()?;
     let contains = |outer: &str, inner: &str| {
         checkout.git().bytes(&["merge-base", "--is-ancestor", "--end-of-options", inner, outer]).is_ok()
     };
@@ -200,8 +211,7 @@ pub fn merge(work: &Work) -> Result<Landed, Error> {
         (checkout.tree_of(&theirs)?, theirs)
     } else {
         let merged = site.merged(&[], &head, &theirs)?;
-        let message = signed(&format!("Merge {}: {}", work.run, work.title), &work.run);
-        let commit = checkout.make_commit(&merged, &[&head, &theirs], &message)?;
+        let commit = checkout.make_commit(&merged, &[&head, &theirs], message)?;
         (merged, commit)
     };
     let changes = checkout.changes(&head, &after)?;
@@ -216,7 +226,7 @@ pub fn merge(work: &Work) -> Result<Landed, Error> {
     let to_write: Vec<Change> =
         changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
     let moved = Some(Moved { from: head.clone(), to: commit.clone() });
-    let landing = Landing { run: work.run.clone(), before: head, after, moved, written: false };
+    let landing = Landing { run: run.to_owned(), before: head, after, moved, written: false };
     site.land(landing, &changes, &to_write)?;
     Ok(Landed { changes, commit: Some(commit) })
 }
@@ -255,7 +265,19 @@ struct Moved {
 
 impl Site {
     fn open(work: &Work) -> Result<(Site, Option<Settled>), Error> {
-        let checkout = Checkout::open(&work.repository, &work.scratch, Filters::Absent)?;
+        Site::at(&work.repository, &work.scratch)
+    }
+
+    fn refuse_unready(&self) -> Result<(), Error> {
+        commit::refuse_under_way(&self.checkout)?;
+        match self.checkout.branch() {
+            Some(_) => Ok(()),
+            None => Err(Error::Detached { path: self.checkout.top().to_owned() }),
+        }
+    }
+
+    fn at(repository: &Path, scratch: &Path) -> Result<(Site, Option<Settled>), Error> {
+        let checkout = Checkout::open(repository, scratch, Filters::Absent)?;
         let name = digest_of(path_bytes(checkout.top()));
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
         let lock = checkout.scratch().join(format!("landing-{name}.lock"));

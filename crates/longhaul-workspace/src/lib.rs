@@ -18,6 +18,8 @@ pub mod landing;
 pub mod limits;
 pub mod place;
 pub mod process;
+pub mod session;
+pub mod source;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};

@@ -63,3 +63,24 @@ pub(crate) fn within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         std::thread::sleep(POLL_INTERVAL);
     }
 }
+
+/// New files that are shown by name; of the others only the number is.
+pub const NEW_FILES_SHOWN_MAX: usize = 60;
+
+/// Bytes of a session's name: it is the name of a directory, and part of a branch's.
+pub const SESSION_NAME_BYTES_MAX: usize = 64;
+
+/// Runs that a session remembers. The runs themselves are kept elsewhere.
+pub const SESSION_RUNS_MAX: usize = 1000;
+
+/// How long a session's lease may be believed on another host without being kept alive. It is renewed three times in it.
+pub const SESSION_EXPIRY: Duration = Duration::from_secs(300);
+
+/// Time that is waited for a session's lock: whoever only looks has it for a moment.
+pub const SESSION_WAIT_MAX: Duration = Duration::from_millis(200);
+
+/// Bytes of a repository's address. Longer ones are refused by servers as well.
+pub const ADDRESS_BYTES_MAX: usize = 2048;
+
+/// Bytes of the name of a branch or a tag. It becomes a file name.
+pub const REFERENCE_BYTES_MAX: usize = 200;

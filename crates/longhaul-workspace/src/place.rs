@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::git::{self, Git};
-use crate::{limits, worktree};
+use crate::{limits, source, worktree};
 
 /// Where a run works, as fixed when the run was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Place {
     /// A git worktree of `repo` at `path`, on a branch of its own that starts at the commit `start`, or else at the
     /// repository's `HEAD`.
     Worktree { repo: PathBuf, path: PathBuf, branch: String, start: Option<String> },
+    /// A repository of its own at `path`, made from what was fetched of `url` into `store`, on a branch that starts at `start`.
+    Clone { store: PathBuf, url: String, path: PathBuf, branch: String, start: String },
     /// An empty directory.
     Fresh(PathBuf),
 }
@@ -26,7 +28,8 @@ pub enum Place {
 impl Place {
     pub fn directory(&self) -> &Path {
         match self {
-            Place::InPlace(path) | Place::Fresh(path) | Place::Worktree { path, .. } => path,
+            Place::InPlace(path) | Place::Fresh(path) => path,
+            Place::Worktree { path, .. } | Place::Clone { path, .. } => path,
         }
     }
 }
@@ -61,11 +64,51 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
         Place::InPlace(path) if path.is_dir() => Ok(()),
         Place::InPlace(path) => Err(Error::NotDirectory { path: path.clone() }),
         Place::Fresh(path) => create_directories(path),
+        Place::Clone { store, url, path, branch, start } => source::ensure(store, url, path, [branch, start]),
         Place::Worktree { repo, path, branch, start } => {
             worktree::ensure(repo, path, branch, start.as_deref().unwrap_or("HEAD"))
         }
     }
 }
+
+/// Takes a place of ours away again, with everything in it, whatever is left of it. It is moved aside first, under a name that
+/// tells whose it was: killed in between, the same once more does the rest. What is the user's is left alone.
+pub fn remove(place: &Place) -> Result<(), Error> {
+    let path = match place {
+        Place::InPlace(_) => return Ok(()),
+        Place::Fresh(path) | Place::Worktree { path, .. } | Place::Clone { path, .. } => path,
+    };
+    let aside = removing(path);
+    let io = |action| move |source| Error::Io { action, path: path.clone(), source };
+    // With its links resolved, as the repository knows it.
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let whole = parent.zip(path.file_name()).map_or_else(|| path.clone(), |(parent, name)| parent.join(name));
+    if path.symlink_metadata().is_ok() {
+        if aside.is_dir() {
+            fs::remove_dir_all(&aside).map_err(io("remove what was left of"))?;
+        }
+        fs::rename(path, &aside).map_err(io("move aside"))?;
+    }
+    if let Place::Worktree { repo, .. } = place
+        && repo.is_dir()
+    {
+        worktree::forget(repo, &whole)?;
+    }
+    match fs::remove_dir_all(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io("remove")(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Where a place is moved while it is removed.
+fn removing(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(REMOVING);
+    path.with_file_name(name)
+}
+
+/// The end of the name of a place that is being removed.
+pub const REMOVING: &str = ".removing";
 
 /// Are there changes in a checkout that a worktree of its last commit does not have?
 pub fn is_dirty(repo: &Path) -> bool {
@@ -83,6 +126,13 @@ pub fn is_dirty(repo: &Path) -> bool {
 /// The commit that is checked out, if there is one.
 pub fn head(repo: &Path) -> Option<String> {
     Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
+}
+
+/// Has a repository that was brought from elsewhere commits that its origin had not when it was last asked? If that cannot be
+/// told, it may have.
+pub fn has_own_commits(repo: &Path) -> bool {
+    let own = ["rev-list", "--max-count=1", "HEAD", "--not", "--remotes=origin", "--tags"];
+    Git::at(repo).run(&own).map_or(true, |own| !own.is_empty())
 }
 
 /// The commit that a branch is at, if there is such a branch.
@@ -108,6 +158,30 @@ pub fn standing(tree: &Path, repo: &Path) -> Option<Standing> {
     let commits = Git::at(tree).run(&["rev-list", "--count", &since]).ok()?.parse().ok()?;
     let branch = Git::at(tree).run(&["symbolic-ref", "--quiet", "--short", "HEAD"]).ok();
     Some(Standing { branch, commits, is_dirty: is_dirty(tree) })
+}
+
+/// What differs in a directory from where its work began, for people: `base` if that is known, else the last commit it has in
+/// common with the checkout it was made from, else its own last. `None` if nothing does, or git cannot tell.
+pub fn changes(tree: &Path, repo: Option<&Path>, base: Option<&str>) -> Option<String> {
+    let in_common = || {
+        let head = Git::at(repo?).run(&["rev-parse", "--verify", "HEAD^{commit}"]).ok()?;
+        Git::at(tree).run(&["merge-base", "HEAD", &head]).ok()
+    };
+    let base = base.map(str::to_owned).or_else(in_common).unwrap_or_else(|| "HEAD".to_owned());
+    let stat =
+        ["--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
+    let stat = Git::at(tree)
+        .run(&[&stat[..], &["--stat=100", "--stat-count=60", &base, "--", "."]].concat())
+        .ok()?;
+    let new =
+        Git::at(tree).run(&["ls-files", "--others", "--exclude-standard", "--", "."]).unwrap_or_default();
+    let (shown, more) =
+        (new.lines().take(limits::NEW_FILES_SHOWN_MAX), new.lines().skip(limits::NEW_FILES_SHOWN_MAX));
+    let mut lines: Vec<String> = stat.lines().map(str::to_owned).collect();
+    lines.extend(shown.map(|file| format!(" new: {file}")));
+    let more = more.count();
+    lines.extend((more > 0).then(|| format!(" and {more} more new files")));
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so

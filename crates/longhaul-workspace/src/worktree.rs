@@ -45,6 +45,14 @@ pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str, start: &str) -> Res
     }
 }
 
+/// Forgets a worktree whose directory is gone, and no other.
+pub(crate) fn forget(repo: &Path, path: &Path) -> Result<(), Error> {
+    match Registration::find(&common_directory(repo)?, path)? {
+        Some(registration) if !path.exists() => registration.remove(),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// What is at the worktree's path.
 enum State {
     /// An empty directory.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::place::{Error, Place, discover_repo, ensure};
+use longhaul_workspace::place::{Error, Place, discover_repo, ensure, remove};
 use tempfile::TempDir;
 
 struct Fixture {
@@ -311,4 +311,32 @@ fn the_nearest_repository_with_a_commit_is_found() {
     assert_eq!(found(&inner), Some(repo));
     assert_eq!(found(fixture.outer.path()), None);
     assert_eq!(found(Path::new("/nowhere")), None);
+}
+
+/// What is removed leaves neither a directory nor a registration, wherever the removal was killed before.
+#[test]
+fn a_place_is_removed_whole() {
+    for killed in ["never", "after it was moved aside", "after it was forgotten"] {
+        let fixture = Fixture::new();
+        fixture.ensure_good();
+        fs::write(fixture.path().join("new"), "x").unwrap();
+        let aside = fixture.path().with_file_name("run_1.removing");
+        match killed {
+            "never" => {}
+            "after it was moved aside" => fs::rename(fixture.path(), &aside).unwrap(),
+            _ => {
+                fs::rename(fixture.path(), &aside).unwrap();
+                fs::remove_dir_all(fixture.administration()).unwrap();
+            }
+        }
+        remove(&fixture.place()).unwrap();
+        assert!(!fixture.path().exists() && !aside.exists(), "{killed}");
+        assert_eq!(git(&fixture.repo(), &["worktree", "list"]).lines().count(), 1, "{killed}");
+        assert_eq!(git(&fixture.repo(), &["branch", "--list", "longhaul/run_1"]).trim(), "longhaul/run_1");
+        assert_eq!(git(&fixture.repo(), &["status", "--porcelain"]), " M file\n?? untracked");
+        fixture.ensure_good();
+    }
+    let fixture = Fixture::new();
+    remove(&Place::InPlace(fixture.repo())).unwrap();
+    assert!(fixture.repo().exists(), "what is the user's stays");
 }

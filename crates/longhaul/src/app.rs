@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_core::ids::RunId;
+use longhaul_core::suggest::closest;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::{Harness, Secrets};
 use longhaul_model::{Limiter, Models};
@@ -258,13 +259,23 @@ impl App {
         if home.store_of(&id).is_ok() {
             return Ok(id);
         }
-        let mut alike = home.all_runs()?.into_iter().filter(|run| run.as_str().starts_with(text));
+        let runs = home.all_runs()?;
+        let mut alike = runs.iter().filter(|run| run.as_str().starts_with(text));
         match (alike.next(), alike.next()) {
-            (Some(only), None) => Ok(only),
+            (Some(only), None) => Ok(only.clone()),
             (Some(one), Some(other)) => Err(Failure::usage(format!(
                 "`{text}` could be {one}, {other} or others; give more of the id"
             ))),
-            (None, _) => Ok(id),
+            (None, _) => {
+                let names: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+                let failure = Failure::from(longhaul_store::Error::NotFound { run: id });
+                Err(match closest(text, &names) {
+                    Some(name) => {
+                        failure.hint(format!("did you mean {name}? `longhaul list` shows what there is"))
+                    }
+                    None => failure,
+                })
+            }
         }
     }
 

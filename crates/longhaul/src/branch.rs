@@ -27,11 +27,28 @@ impl Naming<'_> {
         if !self.git.auto_branch || taken {
             return format!("longhaul/{}", self.id);
         }
-        let id = self.id.as_str();
-        let end = &id[id.len().saturating_sub(ID_END)..];
+        let end = self.id_end();
         let words = [slug(self.task, BRANCH_TASK_LETTERS_MAX), slug(self.agent, BRANCH_TASK_LETTERS_MAX)];
         let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
         format!("{prefix}{}", [words, vec![end]].concat().join("-"))
+    }
+}
+
+impl Naming<'_> {
+    /// The branch of a session, which all its runs share.
+    pub fn session_branch(&self, repository: &Path, session: &str) -> String {
+        let prefix = &self.git.branch_prefix;
+        let is_taken = |name: &str| place::branch(repository, name).is_some();
+        let taken = prefix.match_indices('/').any(|(end, _)| is_taken(&prefix[..end]));
+        let prefix = if !self.git.auto_branch || taken { "longhaul/" } else { prefix };
+        let plain = format!("{prefix}session-{session}");
+        // Somebody's branch, or that of a session which was deleted: its commits are not ours to go on from.
+        if is_taken(&plain) { format!("{plain}-{}", self.id_end()) } else { plain }
+    }
+
+    fn id_end(&self) -> &str {
+        let id = self.id.as_str();
+        &id[id.len().saturating_sub(ID_END)..]
     }
 }
 

@@ -14,7 +14,7 @@ use crate::commands;
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "\
-Exit codes: 0 completed · 1 failed · 2 usage or configuration · 3 waiting for a person or paused ·
+Exit codes: 0 completed · 1 failed · 2 usage or configuration · 3 waiting for a person or paused · \
 4 a limit was reached · 5 rate-limited · 6 frozen · 7 held by another writer · 130 interrupted, paused safely")]
 pub struct Cli {
     #[command(flatten)]
@@ -78,6 +78,8 @@ pub enum Command {
     Export(commands::export::Args),
     Import(commands::import::Args),
     Replay(commands::replay::Args),
+    Session(commands::session::Args),
+    Workspace(commands::workspace::Args),
     Store(commands::store::Args),
     Db(commands::db::Args),
     Agents(commands::agents::Args),

@@ -102,8 +102,9 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
 
 fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
     match error {
+        // A name that is none is a mistake in what was typed; 1 would say that the run failed.
         StoreError::NotFound { .. } => {
-            (Exit::Failed, Some("list what there is with `longhaul list`".to_owned()))
+            (Exit::Usage, Some("list what there is with `longhaul list`".to_owned()))
         }
         StoreError::Held { holder, .. } => (
             Exit::Held,

@@ -54,3 +54,9 @@ pub const TASK_ATTEMPTS_MAX: u32 = 10;
 pub const GRAPH_LANES_MAX: usize = 16;
 /// Letters of a task in the name of a branch: a few words, so that it can be read and typed.
 pub const BRANCH_TASK_LETTERS_MAX: usize = 40;
+
+/// Tokens of the smallest window that a run is created for: less does not hold the instructions, and was typed in thousands.
+pub const CONTEXT_WINDOW_MIN: u64 = 512;
+
+/// A session that nobody has used for so long is marked in the list: it may have been forgotten.
+pub const SESSION_UNUSED_MAX: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 60 * 60);

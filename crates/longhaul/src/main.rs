@@ -128,6 +128,8 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Export(args) => commands::export::run(&app, args),
         Command::Import(args) => commands::import::run(&app, args),
         Command::Replay(args) => commands::replay::run(&app, args),
+        Command::Session(args) => commands::session::run(&app, args),
+        Command::Workspace(args) => commands::workspace::run(&app, args),
         Command::Store(args) => commands::store::run(&app, args),
         Command::Db(args) => commands::db::run(&app, args),
         Command::Agents(args) => commands::agents::run(&app, args),

@@ -10,7 +10,10 @@ use crate::conversation::{Message, ModelRequest};
 use crate::event::Aside;
 use crate::evidence::tail;
 use crate::ids::Attempt;
-use crate::limits::{NOTE_BYTES_MAX, SUMMARY_BYTES_MAX, TRANSCRIPT_BYTES_MAX, TRANSCRIPT_MESSAGE_BYTES_MAX};
+use crate::limits::{
+    JUDGED_DIFF_BYTES_MAX, NOTE_BYTES_MAX, SUMMARY_BYTES_MAX, TRANSCRIPT_BYTES_MAX,
+    TRANSCRIPT_MESSAGE_BYTES_MAX,
+};
 use crate::run::{Call, Run};
 
 const SUMMARIZE: &str = "You sum up the work of a coding agent so that it can go on without the conversation. Write for the \
@@ -107,6 +110,9 @@ fn case(run: &Run) -> String {
         }
         if let Some(changes) = &seen.found.changes {
             text.push_str(&format!("\n## What was changed\n\n{changes}\n"));
+        }
+        if let Some(diff) = &seen.found.diff {
+            text.push_str(&format!("\n## The changes themselves\n\n{}\n", head(diff, JUDGED_DIFF_BYTES_MAX)));
         }
     }
     text.push_str(&format!("\n## Files the agent changed\n\n{}\n", changed_list(run)));

@@ -18,7 +18,7 @@ use longhaul_core::permission::Permissions;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::policy::{Policies, Policy};
 use longhaul_core::repetition::{Remedy, Repetition};
-use longhaul_core::spec::{Limits, Mate, Planner, RunSpec};
+use longhaul_core::spec::{GitSource, Limits, Mate, Planner, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
@@ -57,6 +57,16 @@ pub fn samples() -> Vec<Event> {
             base: Some(text()),
             carried: Some(true),
             auto_commit: Some(true),
+            ..spec()
+        })),
+        Event::RunCreated(Box::new(RunSpec {
+            base: Some(text()),
+            source: Some(Box::new(GitSource {
+                url: text(),
+                reference: Some(text()),
+                depth: Some(1),
+                store: text(),
+            })),
             ..spec()
         })),
         Event::StatusChanged {
@@ -196,6 +206,11 @@ pub fn samples() -> Vec<Event> {
         },
         Event::ExamineStarted { turn: 4, round: 2, attempt, purpose: Purpose::Claim },
         Event::Examined { round: 2, attempt, found: Box::new(examination()) },
+        Event::Examined {
+            round: 3,
+            attempt,
+            found: Box::new(Examination { diff: Some(text()), ..Examination::default() }),
+        },
         Event::IterationStarted { number: 2, why: FreshStart::NoPromise, note: Some(text()) },
         Event::IterationStarted { number: 3, why: FreshStart::Limit, note: None },
         Event::AsideStarted { aside: Aside::Compaction { before: 9 }, turn: 4, attempt },
@@ -304,6 +319,7 @@ fn examination() -> Examination {
         baseline: Some(text()),
         commit: Some(text()),
         tree_after: None,
+        diff: None,
     }
 }
 

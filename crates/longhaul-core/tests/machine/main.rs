@@ -11,6 +11,7 @@ mod errands;
 mod gates;
 mod golden;
 mod hooks;
+mod keeping;
 mod lifecycle;
 mod limits;
 mod loops;

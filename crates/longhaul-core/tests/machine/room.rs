@@ -305,3 +305,52 @@ fn a_crash_in_the_middle_of_a_compaction_leads_to_the_same_end() {
         assert!(room.most() <= 1000, "crash at {length}");
     }
 }
+
+/// What a conversation is thought to have after it was made shorter is not much less than what the provider then counts,
+/// whichever way it was shortened: else the next request would not fit. What stands around messages is counted here and not by
+/// this provider, so that a twentieth of the window may be wrong.
+#[test]
+fn a_shortened_conversation_is_not_thought_shorter_than_it_is() {
+    for (window, result) in [(1000, 300), (4000, 12_000), (32_000, 4000)] {
+        let mut room = Room::new(window, result, 120);
+        let mut sim = Sim::create(RunSpec { conduct: Some(Box::new(with_rules())), ..spec() });
+        sim.run.spec.limits = Limits { max_tool_calls: u32::MAX, max_steps: u32::MAX, ..Limits::default() };
+        sim.start().unwrap();
+        let mut compared = 0;
+        while let Some(effect) = sim.effects.pop_front() {
+            if let (Effect::CallModel { turn, attempt }, Some(_)) = (&effect, sim.run.fill.counted) {
+                let real = room.tokens(&prompt::request(&sim.run, *turn, *attempt));
+                let thought = sim.run.fill.tokens_with(0);
+                assert!(
+                    thought + window / 20 >= real,
+                    "turn {turn} of {window}: {thought} thought, {real} sent"
+                );
+                compared += 1;
+            }
+            let input = room.answer(&sim, effect);
+            sim.give(input).unwrap();
+        }
+        assert!(compared > 100 && sim.run.fill.compactions > 0, "{window}: {compared}");
+    }
+}
+
+/// Whoever sums up a conversation that begins with a summary is shown that one too: what was decided first is never lost.
+#[test]
+fn an_earlier_summary_goes_into_the_next() {
+    let mut room = Room::new(1000, 300, 60);
+    let mut sim = Sim::create(RunSpec { conduct: Some(Box::new(with_rules())), ..spec() });
+    sim.start().unwrap();
+    let mut shown = Vec::new();
+    while let Some(effect) = sim.effects.pop_front() {
+        if let Effect::AskAside { aside, attempt } = &effect {
+            shown.push(text(&prompt::aside(&sim.run, *aside, *attempt).messages[0]));
+        }
+        let input = room.answer(&sim, effect);
+        sim.give(input).unwrap();
+    }
+    assert!(shown.len() > 2, "{} summaries", shown.len());
+    assert!(!shown[0].contains("We chose the red one."));
+    for (index, later) in shown.iter().enumerate().skip(1) {
+        assert!(later.contains("We chose the red one."), "summary {index}: {later}");
+    }
+}

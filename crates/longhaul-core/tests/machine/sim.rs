@@ -179,6 +179,7 @@ pub fn spec() -> RunSpec {
         base: None,
         carried: None,
         auto_commit: None,
+        source: None,
     }
 }
 

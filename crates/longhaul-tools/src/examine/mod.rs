@@ -17,11 +17,12 @@ use longhaul_core::event::Purpose;
 use longhaul_core::evidence::{Check, Examination, ProtectedChange, tail};
 use longhaul_core::handoff::{self, Handoff};
 use longhaul_core::json::Json;
-use longhaul_core::limits::{CHECK_OUTPUT_BYTES_MAX, NOTE_BYTES_MAX};
+use longhaul_core::limits::{CHECK_OUTPUT_BYTES_MAX, JUDGED_DIFF_BYTES_MAX, NOTE_BYTES_MAX};
+use longhaul_core::prompt::head;
 use longhaul_core::tool::{Failure, Outcome};
 use serde_json::json;
 
-use crate::limits::{LOOK_COMMAND_TIME_MAX, VERIFY_TIME_MAX};
+use crate::limits::{JUDGED_FILE_BYTES_MAX, JUDGED_FILES_MAX, LOOK_COMMAND_TIME_MAX, VERIFY_TIME_MAX};
 use crate::tool::{Context, Tool, blocking};
 
 /// What is to be looked at.
@@ -38,6 +39,8 @@ pub struct Examine {
     pub feature_list: Option<String>,
     /// The commit the work starts from.
     pub base: Option<String>,
+    /// Somebody will judge the work by what was changed.
+    pub judged: bool,
 }
 
 /// Are these globs by which files can be protected? The error says what is wrong.
@@ -67,10 +70,36 @@ pub async fn examine(asked: &Examine, bash: Arc<dyn Tool>, context: &Context) ->
             }
             look_again(asked, context, &mut found).await;
             found.changes = shell.changes(asked.base.as_deref()).await;
+            look_at_commits(asked, &shell, &mut found).await;
+            if asked.judged {
+                found.diff = shell.diff(asked.base.as_deref()).await;
+            }
         }
         Purpose::Stop | Purpose::FreshStart { .. } => {}
     }
     (!context.cancel.is_cancelled()).then_some(found)
+}
+
+/// A protected file may be as it was, and another in the commit that is handed over.
+async fn look_at_commits(asked: &Examine, shell: &Shell<'_>, found: &mut Examination) {
+    let protect = asked.protect.as_ref().filter(|protect| !protect.globs.is_empty());
+    let (Some(protect), Some(base)) = (protect, asked.base.as_deref()) else { return };
+    let committed = shell.committed(protect, base).await;
+    if committed.is_empty() {
+        return;
+    }
+    if protect.policy == ProtectPolicy::Refuse {
+        let why = format!("changed in a commit: {}; commit them as they were", committed.join(", "));
+        found.checks.push(unmet("protected files are as they were in the last commit", why));
+    }
+    let known: Vec<String> = found.protected.iter().map(|change| change.path.clone()).collect();
+    let new = committed.into_iter().filter(|path| !known.contains(path));
+    found.protected.extend(new.map(|path| ProtectedChange {
+        path,
+        what: "changed in a commit".to_owned(),
+        undone: false,
+        kept: None,
+    }));
 }
 
 /// What the verify commands changed: they run what the agent wrote.
@@ -217,6 +246,59 @@ impl Shell<'_> {
         let said = self.said("head", "git rev-parse --verify --quiet HEAD").await?;
         Some(said.trim().to_owned())
             .filter(|hash| hash.len() >= 40 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
+    }
+
+    /// All lines of what a command says, however many.
+    async fn lines(&self, name: &str, command: &str) -> Vec<String> {
+        let outcome = self.run(name, command, LOOK_COMMAND_TIME_MAX).await;
+        let Some(output) = outcome.output().filter(|_| outcome.is_done()) else { return Vec::new() };
+        let blob = output.blob.as_deref().and_then(|hash| self.context.blobs.fetch(hash).ok());
+        let text = blob
+            .map_or_else(|| output.text.to_string(), |bytes| String::from_utf8_lossy(&bytes).into_owned());
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Protected files that are not in the last commit what they were in the first, nor what they are in the workspace.
+    async fn committed(&self, protect: &Protect, base: &str) -> Vec<String> {
+        const NAMES: &str =
+            "git -c core.quotePath=false --no-pager diff --no-ext-diff --no-renames --relative --name-only";
+        let Ok(patterns) = protect::patterns(&protect.globs, self.context.workspace.root()) else {
+            return Vec::new();
+        };
+        let mut changed = self.lines("committed", &format!("{NAMES} {base} HEAD -- .")).await;
+        changed.retain(|path| patterns.iter().any(|pattern| pattern.matches(Path::new(path))));
+        if changed.is_empty() {
+            return changed;
+        }
+        // What was already so when the run began may be committed as it was.
+        let differs = self.lines("uncommitted", &format!("{NAMES} HEAD -- .")).await;
+        changed.retain(|path| differs.contains(path));
+        changed
+    }
+
+    /// What was changed since the run began, line by line, as far as a judge reads.
+    async fn diff(&self, base: Option<&str>) -> Option<String> {
+        let base = base.unwrap_or("HEAD");
+        let diff =
+            "git -c core.quotePath=false --no-pager diff --no-ext-diff --no-textconv --no-color --relative";
+        // Something of each file rather than all of the first.
+        let each = |list: &str, diff: &str| {
+            format!(
+                "{list} 2>/dev/null | head -n {JUDGED_FILES_MAX} | while IFS= read -r file; do {diff} \"$file\" 2>/dev/null | \
+                 head -c {JUDGED_FILE_BYTES_MAX}; echo; done"
+            )
+        };
+        let changed = each(&format!("{diff} --name-only {base} -- ."), &format!("{diff} {base} --"));
+        let new =
+            each("git ls-files --others --exclude-standard", &format!("{diff} --no-index -- /dev/null"));
+        let command = format!("{changed}; {new}");
+        let text = self.lines("diff", &command).await.join("\n");
+        let text = text.trim_end();
+        if text.is_empty() || text == "(no output)" {
+            return None;
+        }
+        let cut = if text.len() > JUDGED_DIFF_BYTES_MAX { "\n[cut here: there is more]" } else { "" };
+        Some(format!("{}{cut}", head(text, JUDGED_DIFF_BYTES_MAX)))
     }
 
     /// What was changed since the run began, for people.

@@ -164,5 +164,6 @@ pub fn spec(id: RunId) -> RunSpec {
         base: None,
         carried: None,
         auto_commit: None,
+        source: None,
     }
 }

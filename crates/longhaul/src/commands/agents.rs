@@ -18,10 +18,11 @@ use crate::settings::Settings;
 /// List, show and check agents, or begin a new one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An agent is a file NAME.md: YAML between two lines `---`, then its system prompt. Files of the project (`agents.dirs`) go
-before those of the user (~/.config/longhaul/agents), and those before the ones that are built in: twenty-one with names of their
-own, each for one kind of work (SUN, EARTH, MARS, … ANDROMEDA), and six generic roles. A file of the same name takes the place of
-a built-in one. `longhaul agents show MARS` shows one, and `longhaul agents new NAME` writes one with every field in it.")]
+An agent is a file NAME.md: YAML between two lines `---`, then its system prompt. Files of the project (`agents.dirs`) go \
+before those of the user (~/.config/longhaul/agents), and those before the ones that are built in: twenty-one with names of \
+their own, each for one kind of work (SUN, EARTH, MARS, … ANDROMEDA), and six generic roles. A file of the same name takes the \
+place of a built-in one. `longhaul agents show MARS` shows one, and `longhaul agents new NAME` writes one with every field in \
+it.")]
 pub struct Args {
     #[command(subcommand)]
     pub what: What,

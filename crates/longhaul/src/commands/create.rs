@@ -11,14 +11,15 @@ use longhaul_core::money::Usd;
 use longhaul_core::plan::{Draft, Plan};
 use longhaul_core::policy::{Limit, Policies, Policy};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Limits, Mode, OnAsk, Planner, RunSpec};
+use longhaul_core::spec::{Autonomy, GitSource, Limits, Mode, OnAsk, Planner, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 use longhaul_workspace::place;
 
 use super::conduct::{self, ConductArgs};
-use super::{landing, list, replan};
+use super::session::{self, Session};
+use super::{landing, list, replan, source};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::autonomy::RhythmArgs;
@@ -28,6 +29,7 @@ use crate::crew;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::CONTEXT_WINDOW_MIN;
 use crate::misread;
 use crate::render;
 use crate::schema;
@@ -96,6 +98,18 @@ pub struct Options {
     /// Begin with what is not committed here, tracked and untracked but not ignored; your checkout stays as it is
     #[arg(long, conflicts_with = "in_place")]
     pub with_changes: bool,
+    /// Work where the earlier runs of this session worked; a new name begins one. One run at a time
+    #[arg(long, value_name = "NAME", conflicts_with = "in_place")]
+    pub session: Option<String>,
+    /// Work on this repository instead of the one here: https, ssh (also git@host:path), or a path
+    #[arg(long, value_name = "URL", conflicts_with_all = ["in_place", "with_changes"])]
+    pub repo: Option<String>,
+    /// With `--repo`: the branch, tag or commit to begin at [default: what the repository would check out]
+    #[arg(long = "ref", value_name = "REF", requires = "repo")]
+    pub reference: Option<String>,
+    /// With `--repo`: only so many commits of its history
+    #[arg(long, value_name = "N", requires = "repo", value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: Option<u32>,
     /// Keep the run in the engine, or `off` in the SQLite fallback
     #[arg(long, default_value = "on", value_name = "on|off")]
     pub engine: Switch,
@@ -299,6 +313,7 @@ pub fn create(
     if run.spec.task != task {
         render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
     }
+    session::note(app, &run)?;
     servers::keep_met(app)?;
     Ok(run)
 }
@@ -312,6 +327,13 @@ pub(super) fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Res
         .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
     if limits.limit_cost() && !model.is_priced() {
         return Err(longhaul_engine::Error::Unpriced { name: name.to_owned() }.into());
+    }
+    let window = model.context_window();
+    if window < CONTEXT_WINDOW_MIN {
+        return Err(Failure::usage(format!(
+            "model {name} has a context window of {window} tokens, and no work fits into less than {CONTEXT_WINDOW_MIN}"
+        ))
+        .hint("`context_window` is in tokens: 32000, 200000"));
     }
     Ok(())
 }
@@ -389,10 +411,11 @@ pub fn spec(
         conduct: Some(Box::new(conduct)),
         base: place.base,
         carried: place.carried.then_some(true),
+        source: place.source.map(Box::new),
         auto_commit: (keeps && mode == Mode::Exec && settings.git.auto_commit).then_some(true),
         parent: None,
         depth: 0,
-        session: None,
+        session: options.session.clone(),
         parallel: options.parallel,
         crew: Some(crew::mates(&settings.agent_dirs)?),
         planner: planner.map(Box::new),
@@ -528,12 +551,13 @@ struct Chosen {
     /// The commit it begins with.
     base: Option<String>,
     carried: bool,
+    source: Option<GitSource>,
 }
 
 impl Chosen {
     /// A directory that belongs to no repository, or to one that is none of our business.
     fn plain(path: PathBuf) -> Chosen {
-        Chosen { path, repository: None, branch: None, base: None, carried: false }
+        Chosen { path, repository: None, branch: None, base: None, carried: false, source: None }
     }
 }
 
@@ -547,15 +571,90 @@ fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Ch
         }
         return Ok(Chosen::plain(app.cwd.clone()));
     }
+    if options.repo.is_some() {
+        return from_elsewhere(app, options, naming);
+    }
+    if let Some(name) = &options.session {
+        return in_session(app, options, naming, &session::named(app, name)?);
+    }
     let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
     Ok(match repository(&app.cwd) {
         Some(repository) => {
             let (base, carried) = base(app, options, &repository, naming)?;
             let branch = Some(naming.branch(&repository));
-            Chosen { path, repository: Some(repository), branch, base: Some(base), carried }
+            Chosen { path, repository: Some(repository), branch, base: Some(base), carried, source: None }
         }
         None => Chosen::plain(path),
     })
+}
+
+/// A repository of elsewhere, in a workspace of the run's own or of its session.
+fn from_elsewhere(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Chosen, Failure> {
+    let (source, base) = source::fetched(app, options)?;
+    let session = options.session.as_deref().map(|name| session::named(app, name)).transpose()?;
+    let Some(session) = session else {
+        let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
+        let branch = Some(naming.branch(Path::new(&source.store)));
+        return Ok(Chosen { branch, base: Some(base), source: Some(source), ..Chosen::plain(path) });
+    };
+    let path = session.workspace();
+    let branch = if session.exists() {
+        let notes = session.notes().map_err(session::failure)?;
+        if notes.source.as_ref() != Some(&source.url) {
+            let of = notes.source.or(notes.repository).unwrap_or_else(|| "no repository".to_owned());
+            return Err(Failure::usage(format!(
+                "session {} is of {of}, not of {}",
+                session.name(),
+                source.url
+            )));
+        }
+        notes.branch
+    } else {
+        Some(naming.session_branch(Path::new(&source.store), session.name()))
+    };
+    Ok(Chosen { branch, base: Some(base), source: Some(source), ..Chosen::plain(path) })
+}
+
+/// In a session: where it is, if there was a run in it, and else made like a run's own place.
+fn in_session(
+    app: &App,
+    options: &Options,
+    naming: &branch::Naming<'_>,
+    session: &Session,
+) -> Result<Chosen, Failure> {
+    let path = session.workspace();
+    if !session.exists() {
+        let Some(repository) = repository(&app.cwd) else { return Ok(Chosen::plain(path)) };
+        let (base, carried) = base(app, options, &repository, naming)?;
+        let branch = Some(naming.session_branch(&repository, session.name()));
+        return Ok(Chosen {
+            path,
+            repository: Some(repository),
+            branch,
+            base: Some(base),
+            carried,
+            source: None,
+        });
+    }
+    if options.with_changes {
+        return Err(Failure::usage(format!("--with-changes: session {} has begun already", session.name())));
+    }
+    let notes = session.notes().map_err(session::failure)?;
+    let repository = notes.repository.map(PathBuf::from).filter(|_| notes.branch.is_some());
+    // What earlier runs of the session did is not this one's.
+    let base =
+        repository.as_ref().and_then(|repository| place::head(&path).or_else(|| place::head(repository)));
+    let Some(url) = notes.source else {
+        return Ok(Chosen { path, repository, branch: notes.branch, base, carried: false, source: None });
+    };
+    // One that was brought from elsewhere is a repository of its own.
+    let Some(base) = place::head(&path).filter(|_| path.join(".git").is_dir()) else {
+        let name = session.name();
+        return Err(Failure::usage(format!("the workspace of session {name} was not made yet"))
+            .hint(format!("`--repo {url}` fetches it")));
+    };
+    let source = Some(source::known(app, &url)?);
+    Ok(Chosen { branch: notes.branch, base: Some(base), source, ..Chosen::plain(path) })
 }
 
 /// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.

@@ -37,7 +37,10 @@ pub fn drive(
     opening: Opening,
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
-    match until_rested(app, harness, id, opening)? {
+    let held = super::session::taken(app, harness, id)?;
+    let rested = until_rested(app, harness, id, opening)?;
+    drop(held);
+    match rested {
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);

@@ -23,8 +23,8 @@ Examples:
   longhaul fake-model rehearsal.yaml
   longhaul fake-model outage.yaml --api anthropic --port 8099
 
-The script is that of `--model scripted/FILE`. Calls may name any tool, because whoever asks brings its own. An attempt
-that is to fail has an entry in the turn's `fail` list, for example `{ status: 529, times: 96 }` or `{ fault: silence }`.
+The script is that of `--model scripted/FILE`. Calls may name any tool, because whoever asks brings its own. An attempt \
+that is to fail has an entry in the turn's `fail` list, for example `{ status: 529, times: 96 }` or `{ fault: silence }`. \
 The n-th request with the same body is the n-th attempt.")]
 pub struct Args {
     /// The script, YAML or JSON

@@ -103,6 +103,7 @@ fn defaults(
         base: None,
         carried: None,
         auto_commit: None,
+        source: None,
         id,
     })
 }

@@ -59,6 +59,16 @@ pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
 /// The run's work, after whatever a killed landing left here has been settled.
 fn settled(app: &App, id: &str) -> Result<Work, Failure> {
     let run = app.reading()?.look(&app.run(id)?)?;
+    if let (Some(source), Some(branch)) = (&run.spec.source, &run.spec.branch) {
+        let (id, place) = (&run.spec.id, &run.spec.workspace);
+        return Err(Failure::usage(format!(
+            "{id} works on {}, of which there is no checkout here",
+            source.url
+        ))
+        .hint(format!(
+            "its work is on branch {branch} in {place}; `git pull {place} {branch}` brings it anywhere"
+        )));
+    }
     if app.reading()?.store_of(&run.spec.id)?.holder(&run.spec.id)?.is_some() {
         render::warn(&format!("{} is still at work; this is what it has made so far", run.spec.id));
     }
@@ -114,7 +124,9 @@ fn status(change: &Change) -> &'static str {
 pub fn work(app: &App, run: &Run) -> Result<Work, Failure> {
     let spec = &run.spec;
     let id = &spec.id;
-    let (Some(repository), Some(branch)) = (&spec.repository, &spec.branch) else {
+    // What was brought from elsewhere is a repository of its own, in which its work can be looked at.
+    let repository = spec.repository.as_ref().or_else(|| spec.source.as_ref().map(|_| &spec.workspace));
+    let (Some(repository), Some(branch)) = (repository, &spec.branch) else {
         return Err(Failure::usage(format!(
             "{id} works in {}, which is no worktree of a repository",
             spec.workspace
@@ -140,7 +152,7 @@ pub fn work(app: &App, run: &Run) -> Result<Work, Failure> {
 const TITLE_LETTERS_MAX: usize = 64;
 
 /// Where our own files go for a while, out of every agent's reach.
-fn scratch(app: &App) -> std::path::PathBuf {
+pub fn scratch(app: &App) -> std::path::PathBuf {
     app.state_dir.join("scratch")
 }
 

@@ -5,9 +5,10 @@ use longhaul_core::ids::RunId;
 use longhaul_core::permission::{Action, Here, judge};
 use longhaul_core::spec::{OnAsk, RunSpec};
 use longhaul_core::status::Status;
+use longhaul_core::suggest::closest;
 use longhaul_engine::{Harness, Opening};
 
-use super::create::{self, LimitArgs, Options, settled_model};
+use super::create::{self, LimitArgs, ModeArg, Options, settled_model};
 use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::record::RecordArgs;
@@ -23,15 +24,17 @@ use crate::servers;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-The agent says the promise (TASK_COMPLETE, unless you choose another) on a line of its own when everything is done. Until it
-does, it is started again with the same objective and no memory but the files of its workspace and state/handoff.json. With
+The agent says the promise (TASK_COMPLETE, unless you choose another) on a line of its own when everything is done. Until it \
+does, it is started again with the same objective and no memory but the files of its workspace and state/handoff.json. With \
 --verify the promise only counts if the commands succeed.
 
 Examples:
-  longhaul loop \"Port the parser to the new grammar\" --verify \"cargo test\" --max-iterations 20
-  longhaul loop --init-from spec.md --max-cost 20          a list of features is written first, then made to pass one by one;
-                                                           allow `git commit *` in your settings, or you are asked
-  longhaul loop --resume --run-id run_… --max-iterations 40   one that was paused or whose process died
+  longhaul loop \"Port the parser\" --verify \"cargo test\" --max-iterations 20
+  longhaul loop --init-from spec.md --max-cost 20
+      a list of features is written first, then made to pass one by one;
+      allow `git commit *` in your settings, or you are asked
+  longhaul loop --resume --run-id run_… --max-iterations 40
+      one that was paused or whose process died
   longhaul loop status run_…"
 )]
 pub struct Args {
@@ -141,6 +144,7 @@ fn start(app: &App, args: Args) -> Result<Exit, Failure> {
         )
         .hint("enable the harness, or use `longhaul run`"));
     }
+    refuse_odd(&args)?;
     let objective = objective(app, &args)?;
     let record = args.record.settled(app)?;
     let looping = args.iterations.over(Looping {
@@ -196,6 +200,22 @@ fn objective(app: &App, args: &Args) -> Result<String, Failure> {
         }
         (None, None) => Err(Failure::usage("what is to be done? Give an objective")
             .hint("`longhaul loop \"OBJECTIVE\"`, or `--init-from SPEC`, or `--resume --run-id ID`")),
+    }
+}
+
+/// What was hardly meant.
+fn refuse_odd(args: &Args) -> Result<(), Failure> {
+    if args.options.mode == ModeArg::Complete {
+        return Err(Failure::usage(
+            "--mode complete answers once, and a loop goes on until a promise is kept",
+        )
+        .hint("leave --mode out, or use `longhaul run --mode complete`"));
+    }
+    let is_like_status = |word: &str| word != "status" && closest(word, &["status"]).is_some();
+    match args.objective.as_deref().map(str::trim).filter(|word| word.len() > 3 && is_like_status(word)) {
+        Some(word) => Err(Failure::usage(format!("`{word}` is an odd objective"))
+            .hint("did you mean `longhaul loop status ID`? An objective is a sentence or more")),
+        None => Ok(()),
     }
 }
 

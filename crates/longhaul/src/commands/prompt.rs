@@ -53,8 +53,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 /// What the model would be sent first, were the run created.
 pub fn show_first(app: &App, settings: &Settings, task: &str, options: &Options) -> Result<Exit, Failure> {
     let harness = app.forgetful(settings, Sandbox::off())?;
-    // Carrying changes in would write to the repository.
-    let options = Options { with_changes: false, ..options.clone() };
+    // Carrying changes in would write to the repository, and fetching one would make a store.
+    let options = Options { with_changes: false, repo: None, ..options.clone() };
     let spec = create::spec(app, &harness, settings, task, &options, harness.new_run_id()?)?;
     spec.check().map_err(anyhow::Error::from)?;
     let at = Timestamp::default();

@@ -1,8 +1,11 @@
 //! `result`: what came of a run.
 
+use std::path::Path;
+
 use longhaul_core::report::Report;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
+use longhaul_workspace::place;
 use serde::Serialize;
 
 use crate::app::App;
@@ -36,7 +39,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::hint(&hint);
     }
     let misfit = misfit(&run);
-    let report = Report::of(&run);
+    let mut report = Report::of(&run);
+    // Commands change files too, and of a run without evidence nobody has looked.
+    report.changes = report.changes.or_else(|| changes(&run));
     if args.output {
         render::words(&report.output);
     } else if app.json() {
@@ -46,6 +51,15 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::words(report.markdown().trim_end());
     }
     Ok(exit(&run, misfit))
+}
+
+/// What differs in the workspace, as it is now, from what the work began with.
+fn changes(run: &Run) -> Option<String> {
+    if !run.has_worked() {
+        return None;
+    }
+    let base = run.baseline.as_ref().and_then(|baseline| baseline.commit.as_deref());
+    place::changes(Path::new(&run.spec.workspace), run.spec.repository.as_deref().map(Path::new), base)
 }
 
 /// What is wrong with the answer of a run that was asked for one of a schema.

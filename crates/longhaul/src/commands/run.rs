@@ -7,6 +7,7 @@ use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::prompt;
 use super::record::{RecordArgs, remembered};
+use super::session;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -17,8 +18,11 @@ use crate::servers;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  longhaul run \"Make the tests pass\"                              with the model whose key is set, or a local one
-  longhaul run \"Make the tests pass\" --model anthropic/MODEL --model openai/MODEL --max-cost 5
+  longhaul run \"Make the tests pass\"
+      with the model whose key is set, or a local one
+  longhaul run \"Tidy the docs\" --model anthropic/MODEL --model openai/MODEL
+      the second model is a fallback
+  longhaul run \"Make the tests pass\" --max-cost 5 --limit-policy max_cost=stop
   longhaul run \"Make the tests pass\" --model scripted/rehearsal.yaml
   longhaul run \"Tidy the docs\" --in-place --max-tool-calls 20 --detach")]
 pub struct Args {
@@ -47,6 +51,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     if !settings.enabled {
         return run_without_trace(app, &settings, &args);
     }
+    session::refuse_held(app, args.options.session.as_deref())?;
     let record = args.record.settled(app)?;
     // Before anything is made: a run whose commands cannot be held is none.
     let sandbox = hold(app, &settings, &args.holding)?;

@@ -15,8 +15,8 @@ use crate::trust::{Item, digest};
 /// See what this repository's longhaul.yaml would run or send, and trust exactly that
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-MCP servers, hooks, the search provider and model providers in a repository's longhaul.yaml, and a switched off journal, do
-nothing until you trust them. Trust is for exactly what is shown: any change of it needs your word again. `--trust` or
+MCP servers, hooks, the search provider and model providers in a repository's longhaul.yaml, and a switched off journal, do \
+nothing until you trust them. Trust is for exactly what is shown: any change of it needs your word again. `--trust` or \
 LONGHAUL_TRUST=1 trusts for one command, also the state directory that came with the repository.")]
 pub struct Args {
     /// Do not ask

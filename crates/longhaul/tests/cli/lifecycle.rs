@@ -141,7 +141,7 @@ fn rm_forgets() {
     let id = desk.completed();
     desk.get(&["rm", &id]);
     let said = desk.say(&["show", &id]);
-    assert!(said.code == 1 && said.err.contains("not in the store"), "{}", said.err);
+    assert!(said.code == 2 && said.err.contains("not in the store"), "{}", said.err);
     assert!(!desk.path(&format!(".longhaul/runs/{id}")).exists());
     let paused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
     let id: serde_json::Value = serde_json::from_str(&paused.out).unwrap();

@@ -184,9 +184,16 @@ fn wrong_loops_are_refused() {
     assert_eq!(desk.json(&["list"]), serde_json::json!([]));
     let id = desk.create();
     let unknown = desk.say(&["loop", "--resume", "--run-id", "run_unknown"]);
-    assert!(unknown.code == 1 && unknown.err.contains("run_unknown"), "{} {}", unknown.code, unknown.err);
+    assert!(unknown.code == 2 && unknown.err.contains("run_unknown"), "{} {}", unknown.code, unknown.err);
+    // A slip of the key is told from a run that was never there.
+    let slipped = format!("{}x{}", &id[..12], &id[13..]);
+    let said = desk.say(&["show", &slipped]);
+    assert!(said.code == 2 && said.err.contains(&format!("did you mean {id}?")), "{}", said.err);
     let said = desk.say(&["resume", &id, "--max-iterations", "5"]);
     assert!(said.code == 2 && said.err.contains("not a loop"), "{}", said.err);
+    desk.write("tiny.yaml", "context_window: 100\nconversations: [ { turns: [ { text: x } ] } ]");
+    let said = desk.say(&["run", "x", "--model", "scripted/tiny.yaml"]);
+    assert!(said.code == 2 && said.err.contains("a context window of 100 tokens"), "{}", said.err);
 }
 
 /// B3.4, B5.3: killed in its third iteration, a loop goes on in the third, with new limits and a new promise.
@@ -668,6 +675,12 @@ fn loops_say_what_cannot_be() {
     assert_eq!(desk.say(&args).code, 4, "the judge is asked within the budget");
     let id = only_run(&desk);
     assert!(desk.json(&["show", &id])["totalCost"].as_f64().unwrap() <= 1.5);
-    let said = desk.say(&["loop", "--resume", "--run-id", &id, "--verify", "true"]);
-    assert!(said.code == 2 && said.err.contains("--verify"), "{}", said.err);
+    let said = desk.say(&["loop", "--resume", "--run-id", &id, "--protect", "tests"]);
+    assert!(said.code == 2 && said.err.contains("--protect"), "{}", said.err);
+    let mut args = in_place("x");
+    args.extend(["--mode", "complete"]);
+    let said = desk.say(&args);
+    assert!(said.code == 2 && said.err.contains("--mode complete answers once"), "{}", said.err);
+    let said = desk.say(&in_place("stauts"));
+    assert!(said.code == 2 && said.err.contains("did you mean `longhaul loop status ID`?"), "{}", said.err);
 }

@@ -105,6 +105,23 @@ fn every_command_has_help() {
     assert!(desk.get(&["--version"]).starts_with("longhaul "));
 }
 
+/// Examples are typed as they stand: on a narrow terminal too each is on a line of its own, and its words below it.
+#[test]
+fn examples_fit_a_narrow_terminal() {
+    let desk = Desk::new();
+    for command in ["run", "loop", "permissions", "fake-model", "repl"] {
+        let help = |columns: &str| {
+            let output = desk.command(&[command, "--help"]).env("COLUMNS", columns).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let examples: Vec<String> =
+                text.lines().filter(|line| line.starts_with("  longhaul ")).map(str::to_owned).collect();
+            examples
+        };
+        let wide = help("300");
+        assert!(!wide.is_empty() && help("80") == wide, "{command}: {wide:?}");
+    }
+}
+
 /// Arguments that make no sense are usage errors, never panics.
 #[test]
 fn nonsense_is_refused() {

@@ -1,0 +1,324 @@
+//! Repositories that are brought from elsewhere.
+//!
+//! Owns which addresses and names may be given to git at all, a shared store of what was fetched, so that the second workspace of
+//! a repository costs next to nothing, and workspaces made out of it. Each is a repository of its own: what an agent does to
+//! it touches no other. Fetched contents are data: no hook, no filter and no submodule of theirs is run or followed. Refuses
+//! every address that is not https, ssh or a repository on this machine, and every one that has a password in it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::checkout::quiet_settings;
+use crate::git::{self, Git};
+use crate::place::create_directories;
+use crate::{digest_of, limits, place};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{} is no repository that can be used: {why}", shown.escape_debug())]
+    Address { shown: String, why: &'static str },
+    #[error("`{}` cannot be the name of a branch, a tag or a commit", name.escape_debug())]
+    Reference { name: String },
+    #[error("there is no branch, tag or commit `{name}` in {url}")]
+    NoReference { name: String, url: String },
+    #[error("{url} has no commits")]
+    Empty { url: String },
+    #[error("another process has been fetching {url} for too long")]
+    Busy { url: String },
+    #[error("cannot reach {url}")]
+    Fetch { url: String, source: git::Error },
+    #[error(transparent)]
+    Place(#[from] place::Error),
+}
+
+impl From<git::Error> for Error {
+    fn from(error: git::Error) -> Error {
+        Error::Place(error.into())
+    }
+}
+
+/// An address that was found to be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    text: String,
+    /// The only way git may take.
+    protocol: &'static str,
+}
+
+impl Address {
+    /// Reads what a user typed; a path is relative to `cwd`.
+    pub fn parse(text: &str, cwd: &Path) -> Result<Address, Error> {
+        let wrong = |why| Error::Address { shown: without_password(text), why };
+        if text.is_empty() || text.len() > limits::ADDRESS_BYTES_MAX || text.chars().any(char::is_control) {
+            return Err(wrong("an address is one line of at most 2048 bytes"));
+        }
+        if text.starts_with('-') || text.contains("::") {
+            return Err(wrong("git would take it for an option or run a program"));
+        }
+        let remote = |protocol| Ok(Address { text: text.to_owned(), protocol });
+        if let Some(rest) = text.strip_prefix("https://") {
+            check_remote(rest, &wrong)?;
+            return remote("https");
+        }
+        if let Some(rest) = text.strip_prefix("ssh://") {
+            check_remote(rest, &wrong)?;
+            return remote("ssh");
+        }
+        if let Some(path) = text.strip_prefix("file://") {
+            return local(Path::new(path), &wrong);
+        }
+        if text.contains("://") {
+            return Err(wrong("only https, ssh and repositories on this machine can be used"));
+        }
+        match text.split_once(':') {
+            // `git@host:path`, as git understands it: a colon before any slash.
+            Some((host, path)) if !host.contains('/') => {
+                check_host(host, &wrong)?;
+                if path.is_empty() || path.starts_with('-') {
+                    return Err(wrong("there is no path in it"));
+                }
+                remote("ssh")
+            }
+            Some(_) | None => local(&cwd.join(text), &wrong),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+fn check_remote(rest: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(), Error> {
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    check_host(host, wrong)?;
+    if path.is_empty() {
+        return Err(wrong("there is no path in it"));
+    }
+    Ok(())
+}
+
+/// A host that begins with a dash is an option to ssh, and so is a user. A password would be kept and shown.
+fn check_host(authority: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(), Error> {
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    if user.is_some_and(|user| user.contains(':')) {
+        return Err(wrong("a password does not belong into an address; use a credential helper or a key"));
+    }
+    let letters =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':' | '[' | ']');
+    let user_letters = |user: &str| user.chars().all(|letter| letters(letter) || letter == '+');
+    let plain = !host.is_empty() && host.chars().all(letters) && !host.starts_with(['-', '.', ':']);
+    if !plain || user.is_some_and(|user| user.is_empty() || user.starts_with('-') || !user_letters(user)) {
+        return Err(wrong("its host is none"));
+    }
+    Ok(())
+}
+
+fn local(path: &Path, wrong: &dyn Fn(&'static str) -> Error) -> Result<Address, Error> {
+    let path = path.canonicalize().map_err(|_| wrong("there is nothing at that path"))?;
+    let is_repository = |dir: &Path| dir.join("HEAD").is_file() && dir.join("objects").is_dir();
+    let linked = crate::gitdirs::at(&path).is_some();
+    if !(is_repository(&path) || linked) {
+        return Err(wrong("there is no repository at that path"));
+    }
+    let text = path.into_os_string().into_string().map_err(|_| wrong("its path is not UTF-8"))?;
+    Ok(Address { text, protocol: "file" })
+}
+
+fn without_password(text: &str) -> String {
+    match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &text[..scheme], &text[at..]),
+        _ => text.to_owned(),
+    }
+}
+
+/// Is this the name of a branch or a tag, or a commit? Stricter than git where a name could be read as more.
+pub fn check_reference(name: &str) -> Result<(), Error> {
+    let letters =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | '+' | '#');
+    let part = |part: &str| {
+        !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with('.') && !part.ends_with(".lock")
+    };
+    let plain = name.len() <= limits::REFERENCE_BYTES_MAX && name.chars().all(letters);
+    if plain && name != "HEAD" && !name.contains("..") && name.split('/').all(part) {
+        return Ok(());
+    }
+    Err(Error::Reference { name: name.to_owned() })
+}
+
+/// The shared store of one repository.
+#[derive(Clone, Debug)]
+pub struct Store {
+    address: Address,
+    depth: Option<u32>,
+    directory: PathBuf,
+}
+
+impl Store {
+    /// `stores` is where all of them are. A shallow one is one of its own: it would lack what the others need.
+    pub fn at(stores: &Path, address: Address, depth: Option<u32>) -> Store {
+        let key = format!("{}\n{}", address.text, depth.map_or_else(String::new, |depth| depth.to_string()));
+        let name: String =
+            digest_of(key.as_bytes()).chars().filter(char::is_ascii_alphanumeric).take(32).collect();
+        Store { directory: stores.join(format!("{name}.git")), address, depth }
+    }
+
+    /// Where it is kept.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Fetches what is new there, and answers the commit that `reference` means: a branch, a tag or a commit; without one, what the
+    /// repository itself would check out.
+    pub fn fetch(&self, reference: Option<&str>) -> Result<String, Error> {
+        reference.map_or(Ok(()), check_reference)?;
+        let _lock = self.lock()?;
+        if !self.directory.join("HEAD").is_file() {
+            Git::at(Path::new("/")).run(&[
+                "init".as_ref(),
+                "--quiet".as_ref(),
+                "--bare".as_ref(),
+                "--template=".as_ref(),
+                "--".as_ref(),
+                self.directory.as_os_str(),
+            ])?;
+        }
+        let depth = self.depth.map(|depth| format!("--depth={depth}"));
+        let mut asked = vec![
+            "fetch",
+            "--quiet",
+            "--force",
+            "--prune",
+            "--no-auto-maintenance",
+            "--no-recurse-submodules",
+        ];
+        asked.extend(depth.as_deref());
+        let refs = ["--", self.address.as_str(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
+        let refs = [&refs[..], &["+HEAD:refs/longhaul/head"]].concat();
+        if let Err(error) = self.git().run(&[&asked[..], &refs].concat()) {
+            // A repository without commits has no HEAD to fetch.
+            return Err(self.explained(error));
+        }
+        self.resolve(reference)
+    }
+
+    fn explained(&self, source: git::Error) -> Error {
+        let url = self.address.text.clone();
+        if source.to_string().contains("couldn't find remote ref HEAD") {
+            return Error::Empty { url };
+        }
+        Error::Fetch { url, source }
+    }
+
+    fn resolve(&self, reference: Option<&str>) -> Result<String, Error> {
+        let names = match reference {
+            None => vec!["refs/longhaul/head".to_owned()],
+            Some(name) => {
+                let is_commit = name.len() >= 7 && name.chars().all(|letter| letter.is_ascii_hexdigit());
+                let mut names = vec![format!("refs/heads/{name}"), format!("refs/tags/{name}")];
+                names.extend(is_commit.then(|| name.to_owned()));
+                names
+            }
+        };
+        let commit = |name: &String| {
+            let commit = format!("{name}^{{commit}}");
+            self.git().run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &commit]).ok()
+        };
+        names.iter().find_map(commit).ok_or_else(|| Error::NoReference {
+            name: reference.unwrap_or("HEAD").to_owned(),
+            url: self.address.text.clone(),
+        })
+    }
+
+    fn git(&self) -> Git<'_> {
+        Git::at(&self.directory)
+            .with("GIT_DIR", self.directory.as_os_str())
+            .with("GIT_ALLOW_PROTOCOL", self.address.protocol)
+            .with("GIT_NO_LAZY_FETCH", "1")
+    }
+
+    fn lock(&self) -> Result<File, Error> {
+        let parent = self.directory.parent().unwrap_or(Path::new("."));
+        create_directories(parent)?;
+        let path = self.directory.with_extension("lock");
+        let lock = File::options().create(true).append(true).open(&path);
+        let lock = lock.map_err(|source| place::Error::Io { action: "open", path: path.clone(), source })?;
+        if limits::within(limits::GIT_TIME_MAX, || lock.try_lock().is_ok()) {
+            return Ok(lock);
+        }
+        Err(Error::Busy { url: self.address.text.clone() })
+    }
+}
+
+/// Brings what is new in a store into a workspace that was made from it, under its names for the origin. No file is touched.
+pub fn refresh(store: &Path, workspace: &Path) -> Result<(), Error> {
+    let asked = [
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-auto-maintenance",
+        "--no-recurse-submodules",
+        "--force",
+        "--",
+    ];
+    let mut asked: Vec<&std::ffi::OsStr> = asked.iter().map(std::ffi::OsStr::new).collect();
+    asked.push(store.as_os_str());
+    asked.extend(
+        ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"].map(std::ffi::OsStr::new),
+    );
+    Git::at(workspace).with("GIT_ALLOW_PROTOCOL", "file").run(&asked)?;
+    Ok(())
+}
+
+/// A workspace made from a store: a repository of its own, with `branch` checked out at `start`. It is made beside its place and
+/// moved there whole, so that one which is there is complete; one that is there is left alone.
+pub(crate) fn ensure(
+    store: &Path,
+    url: &str,
+    path: &Path,
+    [branch, start]: [&str; 2],
+) -> Result<(), place::Error> {
+    if path.join(".git").is_dir() {
+        return Ok(());
+    }
+    if fs::read_dir(path).is_ok_and(|mut found| found.next().is_some()) {
+        return Err(place::Error::NotEmpty { path: path.to_owned() });
+    }
+    let io = |action, path: &Path| {
+        let path = path.to_owned();
+        move |source| place::Error::Io { action, path, source }
+    };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".cloning");
+    let fresh = path.with_file_name(name);
+    create_directories(path.parent().unwrap_or(path))?;
+    let lock_path = fresh.with_extension("lock");
+    let lock = File::options().create(true).append(true).open(&lock_path).map_err(io("open", &lock_path))?;
+    // A git that outlived a killed harness holds it too, and is waited for.
+    if !limits::within(limits::GIT_TIME_MAX, || lock.try_lock().is_ok()) {
+        return Err(place::Error::Held { path: path.to_owned() });
+    }
+    if fresh.symlink_metadata().is_ok() {
+        fs::remove_dir_all(&fresh).map_err(io("remove what was left of", &fresh))?;
+    }
+    let held =
+        || -> Result<Stdio, place::Error> { Ok(Stdio::from(lock.try_clone().map_err(io("lock", path))?)) };
+    let cloned = ["clone", "--quiet", "--local", "--no-checkout", "--template=", "--origin=origin", "--"];
+    let mut cloned: Vec<&std::ffi::OsStr> = cloned.iter().map(std::ffi::OsStr::new).collect();
+    cloned.extend([store.as_os_str(), fresh.as_os_str()]);
+    Git::at(Path::new("/")).with("GIT_ALLOW_PROTOCOL", "file").holding(held()?).run(&cloned)?;
+    Git::at(&fresh).run(&["remote", "set-url", "--", "origin", url])?;
+    let settings = quiet_settings(&fresh)?;
+    let checked_out =
+        ["checkout", "--quiet", "--no-track", "--no-recurse-submodules", "-B", branch, start, "--"];
+    Git::at(&fresh).set(&settings).holding(held()?).run(&checked_out)?;
+    if path.is_dir() {
+        fs::remove_dir(path).map_err(io("replace", path))?;
+    }
+    fs::rename(&fresh, path).map_err(io("rename", &fresh))?;
+    fs::remove_file(&lock_path).ok();
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Repositories of elsewhere, with real git and bare repositories on this machine.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_workspace::place::{Place, ensure, is_dirty};
+use longhaul_workspace::source::{Address, Error, Store, check_reference};
+use tempfile::TempDir;
+
+struct Fixture {
+    outer: TempDir,
+}
+
+impl Fixture {
+    /// `origin.git` with one commit on main, and the checkout it was pushed from.
+    fn new() -> Fixture {
+        let fixture = Fixture { outer: tempfile::tempdir().unwrap() };
+        let base = fixture.base();
+        git(&base, &["init", "--quiet", "--bare", "--initial-branch=main", "origin.git"]);
+        git(&base, &["clone", "--quiet", "origin.git", "upstream"]);
+        fixture.push("file", "one\n");
+        fixture
+    }
+
+    fn base(&self) -> PathBuf {
+        self.outer.path().canonicalize().unwrap()
+    }
+
+    fn push(&self, name: &str, text: &str) -> String {
+        let upstream = self.base().join("upstream");
+        fs::write(upstream.join(name), text).unwrap();
+        git(&upstream, &["add", "--force", "."]);
+        git(&upstream, &["commit", "--quiet", "-m", name]);
+        git(&upstream, &["push", "--quiet", "origin", "HEAD:main"]);
+        git(&upstream, &["rev-parse", "HEAD"])
+    }
+
+    fn store(&self, depth: Option<u32>) -> Store {
+        let address = Address::parse("origin.git", &self.base()).unwrap();
+        Store::at(&self.base().join("stores"), address, depth)
+    }
+
+    fn place(&self, store: &Store, name: &str, start: &str) -> Place {
+        Place::Clone {
+            store: store.directory().to_owned(),
+            url: self.base().join("origin.git").display().to_string(),
+            path: self.base().join("work").join(name),
+            branch: format!("agent/{name}"),
+            start: start.to_owned(),
+        }
+    }
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(directory)
+        .args([
+            "-c",
+            "user.name=Test",
+            "-c",
+            "user.email=test@example.com",
+            "-c",
+            "protocol.file.allow=always",
+        ])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+/// A45, D15.5: https, ssh and repositories here, and nothing that git would take for an option or run.
+#[test]
+fn addresses() {
+    let fixture = Fixture::new();
+    let base = fixture.base();
+    let url = format!("file://{}", base.join("origin.git").display());
+    for text in [
+        "https://example.com/a/b.git",
+        "https://user@example.com:8443/a",
+        "ssh://git@example.com:22/a/b",
+        "git@example.com:a/b.git",
+        "example.com:a",
+        "origin.git",
+        "./origin.git",
+        "upstream",
+        &url,
+    ] {
+        assert!(Address::parse(text, &base).is_ok(), "{text}");
+    }
+    for text in [
+        "",
+        "ext::sh -c touch% /tmp/x",
+        "fd::3",
+        "--upload-pack=touch /tmp/x",
+        "-utouch",
+        "-c x=y",
+        "file:///etc",
+        "/etc",
+        "..",
+        "../no-such",
+        "http://example.com/a",
+        "git://example.com/a",
+        "ftp://example.com/a",
+        "ssh://-oProxyCommand=touch/a",
+        "ssh://git@-oProxyCommand=x/a",
+        "ssh://-l@host/a",
+        "git@host:-x",
+        "-oProxyCommand=x:a",
+        "git@-host:a",
+        "https://user:secret@example.com/a",
+        "ssh://user:secret@example.com/a",
+        "https://example.com",
+        "https:///a",
+        "https://exa mple.com/a",
+        "https://example.com/a\r\nx",
+        "https://example.com/a\nx",
+        "git@host:",
+    ] {
+        let refused = Address::parse(text, &base).unwrap_err();
+        assert!(matches!(refused, Error::Address { .. }), "{text}");
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+    }
+}
+
+/// A46: names of branches, tags and commits, and nothing that means more.
+#[test]
+fn references() {
+    for name in ["main", "feature/x-1", "v1.2.3", "a1b2c3d"] {
+        assert!(check_reference(name).is_ok(), "{name}");
+    }
+    for name in [
+        "",
+        "--orphan",
+        "-b",
+        "-b--upload-pack=x",
+        "..",
+        "a..b",
+        "/abs",
+        ".git",
+        "a:b",
+        "@{-1}",
+        "a@{1}",
+        "HEAD",
+        "a^",
+        "a~1",
+        "a b",
+        "a\nb",
+        "a//b",
+        "a/",
+        "a.lock",
+        "a/.b",
+        "a/-b",
+        "refs*",
+        "+a:b",
+    ] {
+        assert!(check_reference(name).is_err(), "{name:?}");
+    }
+}
+
+/// D14.3, D15.1, D15.2, D15.4: the named commit is checked out on a branch of its own; a second fetch brings what is new, and the
+/// second workspace of it needs no origin.
+#[test]
+fn a_repository_is_fetched_once_and_made_often() {
+    let fixture = Fixture::new();
+    let store = fixture.store(None);
+    let first = store.fetch(None).unwrap();
+    git(&fixture.base().join("upstream"), &["tag", "v1"]);
+    git(&fixture.base().join("upstream"), &["push", "--quiet", "origin", "v1"]);
+    let second = fixture.push("file", "two\n");
+    assert_eq!(store.fetch(Some("main")).unwrap(), second);
+    assert_eq!(store.fetch(Some("v1")).unwrap(), first);
+    assert_eq!(store.fetch(Some(&first[..12])).unwrap(), first);
+    assert!(matches!(store.fetch(Some("none")), Err(Error::NoReference { .. })));
+
+    let place = fixture.place(&store, "one", &first);
+    ensure(&place).unwrap();
+    let path = place.directory();
+    assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "one\n");
+    assert_eq!(git(path, &["symbolic-ref", "--short", "HEAD"]), "agent/one");
+    assert_eq!(
+        git(path, &["remote", "get-url", "origin"]),
+        fixture.base().join("origin.git").display().to_string()
+    );
+    fs::write(path.join("file"), "agent\n").unwrap();
+    ensure(&place).unwrap();
+    assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "agent\n", "what is there is left alone");
+    // The origin is gone; the store is enough. No workspace needs another, nor the store.
+    fs::rename(fixture.base().join("origin.git"), fixture.base().join("away")).unwrap();
+    let other = fixture.place(&store, "two", &second);
+    ensure(&other).unwrap();
+    fs::remove_dir_all(store.directory()).unwrap();
+    git(other.directory(), &["fsck", "--strict"]);
+    assert!(!is_dirty(other.directory()));
+    assert!(matches!(store.fetch(None), Err(Error::Fetch { .. })));
+
+    let fixture = Fixture::new();
+    fixture.push("file", "two\n");
+    let store = fixture.store(Some(1));
+    let place = fixture.place(&store, "shallow", &store.fetch(None).unwrap());
+    ensure(&place).unwrap();
+    assert_eq!(git(place.directory(), &["rev-list", "--count", "HEAD"]), "1");
+    assert_eq!(git(place.directory(), &["rev-parse", "--is-shallow-repository"]), "true");
+}
+
+/// F48: half a store and half a workspace, as a kill leaves them, are made anew; what is somebody's is not.
+#[test]
+fn half_a_clone_is_made_anew() {
+    let fixture = Fixture::new();
+    let store = fixture.store(None);
+    fs::create_dir_all(store.directory().join("objects/pack")).unwrap();
+    fs::write(store.directory().join("objects/pack/tmp_pack_x"), "half").unwrap();
+    let start = store.fetch(None).unwrap();
+    let place = fixture.place(&store, "one", &start);
+    let half = fixture.base().join("work/one.cloning/.git");
+    fs::create_dir_all(&half).unwrap();
+    fs::write(half.join("index.lock"), "").unwrap();
+    ensure(&place).unwrap();
+    assert!(!half.exists());
+    assert!(!is_dirty(place.directory()));
+    let foreign = fixture.place(&store, "foreign", &start);
+    fs::create_dir_all(foreign.directory()).unwrap();
+    fs::write(foreign.directory().join("mine"), "x").unwrap();
+    assert!(ensure(&foreign).is_err());
+    assert!(foreign.directory().join("mine").exists());
+}
+
+#[test]
+fn a_repository_without_commits_is_said_to_be_one() {
+    let outer = tempfile::tempdir().unwrap();
+    git(outer.path(), &["init", "--quiet", "--bare", "empty.git"]);
+    let address = Address::parse("empty.git", outer.path()).unwrap();
+    let fetched = Store::at(&outer.path().join("stores"), address, None).fetch(None);
+    assert!(matches!(fetched, Err(Error::Empty { .. })), "{fetched:?}");
+}

@@ -1,0 +1,306 @@
+//! `session`: named workspaces that outlive runs, and who has them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_core::status::Status;
+use longhaul_core::time::Timestamp;
+use longhaul_engine::Harness;
+use longhaul_engine::clock::{Clock, SystemClock};
+use longhaul_workspace::limits::SESSION_EXPIRY;
+use longhaul_workspace::place::{self, Place};
+pub use longhaul_workspace::session::Session;
+use longhaul_workspace::session::{self, Error, Held, Hold, Name, Notes, Visit};
+use serde_json::{Value, json};
+
+use super::source;
+use super::workspace::bytes_below;
+use crate::app::App;
+use crate::duration;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::limits::SESSION_UNUSED_MAX;
+use crate::render::{self, table};
+
+/// Sessions: named workspaces that several runs share, one after another
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  longhaul run \"Begin the port\" --session port       begins it
+  longhaul run \"Go on\" --session port                sees the files and commits of the first
+  longhaul session cleanup --older-than 7d --dry-run")]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// All sessions, and which are in use
+    List,
+    /// One session: its workspace, repository, branch, holder and runs
+    Info {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Remove a session with its files; its branch and the records of its runs stay
+    Delete {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Also if there are changes that are nowhere else
+        #[arg(long)]
+        force: bool,
+    },
+    /// Remove sessions that nobody has used for long; those in use and those with changes that are nowhere else stay
+    Cleanup {
+        /// Not used for so long, like `7d`
+        #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+        older_than: Duration,
+        /// Only say which
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Free a session whose run is dead; one that may live is never robbed
+    Unlock {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Also one of another machine, of which nothing can be known from here
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    // Whose the state directory is, is asked before anything in it is believed.
+    app.home()?;
+    match args.what {
+        What::List => list(app),
+        What::Info { name } => info(app, &named(app, &name)?),
+        What::Delete { name, force } => {
+            let session = named(app, &name)?;
+            delete(&session, force)?;
+            render::talk(&format!("session {name} removed"));
+            Ok(Exit::Ok)
+        }
+        What::Cleanup { older_than, dry_run } => cleanup(app, older_than, dry_run),
+        What::Unlock { name, force } => {
+            let session = named(app, &name)?;
+            session.notes().map_err(failure)?;
+            match session.unlock(force).map_err(failure)? {
+                Some(lease) => render::talk(&format!("session {name} is free; {} had it", lease.run)),
+                None => render::talk(&format!("session {name} was free")),
+            }
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+fn list(app: &App) -> Result<Exit, Failure> {
+    let sessions = session::all(&sessions(app)).map_err(failure)?;
+    let shown = sessions.iter().map(shown).collect::<Result<Vec<Value>, Failure>>()?;
+    if app.json() {
+        render::json(&shown);
+        return Ok(Exit::Ok);
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let rows = shown.iter().map(|session| {
+        vec![
+            text(&session["name"]),
+            text(&session["status"]),
+            text(&session["lastUsedAt"]),
+            session["runs"].as_array().map_or(0, Vec::len).to_string(),
+            table::bytes(session["bytes"].as_u64().unwrap_or(0)),
+            table::clean(&(text(&session["repository"]) + &text(&session["source"]))),
+        ]
+    });
+    let header = ["session", "status", "last used", "runs", "size", "repository"];
+    render::data(&table::rows(&header, rows));
+    Ok(Exit::Ok)
+}
+
+fn info(app: &App, session: &Session) -> Result<Exit, Failure> {
+    let shown = shown(session)?;
+    if app.json() {
+        render::json(&shown);
+        return Ok(Exit::Ok);
+    }
+    for key in ["name", "status", "workspace", "repository", "source", "branch", "createdAt", "lastUsedAt"] {
+        if let Some(value) = shown[key].as_str() {
+            render::data(&format!("{key:<12} {}", table::clean(value)));
+        }
+    }
+    for run in shown["runs"].as_array().into_iter().flatten() {
+        let word = |key: &str| run[key].as_str().unwrap_or_default().to_owned();
+        render::data(&format!("{:<12} {} {}", "run", table::clean(&word("run")), word("at")));
+    }
+    Ok(Exit::Ok)
+}
+
+/// A session as it stands: its notes, its holder, its size.
+fn shown(session: &Session) -> Result<Value, Failure> {
+    let notes = session.notes().map_err(failure)?;
+    let (status, lease) = match session.hold(now()).map_err(failure)? {
+        Hold::Free if is_old(&notes, SESSION_UNUSED_MAX) => ("free, unused for long".to_owned(), None),
+        Hold::Free => ("free".to_owned(), None),
+        Hold::Live(lease) => (format!("locked by {}", lease.run), Some(lease)),
+        Hold::Stale(lease) => (format!("left by {}, which is dead", lease.run), Some(lease)),
+    };
+    let mut shown = json!(notes);
+    shown["status"] = json!(status);
+    shown["lease"] = json!(lease);
+    shown["workspace"] = json!(session.workspace());
+    shown["bytes"] = json!(bytes_below(&session.workspace()));
+    Ok(shown)
+}
+
+fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failure> {
+    let (mut gone, mut kept) = (Vec::new(), Vec::new());
+    for session in session::all(&sessions(app)).map_err(failure)? {
+        let name = session.name().to_owned();
+        let notes = session.notes().map_err(failure)?;
+        if !is_old(&notes, older_than) || matches!(session.hold(now()), Ok(Hold::Live(_)) | Err(_)) {
+            continue;
+        }
+        if is_unsaved(&session, &notes) {
+            kept.push(name);
+        } else if dry_run {
+            gone.push(name);
+        } else {
+            delete(&session, false)?;
+            gone.push(name);
+        }
+    }
+    for name in &kept {
+        render::warn(&format!("session {name} has changes that are nowhere else and stays"));
+    }
+    if app.json() {
+        render::json(&json!({ "removed": gone, "kept": kept, "dryRun": dry_run }));
+    } else {
+        gone.iter().for_each(|name| render::data(name));
+    }
+    Ok(Exit::Ok)
+}
+
+fn delete(session: &Session, force: bool) -> Result<(), Failure> {
+    let notes = session.notes().map_err(failure)?;
+    let (held, _) = session.take("session delete", SESSION_EXPIRY).map_err(failure)?;
+    if !force && is_unsaved(session, &notes) {
+        return Err(Failure::from(anyhow::anyhow!(
+            "session {} has changes that are nowhere else, in {}",
+            session.name(),
+            session.workspace().display()
+        ))
+        .hint("commit or push them there, or remove them as well with --force"));
+    }
+    place::remove(&place_of(session, &notes)).map_err(anyhow::Error::from)?;
+    session.delete(held).map_err(failure)
+}
+
+fn place_of(session: &Session, notes: &Notes) -> Place {
+    match (&notes.repository, &notes.branch) {
+        (Some(repo), Some(branch)) if Path::new(repo).is_dir() => Place::Worktree {
+            repo: repo.into(),
+            path: session.workspace(),
+            branch: branch.clone(),
+            start: None,
+        },
+        _ => Place::Fresh(session.workspace()),
+    }
+}
+
+/// Would something be lost that no branch has?
+fn is_unsaved(session: &Session, notes: &Notes) -> bool {
+    let workspace = session.workspace();
+    // One that was brought from elsewhere has its branch nowhere but here.
+    let is_alone = notes.source.is_some() && place::has_own_commits(&workspace);
+    notes.branch.is_some() && workspace.is_dir() && (is_alone || place::is_dirty(&workspace))
+}
+
+fn is_old(notes: &Notes, age: Duration) -> bool {
+    u128::from(now().millis_since(notes.last_used_at)) >= age.as_millis()
+}
+
+fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+fn sessions(app: &App) -> PathBuf {
+    app.state_dir.join("sessions")
+}
+
+/// A session by its name, whether it is there or not.
+pub fn named(app: &App, name: &str) -> Result<Session, Failure> {
+    Ok(Session::at(&sessions(app), Name::parse(name).map_err(failure)?))
+}
+
+/// Refuses a run in a session that another one has, before anything is made for it.
+pub fn refuse_held(app: &App, name: Option<&str>) -> Result<(), Failure> {
+    let Some(name) = name else { return Ok(()) };
+    app.home()?;
+    let session = named(app, name)?;
+    if let (true, Ok(Hold::Live(lease))) = (session.exists(), session.hold(now())) {
+        let (pid, host) = (lease.process.pid, lease.process.host);
+        return Err(failure(Error::Locked { run: lease.run, pid, host, since: lease.acquired_at }));
+    }
+    Ok(())
+}
+
+/// Writes a new run down in its session.
+pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
+    let Some(name) = &run.spec.session else { return Ok(()) };
+    let visit = Visit { run: run.spec.id.to_string(), at: now() };
+    named(app, name)?
+        .note(now(), |notes| {
+            if notes.runs.is_empty() {
+                notes.repository.clone_from(&run.spec.repository);
+                notes.branch.clone_from(&run.spec.branch);
+                notes.source = run.spec.source.as_ref().map(|source| source.url.clone());
+            }
+            notes.runs.push(visit);
+        })
+        .map_err(failure)?;
+    Ok(())
+}
+
+/// Takes the session of a run that is about to be driven; nothing, if it is in none.
+pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, Failure> {
+    // Without sessions, the journal need not be read for this.
+    if !sessions(app).is_dir() {
+        return Ok(None);
+    }
+    let run = harness.look(id)?;
+    let Some(name) = run.spec.session.clone() else { return Ok(None) };
+    let (held, stale) = named(app, &name)?.take(id.as_str(), SESSION_EXPIRY).map_err(failure)?;
+    if let Some(lease) = stale {
+        // What the dead run left running would work against this one.
+        if let Ok(dead) = RunId::parse(&lease.run) {
+            longhaul_tools::reap_leftovers(&dead);
+        }
+        render::warn(&format!(
+            "session {name} was left by {} (process {} on {}), which is dead; it is taken over",
+            lease.run, lease.process.pid, lease.process.host
+        ));
+    }
+    if run.status == Status::Created {
+        source::brought_up_to_date(app, &run);
+    }
+    Ok(Some(held))
+}
+
+pub fn failure(error: Error) -> Failure {
+    let (exit, hint) = match &error {
+        Error::Name { .. } => (Exit::Usage, None),
+        Error::Missing { .. } => {
+            (Exit::Failed, Some("`longhaul session list` shows those there are".to_owned()))
+        }
+        Error::Locked { run, .. } => (
+            Exit::Held,
+            Some(format!("`longhaul pause {run}` asks it to stop; a session of another name is free")),
+        ),
+        Error::Busy { .. } => (Exit::Held, Some("try again in a moment".to_owned())),
+        Error::Io { .. } => (Exit::Failed, None),
+    };
+    Failure { exit, error: anyhow::Error::from(error), hint }
+}

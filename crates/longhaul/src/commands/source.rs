@@ -1,0 +1,77 @@
+//! `--repo`: a repository that is brought from elsewhere, for `run`, `create` and `loop`.
+
+use std::path::{Path, PathBuf};
+
+use longhaul_core::run::Run;
+use longhaul_core::spec::GitSource;
+use longhaul_workspace::source::{self, Address, Error, Store};
+use longhaul_workspace::{landing, place};
+
+use super::create::Options;
+use super::landing::scratch;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render;
+
+/// Fetches what `--repo` names, and answers the commit to begin with.
+pub fn fetched(app: &App, options: &Options) -> Result<(GitSource, String), Failure> {
+    let typed = options.repo.as_deref().unwrap_or_default();
+    let address = Address::parse(typed, &app.cwd).map_err(failure)?;
+    if let Some(name) = &options.reference {
+        source::check_reference(name).map_err(failure)?;
+    }
+    app.make_home()?;
+    let url = address.as_str().to_owned();
+    let store = Store::at(&stores(app), address, options.depth);
+    let base = store.fetch(options.reference.as_deref()).map_err(failure)?;
+    let (reference, depth) = (options.reference.clone(), options.depth);
+    let store = store.directory().display().to_string();
+    Ok((GitSource { url, reference, depth, store }, base))
+}
+
+/// What was brought before, without asking anybody for it again.
+pub fn known(app: &App, url: &str) -> Result<GitSource, Failure> {
+    let address = Address::parse(url, &app.cwd).map_err(failure)?;
+    let store = Store::at(&stores(app), address, None).directory().display().to_string();
+    Ok(GitSource { url: url.to_owned(), reference: None, depth: None, store })
+}
+
+fn stores(app: &App) -> PathBuf {
+    app.state_dir.join("cache").join("repos")
+}
+
+/// Merges what is new at the origin into a session's workspace that is there already. Where that cannot be done without
+/// touching local work, the workspace stays as it is, and that is said.
+pub fn brought_up_to_date(app: &App, run: &Run) {
+    let (Some(source), Some(base)) = (&run.spec.source, &run.spec.base) else { return };
+    let workspace = Path::new(&run.spec.workspace);
+    if !workspace.join(".git").is_dir() || place::head(workspace).as_ref() == Some(base) {
+        return;
+    }
+    let brought = source::refresh(Path::new(&source.store), workspace)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| Ok(landing::bring(workspace, &scratch(app), run.spec.id.as_str(), base)?));
+    if let Err(error) = brought {
+        render::warn(&format!(
+            "the session stays as it was, what is new at {} is not in it: {error}",
+            source.url
+        ));
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    let (exit, hint) = match &error {
+        Error::Address { .. } => (
+            Exit::Usage,
+            Some("give https://HOST/PATH, ssh://HOST/PATH, git@HOST:PATH, or the path of a repository"),
+        ),
+        Error::Reference { .. } | Error::NoReference { .. } | Error::Empty { .. } => (Exit::Usage, None),
+        Error::Busy { .. } => (Exit::Held, None),
+        Error::Fetch { .. } => {
+            (Exit::Failed, Some("nothing was made; try `git ls-remote` with the same address"))
+        }
+        Error::Place(_) => (Exit::Failed, None),
+    };
+    Failure { exit, error: anyhow::Error::from(error), hint: hint.map(str::to_owned) }
+}

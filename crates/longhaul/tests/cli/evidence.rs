@@ -1,0 +1,133 @@
+//! What the harness sees of the work beside what the agent says: commits, and what commands changed.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::desk::Desk;
+
+fn git(desk: &Desk, args: &[&str]) {
+    let output = Command::new("git")
+        .args(["-c", "user.name=n", "-c", "user.email=n@example.org"])
+        .args(args)
+        .current_dir(desk.path("."))
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A repository with a test in it, and a script that plays on it.
+fn repository(script: &str) -> Desk {
+    let desk = Desk::with_script(script);
+    fs::create_dir(desk.path("tests")).unwrap();
+    desk.write("tests/a.sh", "exit 1\n");
+    desk.write(".gitignore", "s.yaml\n.longhaul\n.config\n");
+    fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    desk.write(".config/longhaul/longhaul.yaml", "permissions: { bash: { \"git commit *\": allow } }\n");
+    git(&desk, &["init", "-q", "-b", "main"]);
+    git(&desk, &["config", "user.name", "a"]);
+    git(&desk, &["config", "user.email", "a@example.org"]);
+    git(&desk, &["add", "-A"]);
+    git(&desk, &["commit", "-q", "-m", "first"]);
+    desk
+}
+
+fn only_run(desk: &Desk) -> String {
+    desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned()
+}
+
+const COMMIT: &str = "git commit -qam";
+
+/// A protected file that was changed in a commit and put back only in the workspace is found: what is handed over is the
+/// commit. With `refuse` the end does not count until the commit has it as it was.
+#[test]
+fn a_protected_file_changed_in_a_commit_is_found() {
+    let script = format!(
+        r#"
+conversations:
+  - turns:
+      - calls: [ {{ tool: bash, args: {{ command: "echo exit 0 > tests/a.sh && {COMMIT} easier && echo exit 1 > tests/a.sh" }} }} ]
+      - text: "Done."
+      - calls: [ {{ tool: bash, args: {{ command: "{COMMIT} back" }} }} ]
+      - text: "Done now."
+"#
+    );
+    for (policy, turns) in [("report", 2), ("refuse", 4)] {
+        let desk = repository(&script);
+        let said = desk.say(&[
+            "run",
+            "x",
+            "--model",
+            "scripted/s.yaml",
+            "--protect",
+            "tests/**",
+            "--protect-policy",
+            policy,
+        ]);
+        assert_eq!(said.code, 0, "{policy}: {}", said.err);
+        let id = only_run(&desk);
+        let result = desk.json(&["result", &id]);
+        assert_eq!(result["turns"], turns, "{policy}: {result}");
+        let protected = &result["protected"];
+        let found =
+            serde_json::json!([{ "path": "tests/a.sh", "what": "changed in a commit", "undone": false }]);
+        let told = desk.get(&["logs", &id]);
+        if policy == "report" {
+            assert_eq!(*protected, found);
+        } else {
+            assert_eq!(*protected, serde_json::json!([]), "the last commit has it as it was");
+            assert!(told.contains("changed in a commit: tests/a.sh; commit them as they were"), "{told}");
+        }
+    }
+}
+
+/// What commands changed is in the result of a run that nothing was to be shown of: committed, not committed, and new.
+#[test]
+fn a_result_lists_what_commands_changed() {
+    let script = format!(
+        r#"
+conversations:
+  - turns:
+      - calls: [ {{ tool: bash, args: {{ command: "echo 2 > tests/a.sh && {COMMIT} two && echo 3 > .gitignore && echo n > new.txt" }} }} ]
+      - text: "Done."
+"#
+    );
+    let desk = repository(&script);
+    desk.get(&["run", "x", "--model", "scripted/s.yaml"]);
+    let id = only_run(&desk);
+    let changes = desk.json(&["result", &id])["changes"].as_str().unwrap().to_owned();
+    for part in ["tests/a.sh", ".gitignore", " new: new.txt", "2 files changed"] {
+        assert!(changes.contains(part), "{part}: {changes}");
+    }
+    assert!(desk.get(&["result", &id]).contains("new: new.txt"));
+    // Where there is no repository there is nothing to compare with, and what tools changed is told as before.
+    let desk = Desk::new();
+    let id = desk.completed();
+    let result = desk.json(&["result", &id]);
+    assert_eq!((&result["changes"], &result["changedFiles"]), (&Value::Null, &serde_json::json!(["a.txt"])));
+}
+
+/// A judge is shown the changes themselves, new files too, and no more of them than it can read.
+#[test]
+fn a_judge_sees_the_changes() {
+    let script = r#"
+conversations:
+  - match: { agent: judge, prompt_contains: "+the new line" }
+    turns:
+      - text: '{"accepted": true, "reasons": []}'
+  - match: { agent: judge }
+    turns:
+      - text: '{"accepted": false, "reasons": ["no diff"]}'
+  - turns:
+      - calls:
+          - { tool: bash, args: { command: "echo the new line > b.txt; yes long | head -n 20000 > tests/a.sh" } }
+      - text: "TASK_COMPLETE"
+"#;
+    let desk = repository(script);
+    desk.get(&["loop", "Do x", "--model", "scripted/s.yaml", "--in-place", "--judge", "scripted/s.yaml"]);
+    let seen = desk.json(&["loop", "status", &only_run(&desk)]);
+    let diff = seen["examined"]["diff"].as_str().unwrap();
+    assert!(diff.len() < 10_000 && diff.contains("+long") && diff.contains("+the new line"), "{diff}");
+}

@@ -1,0 +1,203 @@
+//! Sessions and workspaces, as a user meets them.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use super::desk::{Desk, files_below};
+
+/// One line more in a file, and the file as the agent sees it.
+const ADDS: &str = r#"
+name: adds
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "echo line >> notes; cat notes; git log --oneline 2>/dev/null | wc -l" } } ]
+      - text: "Done."
+"#;
+
+/// Works until it is told to go on.
+const WAITS: &str = r#"
+name: waits
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "while [ ! -e go ]; do sleep 0.02; done" } } ]
+      - text: "Done."
+"#;
+
+fn git(desk: &Desk, args: &[&str]) -> String {
+    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
+    let done = Command::new("git").args(who).args(args).current_dir(desk.path("")).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
+}
+
+fn repository() -> Desk {
+    let desk = Desk::with_script(ADDS);
+    git(&desk, &["init", "-q", "--initial-branch=main"]);
+    git(&desk, &["add", "."]);
+    git(&desk, &["commit", "-q", "-m", "first"]);
+    desk
+}
+
+fn said(desk: &Desk, id: &serde_json::Value) -> String {
+    let tools = desk.json(&["tools", id.as_str().unwrap()]);
+    tools["calls"][0]["result"]["output"]["text"]
+        .as_str()
+        .unwrap()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+const RUN: [&str; 5] = ["run", "x", "--model", "scripted/s.yaml", "--session=port"];
+
+/// D14.2, D16.1, D17.1, D17.5: the second run sees the files and commits of the first, and the session knows both.
+#[test]
+fn a_session_goes_on_where_it_was() {
+    let desk = repository();
+    let (first, second) = (desk.json(&RUN), desk.json(&RUN));
+    assert_eq!(
+        (said(&desk, &first["id"]), said(&desk, &second["id"])),
+        ("line 1".into(), "line line 2".into())
+    );
+    assert_eq!((&first["sessionId"], &second["sessionId"]), (&json!("port"), &json!("port")));
+    assert_eq!((&first["branch"], &first["branch"]), (&json!("agent/session-port"), &second["branch"]));
+    let id = second["id"].as_str().unwrap();
+    let diff = desk.get(&["diff", id]);
+    assert!(diff.contains(" line\n+line\n"), "only what this run has done: {diff}");
+    let listed = desk.json(&["session", "list"]);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    let info = desk.json(&["session", "info", "port"]);
+    assert_eq!((&info["status"], &info["lease"]), (&json!("free"), &json!(null)));
+    assert_eq!(info["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(info["branch"], "agent/session-port");
+    assert!(desk.get(&["session", "list"]).contains("port"));
+    assert!(desk.get(&["session", "info", "port"]).contains(id));
+    assert_eq!(git(&desk, &["status", "--porcelain"]), "");
+    // Outside of any repository as well.
+    let desk = Desk::with_script(ADDS);
+    let (first, second) = (desk.json(&RUN), desk.json(&RUN));
+    assert_eq!(
+        (said(&desk, &first["id"]), said(&desk, &second["id"])),
+        ("line 0".into(), "line line 0".into())
+    );
+}
+
+/// D16.5, D16.8, D16.9, D17.2: locked while a run works there, with its name; free after it, and after its death.
+#[test]
+fn a_session_is_locked_by_who_works_there() {
+    let desk = repository();
+    desk.write("w.yaml", WAITS);
+    let waits = ["run", "x", "--model", "scripted/w.yaml", "--session=port", "--sandbox=off"];
+    let lease = desk.path(".longhaul/sessions/port/lease.json");
+    let start = || {
+        let child = desk.command(&waits).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !lease.exists() {
+            std::thread::yield_now();
+        }
+        child
+    };
+    let mut child = start();
+    let run = desk.json(&["session", "info", "port"])["lease"]["run"].as_str().unwrap().to_owned();
+    for args in
+        [&RUN[..], &["session", "delete", "port", "--force"], &["session", "unlock", "port", "--force"]]
+    {
+        let refused = desk.say(args);
+        assert_eq!(refused.code, 7, "{args:?}: {}", refused.err);
+        assert!(
+            refused.err.starts_with(&format!("error: Session locked by run {run} (process ")),
+            "{}",
+            refused.err
+        );
+    }
+    assert_eq!(desk.json(&["session", "info", "port"])["status"], format!("locked by {run}"));
+    // Another session is another's.
+    assert_eq!(desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=other"]).code, 0);
+    std::fs::write(desk.path(".longhaul/sessions/port/workspace/go"), "").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!lease.exists());
+    assert_eq!(
+        git(&desk, &["log", "-1", "--format=%(trailers:only)", "agent/session-port"]),
+        format!("Longhaul-Run: {run}")
+    );
+
+    std::fs::remove_file(desk.path(".longhaul/sessions/port/workspace/go")).unwrap();
+    let mut child = start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(lease.exists());
+    let next = desk.say(&RUN);
+    assert_eq!(next.code, 0, "{}", next.err);
+    assert!(next.err.contains("warning: session port was left by run_"), "{}", next.err);
+    assert!(!lease.exists());
+}
+
+/// D17.2, D17.3: only what is old, free and saved is cleaned up; a dry run removes nothing.
+#[test]
+fn sessions_are_removed_when_told() {
+    let desk = repository();
+    let id = desk.json(&RUN)["id"].as_str().unwrap().to_owned();
+    let workspace = desk.path(".longhaul/sessions/port/workspace");
+    let cleanup = |more: &[&str]| desk.json(&[&["session", "cleanup"], more].concat())["removed"].clone();
+    assert_eq!(cleanup(&["--older-than", "7d"]), json!([]));
+    std::fs::write(workspace.join("unsaved"), "x").unwrap();
+    assert_eq!(cleanup(&["--older-than", "1ms"]), json!([]));
+    let refused = desk.say(&["session", "delete", "port"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("has changes that are nowhere else"), "{}", refused.err);
+    std::fs::remove_file(workspace.join("unsaved")).unwrap();
+    assert_eq!(cleanup(&["--older-than", "1ms", "--dry-run"]), json!(["port"]));
+    assert!(workspace.exists());
+    assert_eq!(cleanup(&["--older-than", "1ms"]), json!(["port"]));
+    assert!(!desk.path(".longhaul/sessions/port").exists());
+    assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), 1);
+    assert!(git(&desk, &["branch", "--list"]).contains("agent/session-port"), "the work stays");
+    assert_eq!(desk.json(&["show", &id])["sessionId"], "port");
+    // A new one of that name does not go on from the old branch.
+    assert_ne!(desk.json(&RUN)["branch"], "agent/session-port");
+    assert_eq!(desk.say(&["session", "info", "none"]).code, 1);
+}
+
+/// Names that lead elsewhere are refused by every command, and make nothing.
+#[test]
+fn a_session_has_a_plain_name() {
+    let desk = Desk::with_script(ADDS);
+    desk.completed();
+    let before: Vec<PathBuf> = files_below(&desk.path("")).into_iter().map(|(path, _)| path).collect();
+    for name in ["../x", "/etc", "a/b", ".git", "..", "a\nb", ""] {
+        let session = format!("--session={name}");
+        assert_eq!(desk.say(&["run", "x", "--model", "scripted/s.yaml", &session]).code, 2, "{name:?}");
+        for word in ["info", "delete", "unlock"] {
+            assert_eq!(desk.say(&["session", word, "--", name]).code, 2, "{word} {name:?}");
+        }
+    }
+    let after: Vec<PathBuf> = files_below(&desk.path("")).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(before, after);
+    assert_eq!(desk.say(&["run", "x", "--session=a", "--in-place"]).code, 2);
+}
+
+/// D14.8: where ended runs worked is taken away, sessions and what is not committed never.
+#[test]
+fn workspaces_of_ended_runs_are_cleaned_up() {
+    let desk = repository();
+    let run = |more: &[&str]| {
+        let args = [&["run", "x", "--model", "scripted/s.yaml"], more].concat();
+        let shown = desk.json(&args);
+        [shown["id"].clone(), shown["workspace"].clone()].map(|value| value.as_str().unwrap().to_owned())
+    };
+    let [id, workspace] = run(&[]);
+    let [_, unsaved] = run(&[]);
+    std::fs::write(PathBuf::from(&unsaved).join("unsaved"), "x").unwrap();
+    let [_, session] = run(&["--session=kept"]);
+    let cleanup = |more: &[&str]| desk.json(&[&["workspace", "cleanup"], more].concat())["removed"].clone();
+    assert_eq!(cleanup(&[]), json!([]), "they have ended just now");
+    assert_eq!(cleanup(&["--older-than=1ms", "--dry-run"]), json!([id]));
+    assert!(PathBuf::from(&workspace).exists());
+    assert_eq!(cleanup(&["--older-than=1ms"]), json!([id]));
+    assert!(!PathBuf::from(&workspace).exists());
+    assert!(PathBuf::from(&unsaved).exists() && PathBuf::from(&session).exists());
+    assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), 3);
+    assert_eq!(desk.get(&["diff", &id, "--name-only"]), "notes\n", "its branch is there");
+    assert!(desk.json(&["merge", &id])["commit"].is_string());
+}
