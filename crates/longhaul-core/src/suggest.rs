@@ -1,7 +1,10 @@
 //! The name that was probably meant, for one that was mistyped.
 
-/// The name that was begun but not finished, or the nearest if at most a third of what was typed would have to change.
+/// The name in other letters, large or small, the one that was begun but not finished, or the nearest if at most a third of what was typed would have to change.
 pub fn closest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
+    if let Some(same) = known.iter().find(|name| name.eq_ignore_ascii_case(typed)) {
+        return Some(same);
+    }
     if let Some(begun) = known.iter().find(|name| typed.len() > 1 && name.starts_with(typed)) {
         return Some(begun);
     }
@@ -56,6 +59,7 @@ mod tests {
         assert_eq!(closest("raed", &["bash", "read", "write"]), Some("read"));
         assert_eq!(closest("teleport", &["bash", "read", "write"]), None);
         assert_eq!(closest("delay", &["text", "delay_ms"]), Some("delay_ms"));
+        assert_eq!(closest("mars", &["MARS", "mar"]), Some("MARS"));
         assert_eq!(closest("x", &[]), None);
         assert_eq!(closest(&"x".repeat(1_000_000), &["x"]), None);
     }

@@ -192,7 +192,10 @@ fn mark(line: &Value) -> Mark {
         "sub_agent" if line["event"] == "spawned" => {
             begins("child", text("subAgentId"), format!("sub-agent {}", text("subAgentId")), Below::Step)
         }
-        "sub_agent" => ends("child", text("subAgentId")),
+        // One that waits or is paused has not ended.
+        "sub_agent" if line["event"] == "completed" || line["event"] == "failed" => {
+            ends("child", text("subAgentId"))
+        }
         _ => Mark::Neither,
     }
 }
@@ -224,7 +227,8 @@ fn describe(span: &mut Span, line: &Value) {
     }
     let is_failure =
         matches!(line["type"].as_str(), Some("step_failed" | "turn_failed" | "tool_failed" | "tool_retry"))
-            || line["success"] == false;
+            || line["success"] == false
+            || line["outcome"] == "failed";
     if is_failure {
         span.error = Some(line["error"].as_str().unwrap_or("failed").to_owned());
     }

@@ -11,6 +11,7 @@ use longhaul_core::conduct::Compaction;
 use longhaul_core::money::Usd;
 use longhaul_core::policy::Policy;
 use longhaul_core::spec::Autonomy;
+use longhaul_core::suggest::closest;
 use longhaul_tools::mcp::DIVIDER;
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::Value;
@@ -38,6 +39,13 @@ pub fn find(dirs: &AgentDirs, name: &str) -> Result<Agent, Failure> {
     check(&agent, dirs.most)?;
     agent.tools = tools(&agent);
     Ok(agent)
+}
+
+/// The agent that was probably meant by a name nobody has.
+pub fn meant(dirs: &AgentDirs, name: &str) -> Option<String> {
+    let all = dirs.roster.all().ok()?;
+    let names: Vec<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
+    closest(name, &names).map(str::to_owned)
 }
 
 /// The settings as they hold for an agent: what its file says goes over them. Rules are not replaced: a call must pass its own

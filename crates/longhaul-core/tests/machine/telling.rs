@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use longhaul_core::child::{Child, ChildLedger, ChildState};
 use longhaul_core::command::Wish;
+use longhaul_core::event::Event;
 use longhaul_core::fields;
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, RunSpec};
+use longhaul_core::spec::{Autonomy, Mate, RunSpec};
 use longhaul_core::tool::Failure;
 use longhaul_core::trace::Trace;
 use longhaul_core::view::EventLine;
@@ -33,7 +35,14 @@ fn lines(sim: &Sim) -> Vec<Value> {
 /// AP19, A8.1 to A8.4: one of every event there is says all that its type promises, and every type is one there is.
 #[test]
 fn every_event_has_the_fields_of_its_type() {
-    let sim = Sim::create(spec());
+    let mut sim = Sim::create(spec());
+    // Lines about a child name it, so the run has two.
+    for event in samples() {
+        if let Event::ChildSpawned(errand) = event {
+            let (state, ledger) = (ChildState::Working, ChildLedger::default());
+            sim.run.children.push(Child { errand: *errand, spawned_at: sim.run.created_at, state, ledger });
+        }
+    }
     let mut kinds = HashSet::new();
     for event in samples() {
         let line = EventLine { run: &sim.run, seq: 7, at: sim.run.created_at, event: &event };
@@ -42,8 +51,9 @@ fn every_event_has_the_fields_of_its_type() {
         kinds.insert(line["type"].as_str().unwrap().to_owned());
     }
     let never: Vec<&str> = fields::types().filter(|kind| !kinds.contains(*kind)).collect();
-    // Summaries are the same event as a judgement; runs that start others tell of it in a type whose event comes with them.
-    let others = ["compaction_summary", "iteration_summary", "sub_agent"];
+    // Summaries are the same event as a judgement, and work that is kept is one event whatever came of it.
+    let others =
+        ["compaction_summary", "iteration_summary", "work_committed", "work_uncommitted", "work_unchanged"];
     assert!(never.iter().all(|kind| others.contains(kind)), "{never:?}");
 }
 
@@ -82,7 +92,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         3 => Just(Act::Start), 1 => Just(Act::Pause), 1 => Just(Act::Stop), 12 => Just(Act::Work), 4 => Just(Act::Approve),
         1 => Just(Act::Reject),
     ];
-    prop::collection::vec(act, 0..60)
+    prop::collection::vec(act, 0..80)
 }
 
 fn turns() -> impl Strategy<Value = Vec<Vec<&'static str>>> {
@@ -93,9 +103,15 @@ fn turns() -> impl Strategy<Value = Vec<Vec<&'static str>>> {
 /// A run after a random life, in which tools and models fail and people are asked.
 fn lived(turns: Vec<Vec<&'static str>>, autonomy: u8, failing: u32, acts: &[Act]) -> Sim {
     let failures = vec![("read", failing, Failure::RateLimit)];
-    let mut world = World { turns, failures, model_failures: failing, ..World::with_turns(&[]) };
+    let failing_mates = vec![("PLUTO", failing)];
+    let mut world =
+        World { turns, failures, model_failures: failing, failing: failing_mates, ..World::with_turns(&[]) };
     let autonomy = Autonomy::new(autonomy).unwrap();
-    let mut sim = Sim::create(RunSpec { plan: chain(3), autonomy, ..spec() });
+    // The second step is another agent's, so that there are children too.
+    let mut plan = chain(3);
+    plan.steps[1].agent = "PLUTO".to_owned();
+    let crew = Some(vec![Mate { name: "PLUTO".to_owned(), role: "helps".to_owned() }]);
+    let mut sim = Sim::create(RunSpec { plan, autonomy, crew, ..spec() });
     for act in acts {
         let gate = sim.run.gates.len() as u32;
         match act {
@@ -108,6 +124,24 @@ fn lived(turns: Vec<Vec<&'static str>>, autonomy: u8, failing: u32, acts: &[Act]
         }
     }
     sim
+}
+
+/// A8.4, A8.5: a child's beginning and end are told with both ids, and what lies between is a span of its step.
+#[test]
+fn a_child_is_told_of() {
+    let acts = [vec![Act::Start], vec![Act::Work; 60]].concat();
+    let lines = lines(&lived(vec![vec!["read"]], 5, 1, &acts));
+    let told: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["type"] == "sub_agent" && line["parentId"] == line["harnessId"])
+        .map(|line| line["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(told, ["spawned", "failed", "spawned", "completed"], "one retry");
+    let trace = Trace::of("run_1", &lines);
+    let children: Vec<_> = trace.spans.iter().filter(|span| span.name.starts_with("sub-agent ")).collect();
+    let ends: Vec<(bool, bool)> =
+        children.iter().map(|span| (span.end.is_some(), span.error.is_some())).collect();
+    assert_eq!(ends, [(true, true), (true, false)]);
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use longhaul_agents::{Agent, BadAgent, Group, Listed, Origin, Roster};
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
-use crate::agents::{check, wrong};
+use crate::agents::{self, check, wrong};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -119,9 +119,7 @@ fn entry(listed: &Listed) -> Value {
 fn show(app: &App, settings: &Settings, name: &str) -> Result<Exit, Failure> {
     let agent = settings.agent_dirs.roster.find(name).map_err(wrong)?;
     if agent.origin == Origin::Default {
-        let all = settings.agent_dirs.roster.all().map_err(wrong)?;
-        let names: Vec<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
-        let meant = longhaul_core::suggest::closest(name, &names);
+        let meant = agents::meant(&settings.agent_dirs, name);
         let hint = meant.map_or_else(
             || "`longhaul agents list` shows those there are".to_owned(),
             |meant| format!("did you mean `{meant}`?"),

@@ -351,7 +351,10 @@ pub fn spec(
     if agent.origin == Origin::Default {
         let name = &options.agent;
         render::warn(&format!(
-            "there is no agent file {name}.md: {name} gets the default prompt and the default tools"
+            "there is no agent file {name}.md: {name} gets the default prompt and the default tools{}",
+            agents::meant(&settings.agent_dirs, name)
+                .map(|meant| format!("; did you mean `{meant}`?"))
+                .unwrap_or_default()
         ));
     }
     let settings = &agents::over(settings, &agent)?;

@@ -185,6 +185,10 @@ fn the_roster_comes_along() {
     for part in ["role", "Backend code", "tools", "bash", "apply_patch", "limits.max_tool_calls", "200"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    let small = desk.say(&["agents", "show", "mars"]);
+    assert!(small.code == 2 && small.err.contains("did you mean `MARS`?"), "{}", small.err);
+    let create = ["create", "--task", "x", "--agent", "mars", "--model", "scripted/s.yaml"];
+    assert!(desk.say(&create).err.contains("the default tools; did you mean `MARS`?"));
     let checked = desk.say(&["agents", "validate"]);
     assert_eq!((checked.code, checked.out.lines().count()), (0, 27), "{}", checked.out);
     let table = desk.get(&["agents", "list"]);

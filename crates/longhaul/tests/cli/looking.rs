@@ -138,7 +138,7 @@ fn steps_are_shown() {
         ("steps:\n- { id: a, description: x, dependencies: [z] }\n", "steps[0].dependencies[0]"),
         ("steps:\n- { id: a, description: x, dependencies: [a] }\n", "circle"),
         ("steps:\n- { id: a, description: x }\n- { id: a, description: y }\n", "used twice"),
-        ("steps:\n- { id: a, description: x, agent: PLUTO }\n", "PLUTO"),
+        ("steps:\n- { id: a, description: x, agent: NOBODY }\n", "there is no agent `NOBODY`"),
         ("steps: []\n", "at least one"),
         ("steps:\n- { id: a, descriptoin: x }\n", "descriptoin"),
     ] {

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_agents::Origin;
-use longhaul_core::suggest::closest;
 use longhaul_core::tasks::{Measure, Task, TaskList, TaskStatus};
 use serde_json::{Value, json};
 
@@ -178,9 +177,8 @@ fn check_agents(settings: &Settings, list: &TaskList) -> Result<(), Failure> {
         if agents::find(&settings.agent_dirs, name)?.origin != Origin::Default {
             continue;
         }
-        let all = settings.agent_dirs.roster.all().map_err(agents::wrong)?;
-        let names: Vec<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
-        let meant = closest(name, &names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let meant = agents::meant(&settings.agent_dirs, name);
+        let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         return Err(Failure::usage(format!("tasks[{index}].agent: there is no agent `{name}`{meant}"))
             .hint("`longhaul agents list` shows those there are"));
     }
