@@ -86,7 +86,9 @@ pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) 
         let mut watchers: Vec<Box<dyn Watcher>> = vec![Box::new(live.clone())];
         watchers.extend(notifier.as_ref().map(Notifier::watcher));
         let driven = harness.drive(id, opening, watchers, Arc::new(live.clone()))?;
-        if let (Some(notifier), Ok(run)) = (&notifier, harness.look(id)) {
+        if let Some(notifier) = &notifier
+            && let Ok(run) = harness.look(id)
+        {
             notifier.look(&run);
         }
         until_rest(driven, &live).await

@@ -92,6 +92,13 @@ impl Night {
 #[test]
 fn a_crew_works_through_the_night() {
     let desk = Desk::with_script(&script());
+    std::fs::create_dir(desk.path("agents")).unwrap();
+    for name in ["MARS", "PLUTO", "VENUS"] {
+        desk.write(
+            &format!("agents/{name}.md"),
+            &format!("---\ndescription: {name}\n---\nYou are {name}.\n"),
+        );
+    }
     let args = [
         "create",
         "--task",

@@ -95,6 +95,9 @@ conversations:
 "#
     );
     let desk = repository(&script);
+    // What longhaul commits by itself would hide what was not committed.
+    let settings = "git: { auto_commit: false }\npermissions: { bash: { \"git commit *\": allow } }\n";
+    desk.write(".config/longhaul/longhaul.yaml", settings);
     desk.get(&["run", "x", "--model", "scripted/s.yaml"]);
     let id = only_run(&desk);
     let changes = desk.json(&["result", &id])["changes"].as_str().unwrap().to_owned();

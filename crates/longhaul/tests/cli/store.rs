@@ -65,7 +65,7 @@ fn damage_is_named_and_can_be_repaired() {
     let path = desk.journal(&broken);
     let mut bytes = std::fs::read(&path).unwrap();
     // Past the first batch, which holds the run itself and cannot be done without.
-    let place = bytes.len() * 3 / 4;
+    let place = bytes.len() - 300;
     bytes[place] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     for args in [vec!["show", &broken], vec!["resume", &broken], vec!["events", &broken]] {

@@ -65,6 +65,7 @@ fn exec_works_on_every_protocol() {
                     "handoff",
                     "list",
                     "read",
+                    "spawn",
                     "todo",
                     "write"
                 ],

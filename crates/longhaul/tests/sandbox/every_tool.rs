@@ -31,6 +31,8 @@ fn script(port: u16) -> String {
     format!(
         r##"
 conversations:
+  - match: {{ agent: reviewer }}
+    turns: [ {{ text: it is good }} ]
   - turns:
       - calls:
           - {{ tool: list, args: {{}} }}
@@ -58,6 +60,7 @@ conversations:
           - {{ tool: git_log, args: {{}} }}
           - {{ tool: git_show, args: {{}} }}
           - {{ tool: git_blame, args: {{ path: a.txt }} }}
+          - {{ tool: spawn, args: {{ agent: reviewer, task: look at it }} }}
           - {{ tool: ask_human, args: {{ question: "is it good?" }} }}
       - text: all used
 "##
