@@ -55,8 +55,13 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
     let id = &charge.errand.id;
     let wanted = fitted(harness, charge)?;
     let limits = wanted.limits;
-    if harness.find(id)?.is_none() {
-        harness.create(wanted)?;
+    match harness.find(id)? {
+        None => drop(harness.create(wanted)?),
+        // A run that was copied or imported knows the names of children that are not its own.
+        Some(run) if run.spec.parent != charge.spec.parent => {
+            return Err(Error::Crew(format!("{id} works for another run")));
+        }
+        Some(_) => {}
     }
     loop {
         let run = harness.look(id)?;

@@ -489,7 +489,20 @@ impl Harness {
         {
             drop(catalog.remove(id));
         }
+        // Nobody would look for those it had sent.
+        let below = format!("{id}.");
+        let is_below = |run: &&RunId| run.as_str().starts_with(&below) && self.store_of(run).is_ok();
+        for child in self.all_runs()?.iter().filter(is_below) {
+            self.remove(child)?;
+        }
         Ok(())
+    }
+
+    fn all_runs(&self) -> Result<Vec<RunId>, Error> {
+        match &self.keeping {
+            Keeping::Durable(home) => Ok(home.all_runs()?),
+            Keeping::Forgetful(memory) => Ok(memory.runs()?),
+        }
     }
 
     pub fn store_of(&self, id: &RunId) -> Result<Arc<dyn Store>, Error> {

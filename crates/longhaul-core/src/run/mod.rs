@@ -114,7 +114,7 @@ pub struct Run {
     #[serde(default)]
     pub bad_plan: Option<String>,
     /// Is the plan the one to work by? Not if it is still to be made.
-    #[serde(default)]
+    #[serde(default = "from_the_start")]
     pub planned: bool,
     /// How many gates and children there were when the plan was made: what is older was about another plan.
     #[serde(default)]
@@ -302,6 +302,11 @@ pub enum Phase {
         turn: u32,
         attempt: Attempt,
     },
+}
+
+/// Before there were planners, every run had its plan.
+fn from_the_start() -> bool {
+    true
 }
 
 fn first_iteration() -> u32 {

@@ -181,7 +181,9 @@ fn below(list: &TaskList, id: &str) -> HashSet<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// AP20, property 20: long-running task wrapping. A task is wrapped if and only if it is marked long-running or estimated
+    /// Feature: agent-harnesses, Property 20: Ralph Loop integration — long-running task wrapping
+    ///
+    /// AP20: a task is wrapped if and only if it is marked long-running or estimated
     /// over the threshold, whatever else stands in it; without durable runs none is.
     #[test]
     fn long_running_and_only_long_running_is_wrapped((list, _) in any_list(), threshold in 0.0f64..20.0) {

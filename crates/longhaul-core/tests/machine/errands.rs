@@ -458,7 +458,10 @@ fn every_prefix_of_a_planned_run_ends_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Feature: agent-harnesses, Property 15: Sub-agent spawning; Property 16: Sub-agent result integration. AP15, AP16: however
+    /// Feature: agent-harnesses, Property 15: Sub-agent spawning and tracking
+    /// Feature: agent-harnesses, Property 16: Sub-agent result incorporation
+    ///
+    /// AP15, AP16: however
     /// children come back, each step gets the output of its own child.
     #[test]
     fn prop_15_16_errands(order in prop::collection::vec(any::<prop::sample::Index>(), 1..20), count in 1usize..8) {
@@ -487,7 +490,9 @@ proptest! {
         }
     }
 
-    /// Feature: agent-harnesses, Property 17: Sub-agent retry. AP17: a failing child is tried exactly twice.
+    /// Feature: agent-harnesses, Property 17: Sub-agent failure retry protocol
+    ///
+    /// AP17: a failing child is tried exactly twice.
     #[test]
     fn prop_17_retry(times in 0u32..5) {
         let mut sim = Sim::create(crew_spec(vec![step("a", "PLUTO", &[])]));
@@ -498,7 +503,9 @@ proptest! {
         prop_assert_eq!(sim.run.status == Status::Completed, times < 2);
     }
 
-    /// Feature: agent-harnesses, Property 18: Nesting depth limit. AP18: beyond the limit every errand is refused.
+    /// Feature: agent-harnesses, Property 18: Sub-agent depth enforcement
+    ///
+    /// AP18: beyond the limit every errand is refused.
     #[test]
     fn prop_18_depth(depth in 0u32..8, max in 0u32..8) {
         let limits = Limits { max_sub_agent_depth: max, ..Limits::default() };
@@ -507,5 +514,142 @@ proptest! {
         sim.settle(&mut World::with_turns(&[]));
         prop_assert_eq!(sim.run.children.is_empty(), depth >= max);
         prop_assert_eq!(sim.run.status == Status::Completed, depth < max);
+    }
+
+    /// Feature: agent-harnesses, Property 10: Autonomy-level gate placement
+    ///
+    /// AP10: over any plan and level, exactly the steps that the level names are asked about, each once.
+    #[test]
+    fn prop_10_gate_placement(plan in plans(), level in 1u8..=5) {
+        let autonomy = Autonomy::new(level).unwrap();
+        let mut sim = Sim::create(RunSpec { autonomy, ..crew_spec(plan.clone()) });
+        see_through(&mut sim, &mut World::with_turns(&[]));
+        prop_assert_eq!(sim.run.status, Status::Completed);
+        let mut asked: Vec<u32> = sim.run.gates.iter().map(|gate| gate.step).collect();
+        asked.sort_unstable();
+        let named = |step: &Step| match level {
+            1 | 2 => true,
+            3 => step.critical,
+            _ => false,
+        };
+        let expected: Vec<u32> =
+            plan.iter().enumerate().filter(|(_, step)| named(step)).map(|(index, _)| index as u32).collect();
+        prop_assert_eq!(asked, expected);
+    }
+
+    /// Feature: agent-harnesses, Property 11: Human-in-loop gate suspend behavior
+    ///
+    /// AP11: at a gate the state is saved before it is announced, and the run waits; approved it goes on, rejected it is
+    /// paused with the reason.
+    #[test]
+    fn prop_11_gates_suspend(plan in plans(), approve in any::<bool>(), reason in "[a-z]{1,20}") {
+        let mut sim = Sim::create(RunSpec { autonomy: Autonomy::new(1).unwrap(), ..crew_spec(plan) });
+        sim.start().unwrap();
+        sim.settle(&mut World::with_turns(&[]));
+        prop_assert_eq!((sim.run.status, sim.run.wait()), (Status::Running, Wait::Human));
+        let place = |is_it: fn(&Event) -> bool| sim.events().iter().position(|event| is_it(event)).unwrap();
+        let saved = place(|event| matches!(event, Event::Checkpointed { .. }));
+        let announced = place(|event| matches!(event, Event::WaitingForHuman { .. }));
+        prop_assert!(saved < announced);
+        let gate = sim.run.step_gates().next().unwrap().number;
+        // Nothing is under way: a new process finds the same wait.
+        let mut sim = sim.reopened_at(sim.journal.len());
+        if approve {
+            sim.wish(Wish::Approve { gate, digest: None }).unwrap();
+            let begun = sim.run.plan.steps.iter().filter(|step| step.status == StepStatus::Running).count();
+            prop_assert_eq!((sim.run.status, begun), (Status::Running, 1));
+        } else {
+            sim.wish(Wish::Reject { gate, reason: reason.clone() }).unwrap();
+            prop_assert_eq!((sim.run.status, sim.run.reason.as_deref()), (Status::Paused, Some(reason.as_str())));
+        }
+    }
+
+    /// Feature: agent-harnesses, Property 12: Execution plan step structure
+    ///
+    /// AP12: whatever a planner answers, a plan that is taken has unique ids, descriptions, known agents and dependencies inside
+    /// of it; what has not is refused with the field's name.
+    #[test]
+    fn prop_12_plan_structure(drafts in prop::collection::vec(draft(), 0..6)) {
+        let steps: Vec<serde_json::Value> = drafts
+            .iter()
+            .map(|(id, text, agent, after)| {
+                serde_json::json!({ "id": id, "description": text, "assignedAgent": agent, "dependencies": after })
+            })
+            .collect();
+        let answer = serde_json::json!({ "steps": steps }).to_string();
+        let planner = Some(Box::new(Planner { model: None, prompt: "You plan.".to_owned() }));
+        let mut sim = Sim::create(RunSpec { planner, ..crew_spec(vec![step("x", "MARS", &[])]) });
+        let mut world = World { plans: vec![answer.clone(), answer], ..World::with_turns(&[]) };
+        sim.wish(Wish::Plan).unwrap();
+        sim.settle(&mut world);
+        prop_assert_eq!(sim.run.status, Status::Created);
+        let known = ["MARS", "PLUTO", "VENUS", "ERIS"];
+        match &sim.run.bad_plan {
+            None => {
+                let ids: Vec<&String> = sim.run.plan.steps.iter().map(|step| &step.id).collect();
+                for (index, step) in sim.run.plan.steps.iter().enumerate() {
+                    prop_assert!(!ids[..index].contains(&&step.id) && !step.description.trim().is_empty());
+                    prop_assert!(known.contains(&step.agent.as_str()));
+                    prop_assert!(step.dependencies.iter().all(|id| ids.contains(&id)));
+                }
+                prop_assert_eq!(sim.run.plan.steps.len(), drafts.len());
+            }
+            Some(why) => prop_assert!(why.starts_with("steps"), "{}", why),
+        }
+    }
+}
+
+/// Plans of up to six steps in any order that is none of a circle.
+fn plans() -> impl Strategy<Value = Vec<Step>> {
+    let one = (prop::sample::select(vec!["MARS", "PLUTO", "VENUS"]), any::<bool>(), any::<u8>());
+    prop::collection::vec(one, 1..6).prop_map(|steps| {
+        let plan = steps.iter().enumerate().map(|(index, (agent, critical, edges))| {
+            let after: Vec<String> =
+                (0..index).filter(|to| edges >> to & 1 == 1).map(|to| format!("s{to}")).collect();
+            Step {
+                dependencies: after,
+                critical: *critical,
+                ..Step::new(&format!("s{index}"), "do it", agent)
+            }
+        });
+        plan.collect()
+    })
+}
+
+/// A step as a planner might write it, right or wrong.
+fn draft() -> impl Strategy<Value = (String, String, String, Vec<String>)> {
+    let id = || prop::sample::select(vec!["a", "b", "c", "d", ""]).prop_map(str::to_owned);
+    let text = prop::sample::select(vec!["do it", "look", " "]).prop_map(str::to_owned);
+    let agent = prop::sample::select(vec!["MARS", "PLUTO", "VENUS", "NOBODY"]).prop_map(str::to_owned);
+    (id(), text, agent, prop::collection::vec(id(), 0..2))
+}
+
+/// The lives that these tests lead their runs through meet every status and every wait that a run can have by itself.
+#[test]
+fn every_status_and_wait_is_met() {
+    let mut met: Vec<(Status, Wait)> = Vec::new();
+    let mut see = |sim: &Sim| met.push((sim.run.status, sim.run.wait()));
+    for (level, failing, pausing) in [(3, 0, false), (4, 2, false), (4, 0, true)] {
+        let mut world = World { model_failures: 1, ..world() };
+        world.failing = vec![("PLUTO", failing)];
+        world.pausing = if pausing { vec![("PLUTO", Cause::Parked)] } else { Vec::new() };
+        let mut sim = Sim::create(RunSpec { autonomy: Autonomy::new(level).unwrap(), ..eight() });
+        see(&sim);
+        sim.start().unwrap();
+        for _ in 0..500 {
+            see(&sim);
+            if !sim.step(&mut world) {
+                break;
+            }
+        }
+        see(&sim);
+        see_through(&mut sim, &mut world);
+        see(&sim);
+    }
+    for status in Status::ALL {
+        assert!(met.iter().any(|(seen, _)| *seen == status), "never {status}");
+    }
+    for wait in [Wait::None, Wait::Human, Wait::Timer, Wait::Child] {
+        assert!(met.iter().any(|(_, seen)| *seen == wait), "never {wait}");
     }
 }

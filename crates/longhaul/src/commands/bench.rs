@@ -39,6 +39,16 @@ pub enum What {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         turns: usize,
     },
+    /// Runs that another run starts, beside as many by themselves
+    Crew {
+        #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+        children: u32,
+        #[arg(long, default_value_t = 3, value_name = "N")]
+        rounds: usize,
+        /// The disk to measure [default: that of the state directory]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// The built-in tools, beside ripgrep and fd where they are installed
     Tools {
         /// A small tree: the same rows with more noise
@@ -77,6 +87,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Tools { quick, dir } => {
             let sizes = if quick { ToolSizes::QUICK } else { ToolSizes::FULL };
             report(app, &bench::tools(&ground(app, dir)?, &sizes, &say)?);
+        }
+        What::Crew { children, rounds, dir } => {
+            say("runs by themselves, and as children of one");
+            report(app, &bench::crew::measure(&ground(app, dir)?, children as usize, rounds.max(1))?);
         }
         What::Turns { turns } => report(app, &bench::turns::rows(turns.max(1))?),
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_core::budget::{Allowance, Scope};
+use longhaul_core::child::Child;
 use longhaul_core::conversation::Usage;
 use longhaul_core::run::{Run, Spending};
 use longhaul_engine::accounts::Accounts;
@@ -38,7 +39,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 fn of_run(app: &App, run: &Run) {
     if app.json() {
         let spending: Vec<Value> = run.spending.iter().map(|spent| as_json(run, spent)).collect();
-        render::json(&json!({ "id": run.spec.id, "spending": spending, "total": run.usage }));
+        let below: Vec<Value> = run.children.iter().map(of_child).collect();
+        let total = run.ledger().usage;
+        render::json(&json!({ "id": run.spec.id, "spending": spending, "subAgents": below, "total": total }));
         return;
     }
     let lines = run.spending.iter().map(|spent| {
@@ -46,11 +49,24 @@ fn of_run(app: &App, run: &Run) {
         line.extend(counts(spent.replies, &spent.usage));
         line
     });
+    let below = run.children.iter().map(|child| {
+        let mut line =
+            vec![format!("sub-agent {}", child.errand.agent), String::new(), child.errand.id.to_string()];
+        line.extend(counts(child.ledger.turns, &child.ledger.usage));
+        line
+    });
     let mut total = vec!["total".to_owned(), String::new(), String::new()];
-    total.extend(counts(run.spending.iter().map(|spent| spent.replies).sum(), &run.usage));
+    let used = run.ledger();
+    let replies = run.spending.iter().map(|spent| spent.replies);
+    let replies = replies.chain(run.children.iter().map(|child| child.ledger.turns)).sum();
+    total.extend(counts(replies, &used.usage));
     let header: Vec<&str> = ["STEP", "ITERATION", "MODEL"].into_iter().chain(COUNTS).collect();
-    render::data(&table::rows(&header, lines.chain([total])));
-    tell_unpriced(&run.usage);
+    render::data(&table::rows(&header, lines.chain(below).chain([total])));
+    tell_unpriced(&used.usage);
+}
+
+fn of_child(child: &Child) -> Value {
+    json!({ "id": child.errand.id, "agentName": child.errand.agent, "turns": child.ledger.turns, "usage": child.ledger.usage })
 }
 
 fn of_all(app: &App, limit: usize) -> Result<(), Failure> {

@@ -224,7 +224,7 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
             }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
-        Ending::Paused(Cause::Asked) if run.gates.last().is_some_and(|gate| gate.answer.is_none()) => {
+        Ending::Paused(Cause::Asked) if run.gates.iter().any(|gate| gate.answer.is_none()) => {
             hint_at_gate(run);
         }
         Ending::Paused(Cause::Limit) if of_all_runs(run) => render::hint(&format!(
@@ -279,9 +279,13 @@ fn stands(standing: Option<Standing>, began: &str) -> String {
 /// What to type at the question the run stands at, and how to see all of it.
 fn hint_at_gate(run: &Run) {
     let id = &run.spec.id;
-    let gate = gate_id(id, run.gates.len() as u32);
-    let asked = run.gates.last().and_then(|gate| gate.ask.as_ref());
-    let typed = match asked.map(|ask| ask.kind) {
+    let Some(open) = run.gates.iter().find(|gate| gate.answer.is_none()) else {
+        return render::hint(&format!(
+            "a sub-agent asks: `longhaul approvals` lists what; answer it, then `longhaul resume {id}`"
+        ));
+    };
+    let gate = gate_id(id, open.number);
+    let typed = match open.ask.as_ref().map(|ask| ask.kind) {
         Some(AskKind::Question | AskKind::Need) => format!("longhaul answer {gate} TEXT"),
         Some(AskKind::Permission) | None => format!("longhaul approve {gate}"),
     };
