@@ -87,3 +87,6 @@ pub const ADDRESS_BYTES_MAX: usize = 2048;
 
 /// Bytes of the name of a branch or a tag. It becomes a file name.
 pub const REFERENCE_BYTES_MAX: usize = 200;
+
+/// Files of a repository that a planner is told of by name.
+pub const FILES_LISTED_MAX: usize = 300;

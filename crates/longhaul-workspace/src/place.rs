@@ -128,6 +128,17 @@ pub fn head(repo: &Path) -> Option<String> {
     Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
 }
 
+/// The files of what is checked out, a bounded number of them; of a large repository only what is at its top.
+pub fn files(repo: &Path) -> Option<String> {
+    let all = Git::at(repo).run(&["ls-tree", "-r", "--name-only", "HEAD"]);
+    let listed = all.or_else(|_| Git::at(repo).run(&["ls-tree", "--name-only", "HEAD"])).ok()?;
+    let mut lines: Vec<&str> = listed.lines().take(limits::FILES_LISTED_MAX).collect();
+    if listed.lines().count() > limits::FILES_LISTED_MAX {
+        lines.push("…");
+    }
+    Some(lines.join("\n"))
+}
+
 /// Has a repository that was brought from elsewhere commits that its origin had not when it was last asked? If that cannot be
 /// told, it may have.
 pub fn has_own_commits(repo: &Path) -> bool {

@@ -27,7 +27,7 @@ pub(super) fn send_step(
 ) -> Result<(), String> {
     let plan = told_so_far(run, decision);
     let planned = plan.steps.get(step as usize).ok_or("there is no such step")?;
-    let task = prompt::step_text(&plan, step as usize);
+    let task = prompt::within_task(run, &plan, prompt::step_text(&plan, step as usize));
     let (agent, limits) = (planned.agent.clone(), allowance(run, share, limits, decision));
     send(run, Sent { agent, task, origin: Origin::Step { step }, attempt: Attempt::FIRST, limits }, decision)
 }

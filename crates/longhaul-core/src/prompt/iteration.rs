@@ -1,6 +1,6 @@
 //! What a loop says to its agent: the mission and its promise, and to each fresh conversation where things stand.
 
-use super::{section, step_text};
+use super::{section, step_text, within_task};
 use crate::conduct::Looping;
 use crate::event::FreshStart;
 use crate::handoff::Handoff;
@@ -26,7 +26,7 @@ commit, and stop. Do not ask the user; nobody is there to answer.";
 
 /// The first message of a step's first conversation.
 pub fn opening_text(run: &Run, step: usize) -> String {
-    let mut text = step_text(&run.plan, step);
+    let mut text = within_task(run, &run.plan, step_text(&run.plan, step));
     if run.spec.conduct().looping.as_ref().is_some_and(Looping::is_by_features) {
         return format!("{INITIALIZER}\n\n## The specification\n\n{text}");
     }

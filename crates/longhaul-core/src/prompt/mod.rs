@@ -17,7 +17,7 @@ use crate::run::Run;
 pub(crate) use aside::aside_model;
 pub use aside::{Opinion, aside, aside_agent, opinion};
 pub use iteration::{iteration_text, opening_text};
-pub use planning::second_try;
+pub use planning::{second_try, within_task};
 
 /// What a model is told whose reply ran into the limit of output tokens.
 pub const GO_ON: &str =

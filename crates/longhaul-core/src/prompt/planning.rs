@@ -1,7 +1,7 @@
 //! What a planner is asked, and what an agent is told that tries again what another failed at.
 
 use crate::limits::{DEPENDENCY_BYTES_MAX, NOTE_BYTES_MAX};
-use crate::plan::{Step, StepStatus};
+use crate::plan::{Plan, Step, StepStatus};
 use crate::prompt::{head, section};
 use crate::run::Run;
 use crate::tool::SPAWN;
@@ -77,6 +77,15 @@ fn so_far(run: &Run, text: &mut String) {
     if let Some(reason) = &run.reason {
         text.push_str(&format!("\n## Why there is to be another plan\n\n{reason}\n"));
     }
+}
+
+/// A step with the task that it is part of, for whoever does it and was not there when it was planned.
+pub fn within_task(run: &Run, plan: &Plan, text: String) -> String {
+    // Runs that were created before there were crews go on as they began.
+    if run.spec.crew.is_none() || plan.steps.len() < 2 {
+        return text;
+    }
+    format!("{text}\n\n## The task that this is a step of\n\n{}", head(&run.spec.task, DEPENDENCY_BYTES_MAX))
 }
 
 /// The same task, with why the first try failed.

@@ -716,5 +716,8 @@ pub fn draft_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
 fn planner(app: &App, settings: &Settings) -> Result<Planner, Failure> {
     let agent = agents::find(&settings.agent_dirs, PLANNER)?;
     let model = agent.models.first().map(|name| settled_model(name, &app.project));
-    Ok(Planner { model, prompt: agent.prompt })
+    // It has no tools: what it should know of the repository it is told.
+    let files = repository(&app.cwd).and_then(|repository| place::files(&repository));
+    let files = files.map_or_else(String::new, |files| format!("\n\n# Files of the repository\n\n{files}"));
+    Ok(Planner { model, prompt: format!("{}{files}", agent.prompt) })
 }
