@@ -183,7 +183,8 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         task: errand.task.clone(),
         task_id: errand.id.to_string(),
         plan: Plan { steps: vec![step] }.readied(),
-        limits: errand.limits,
+        // What a part that is used up leads to is for whoever shares out the whole.
+        limits: Limits { policies: None, ..errand.limits },
         parent: Some(parent.spec.id.clone()),
         depth: parent.spec.depth.saturating_add(1),
         answer_schema: None,

@@ -81,13 +81,18 @@ pub enum Wish {
 impl Wish {
     /// Does work follow from it that only a driver can do?
     pub fn is_answer(&self) -> bool {
+        self.gate().is_some()
+    }
+
+    /// The approval that it answers, if it does.
+    pub fn gate(&self) -> Option<u32> {
         match self {
-            Wish::Approve { .. } | Wish::Reject { .. } | Wish::Answer { .. } => true,
+            Wish::Approve { gate, .. } | Wish::Reject { gate, .. } | Wish::Answer { gate, .. } => Some(*gate),
             Wish::Start { .. }
             | Wish::Pause { .. }
             | Wish::Stop { .. }
             | Wish::Plan
-            | Wish::Replan { .. } => false,
+            | Wish::Replan { .. } => None,
         }
     }
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use longhaul_core::command::Command;
 use longhaul_core::ids::RunId;
 use longhaul_core::time::Timestamp;
-use longhaul_core::view::gate_id;
+use longhaul_core::view::{GateView, gate_id};
+use longhaul_store::catalog::Filter;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -52,6 +53,25 @@ impl Harness {
             self.post(id, &earlier.command)?;
         }
         Ok(Claim::Late(Box::new(earlier)))
+    }
+
+    /// Everything that waits for a person and has no answer on record, of the newest run first.
+    pub fn waiting(&self) -> Result<Vec<GateView>, Error> {
+        let mut waiting = Vec::new();
+        for row in self.list(&Filter { waiting: true, ..Filter::default() })?.0 {
+            let open: Vec<GateView> =
+                serde_json::from_str(row.gates.as_deref().unwrap_or("[]")).unwrap_or_default();
+            let answered = self.answers_on_record(&row.id);
+            waiting.extend(open.into_iter().filter(|gate| !answered.contains(&gate.id)));
+        }
+        Ok(waiting)
+    }
+
+    /// The approvals that have an answer in the run's inbox.
+    fn answers_on_record(&self, id: &RunId) -> Vec<String> {
+        let posted = self.store_of(id).and_then(|store| Ok(store.pending(id)?)).unwrap_or_default();
+        let wishes = posted.iter().filter_map(|posted| serde_json::from_slice::<Command>(&posted.body).ok());
+        wishes.filter_map(|command| Some(gate_id(id, command.wish.gate()?))).collect()
     }
 
     /// Forgets the answers of a run that is forgotten.

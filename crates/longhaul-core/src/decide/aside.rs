@@ -6,7 +6,8 @@ use crate::effect::{Effect, Wake};
 use crate::event::{Aside, Cause, Event, Rest};
 use crate::ids::Attempt;
 use crate::limits::{
-    ASIDE_TRIES_MAX, EVENT_TEXT_BYTES_MAX, MODEL_WAIT_MS_MAX, SUMMARY_BYTES_MAX, WISHED_WAIT_MS_MAX,
+    ASIDE_TRIES_MAX, EVENT_TEXT_BYTES_MAX, MODEL_WAIT_MS_MAX, SUMMARY_BYTES_MAX, TEXT_BYTES_MAX,
+    WISHED_WAIT_MS_MAX,
 };
 use crate::prompt::{self, head};
 use crate::run::{Phase, Run};
@@ -24,7 +25,11 @@ pub(super) fn ended(
     if (aside, attempt) != (asked, tried) {
         return Decision::nothing();
     }
-    let heard = Heard::of(answer);
+    let most = match asked {
+        Aside::Planning { .. } => TEXT_BYTES_MAX,
+        Aside::Compaction { .. } | Aside::Iteration { .. } | Aside::Judgement => SUMMARY_BYTES_MAX,
+    };
+    let heard = Heard::of(answer, most);
     let mut decision = Decision::remember(Event::AsideEnded {
         aside,
         attempt,
@@ -57,11 +62,11 @@ struct Heard {
 }
 
 impl Heard {
-    fn of(answer: Result<ModelReply, ModelFailure>) -> Heard {
+    fn of(answer: Result<ModelReply, ModelFailure>, bytes_max: usize) -> Heard {
         match answer {
             Ok(reply) => {
                 let whole = matches!(reply.stop, Stop::End | Stop::Length) && !reply.text.trim().is_empty();
-                let text = whole.then(|| head(&reply.text, SUMMARY_BYTES_MAX).to_owned());
+                let text = whole.then(|| head(&reply.text, bytes_max).to_owned());
                 let error = (!whole).then(|| "the model gave no answer".to_owned());
                 Heard { text, error, usage: Some(reply.usage), wait_ms: None }
             }

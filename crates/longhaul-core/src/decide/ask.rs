@@ -30,7 +30,7 @@ pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
         return false;
     }
     let reason = format!("waits for a person: {}", ask.text);
-    let gate = run.gates.len() as u32 + decision.gates_opened() + 1;
+    let gate = run.gates.len() as u32 + decision.gates_opened(run) + 1;
     // Saved before the wait is announced: whoever answers may find only the journal.
     decision.checkpoint(run);
     decision.and(Event::WaitingForHuman { gate, step: run.current_step, ask: Some(ask) });

@@ -295,7 +295,13 @@ fn work_through<'a>(
                 refuse(call.id, Failure::DoomLoop, ONCE_MORE.to_owned(), decision);
                 continue;
             }
-            match circling(run, &call, found, decision) {
+            let remedy = match repetition::remedy(run) {
+                // Who is on an errand would come back to a conversation that knows nothing of it.
+                Remedy::FreshStart if is_errand_out(run, turn, decision) => Remedy::Nudge,
+                remedy @ (Remedy::Nudge | Remedy::FreshStart | Remedy::Pause) => remedy,
+            };
+            circling(&call, found, remedy, decision);
+            match remedy {
                 Remedy::Nudge => continue,
                 Remedy::FreshStart => {
                     asked.for_each(|other| {
@@ -361,29 +367,30 @@ fn begin_errand(
 
 fn may_send_more(run: &Run, decision: &Decision) -> bool {
     let most = run.spec.parallel.unwrap_or(PARALLEL_DEFAULT);
-    (run.live_children().count() as u32) + decision.children_sent() < most
+    (run.live_children().count() as u32) + decision.children_sent(run) < most
 }
 
 /// Is an errand of this turn still out, as far as this decision knows?
 fn is_errand_out(run: &Run, turn: u32, decision: &Decision) -> bool {
     let ended = |call: CallId| {
         decision
-            .events
+            .since(run)
             .iter()
             .any(|event| matches!(event, Event::CallFinished { call: done, .. } if *done == call))
     };
     let out = |call: &Call| call.tool == SPAWN && matches!(call.state, CallState::Started { .. });
     let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
-    decision.children_sent() > 0
+    decision.children_sent(run) > 0
         || run.calls.iter().rev().take_while(of_turn).any(|call| out(call) && !ended(call.id))
 }
 
 /// An errand came back: on with the calls after it, as far as they need not wait for other errands.
 pub(super) fn go_on_beside(run: &Run, done: &Call, decision: &mut Decision) {
-    if decision.goes_on() {
+    let calls = run.calls_of_turn(done);
+    let asks = |call: &Call| matches!(call.state, CallState::Asking { .. } | CallState::Resting { .. });
+    if decision.goes_on() || calls.iter().any(asks) || decision.status_after(run) != Status::Running {
         return;
     }
-    let calls = run.calls_of_turn(done);
     let next = calls.iter().find(|call| matches!(call.state, CallState::Proposed));
     let out = is_errand_out(run, done.turn, decision);
     match next {
@@ -415,12 +422,10 @@ fn told_of_circles(run: &Run, decision: &Decision) -> bool {
 }
 
 /// The agent goes round in circles: what is done about it is on record, and the call is not made.
-fn circling(run: &Run, call: &Asked<'_>, found: repetition::Found, decision: &mut Decision) -> Remedy {
-    let remedy = repetition::remedy(run);
+fn circling(call: &Asked<'_>, found: repetition::Found, remedy: Remedy, decision: &mut Decision) {
     let (repetition, count) = (found.repetition, found.count);
     decision.and(Event::DoomLoop { repetition, remedy, tool: call.tool.to_owned(), count });
     refuse(call.id, Failure::DoomLoop, found.explained(), decision);
-    remedy
 }
 
 /// Where commands begin, as the call that ended with this very decision left it.
@@ -533,6 +538,23 @@ fn leave(call: CallId, tool: &str, args: &Json, verdict: Option<&Verdict>) -> As
     let why = verdict.map_or_else(String::new, |verdict| format!(" {verdict}"));
     let text = head(&format!("may {tool} be called?{why}"), OUTPUT_INLINE_BYTES_MAX).to_owned();
     Ask { call, kind: AskKind::Permission, text, digest: ask::digest(tool, args) }
+}
+
+/// Ends every call of the turn in hand, for a run that does not come back to it.
+pub(super) fn abandon_all(run: &Run, why: &str, decision: &mut Decision) {
+    let calls = run.calls.last().map_or(&[][..], |last| run.calls_of_turn(last));
+    for call in calls.iter().filter(|call| !call.has_ended()) {
+        let outcome = match call.state {
+            CallState::Started { .. } => {
+                Outcome::Unknown { message: format!("{why}; this call may have partly run") }
+            }
+            CallState::Proposed
+            | CallState::Asking { .. }
+            | CallState::Resting { .. }
+            | CallState::Ended { .. } => Outcome::failed(Failure::Cancelled, why),
+        };
+        close(call, call.attempt(), outcome, 1, decision);
+    }
 }
 
 /// A refusal is an answer for the model.

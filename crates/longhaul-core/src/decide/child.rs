@@ -9,7 +9,7 @@ use crate::ids::{Attempt, CallId};
 use crate::json::Json;
 use crate::limits::{EVENT_TEXT_BYTES_MAX, NOTE_BYTES_MAX, SPAWNS_MAX, TEXT_BYTES_MAX};
 use crate::money::Usd;
-use crate::plan::{Plan, StepStatus};
+use crate::plan::StepStatus;
 use crate::prompt::{self, head};
 use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
@@ -25,25 +25,10 @@ pub(super) fn send_step(
     limits: Limits,
     decision: &mut Decision,
 ) -> Result<(), String> {
-    let plan = told_so_far(run, decision);
-    let planned = plan.steps.get(step as usize).ok_or("there is no such step")?;
-    let task = prompt::within_task(run, &plan, prompt::step_text(&plan, step as usize));
+    let planned = run.plan.steps.get(step as usize).ok_or("there is no such step")?;
+    let task = prompt::within_task(run, &run.plan, prompt::step_text(&run.plan, step as usize));
     let (agent, limits) = (planned.agent.clone(), allowance(run, share, limits, decision));
     send(run, Sent { agent, task, origin: Origin::Step { step }, attempt: Attempt::FIRST, limits }, decision)
-}
-
-/// The plan with what its steps had to say, also the one that has just ended.
-fn told_so_far(run: &Run, decision: &Decision) -> Plan {
-    let mut plan = run.plan.clone();
-    for event in &decision.events {
-        if let Event::PlanMade { plan: made } = event {
-            plan = made.clone();
-        }
-        if let Event::StepCompleted { step, output } = event {
-            plan.complete(*step as usize, output.clone());
-        }
-    }
-    plan
 }
 
 /// What an agent asks another for, if it may.
@@ -92,7 +77,7 @@ struct Sent {
 
 fn send(run: &Run, sent: Sent, decision: &mut Decision) -> Result<(), String> {
     depth_allows(run)?;
-    let number = run.children.len() as u32 + decision.children_sent() + 1;
+    let number = run.children.len() as u32 + decision.children_sent(run) + 1;
     let id = child_id(&run.spec.id, number).ok_or("this run's name is too long for those of sub-agents")?;
     let Sent { agent, task, origin, attempt, limits } = sent;
     let task = head(&task, TEXT_BYTES_MAX).to_owned();
@@ -119,7 +104,7 @@ fn depth_allows(run: &Run) -> Result<(), String> {
 fn allowance(run: &Run, share: u32, limits: Limits, decision: &Decision) -> Limits {
     let used = run.ledger();
     let gone = limit::committed(run);
-    let granted = decision.events.iter().filter_map(|event| {
+    let granted = decision.since(run).iter().filter_map(|event| {
         let Event::ChildSpawned(errand) = event else { return None };
         Some(errand.limits)
     });
@@ -139,6 +124,12 @@ fn allowance(run: &Run, share: u32, limits: Limits, decision: &Decision) -> Limi
     }
 }
 
+/// Is anything left that is set aside for nobody?
+pub(super) fn has_room(run: &Run, limits: Limits, decision: &Decision) -> bool {
+    let left = allowance(run, 1, limits, decision);
+    left.max_cost.is_none_or(|left| left > Usd::ZERO) && left.max_tokens.is_none_or(|left| left > 0)
+}
+
 /// A child came to rest.
 pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
     let Some(child) = run.child(number).filter(|child| !child.has_ended()) else {
@@ -149,16 +140,13 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
     }
     let mut decision = Decision::nothing();
     let ledger = report.ledger;
+    let origin = child.errand.origin;
     match report.ending {
         ChildEnding::Completed { output } => {
-            let output = head(&output, TEXT_BYTES_MAX).to_owned();
-            hand_in(
-                run,
-                child,
-                Ok(output),
-                Some(Event::ChildEnded { number, error: None, ledger }),
-                &mut decision,
-            );
+            // Handed in before it is remembered as ended: a child that seems to be at work is asked again, a result that is
+            // missing would never come.
+            hand_in(run, origin, Ok(head(&output, TEXT_BYTES_MAX).to_owned()), &mut decision);
+            decision.and(Event::ChildEnded { number, error: None, ledger });
         }
         ChildEnding::Failed { error } => {
             let error = head(&error, NOTE_BYTES_MAX).to_owned();
@@ -174,15 +162,29 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
         ChildEnding::Waiting => {
             decision.and(Event::ChildRested { number, paused: None, reason: None, ledger });
             decision.then(Effect::AwaitAnswer { child: number });
-            rest_with(run, &mut decision);
         }
         ChildEnding::Paused { cause, reason } => {
             let reason = head(&reason, EVENT_TEXT_BYTES_MAX).to_owned();
             decision.and(Event::ChildRested { number, paused: Some(cause), reason: Some(reason), ledger });
-            rest_with(run, &mut decision);
         }
     }
+    follow(run, origin, &mut decision);
     decision
+}
+
+/// What a child's rest leads to: the steps or calls after it, or that nothing moves any more.
+fn follow(run: &Run, origin: Origin, decision: &mut Decision) {
+    match origin {
+        Origin::Step { .. } => schedule::go_on(run, run.spec.limits, decision),
+        Origin::Call { call } => {
+            if let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running)
+                && let Some(done) = ahead.call(call).filter(|call| ahead.is_in_hand(call))
+            {
+                call::go_on_beside(&ahead, done, decision);
+            }
+            rest_with(run, decision);
+        }
+    }
 }
 
 /// Somebody said something to a child that waits.
@@ -194,68 +196,50 @@ pub(super) fn answered(run: &Run, number: u32) -> Decision {
     decision
 }
 
-/// The errand failed: once more with what went wrong, then for good.
+/// The errand failed: once more with what went wrong, then for good. A run that is not under way settles that when it is.
 fn failed(run: &Run, child: &Child, error: &str, decision: &mut Decision) {
-    if run.status != Status::Running {
+    if decision.status_after(run) != Status::Running {
         return;
     }
-    if !child.may_try_again() {
-        let error = format!("sub-agent {} failed twice, last with: {error}", child.errand.agent);
-        return hand_in(run, child, Err(error), None, decision);
-    }
     let Errand { agent, task, origin, attempt, .. } = &child.errand;
+    if !child.may_try_again() {
+        let error = format!("sub-agent {agent} failed twice, last with: {error}");
+        return hand_in(run, *origin, Err(error), decision);
+    }
+    // What the first try did not use is there for the second.
+    let Some(ahead) = decision.ahead(run) else { return };
     let sent = Sent {
         agent: agent.clone(),
         task: prompt::second_try(task, error),
         origin: *origin,
         attempt: attempt.next(),
-        limits: allowance(run, 1, run.spec.limits, decision),
+        limits: allowance(&ahead, 1, ahead.spec.limits, decision),
     };
-    if let Err(error) = send(run, sent, decision) {
-        hand_in(run, child, Err(error), None, decision);
+    if let Err(error) = send(&ahead, sent, decision) {
+        hand_in(run, *origin, Err(error), decision);
     }
 }
 
-/// What came of the errand goes where it was wanted. That the child has ended is remembered after it: a child that seems to be
-/// at work is asked again, a result that is missing would never come.
-fn hand_in(
-    run: &Run,
-    child: &Child,
-    result: Result<String, String>,
-    ended: Option<Event>,
-    decision: &mut Decision,
-) {
-    match child.errand.origin {
+/// What came of the errand goes where it was wanted, if it still is.
+fn hand_in(run: &Run, origin: Origin, result: Result<String, String>, decision: &mut Decision) {
+    match origin {
         Origin::Step { step } => {
-            let is_open = run
-                .plan
-                .steps
-                .get(step as usize)
-                .is_some_and(|planned| planned.status == StepStatus::Running);
-            if is_open {
+            let planned = run.plan.steps.get(step as usize);
+            if planned.is_some_and(|planned| planned.status == StepStatus::Running) {
                 decision.and(match result {
                     Ok(output) => Event::StepCompleted { step, output },
                     Err(error) => Event::StepFailed { step, error },
                 });
-            }
-            decision.events.extend(ended);
-            decision.checkpoint(run);
-            if run.status == Status::Running {
-                schedule::go_on(run, run.spec.limits, decision);
+                decision.checkpoint(run);
             }
         }
         Origin::Call { call } => {
-            let open = run.call(call).filter(|open| !open.has_ended());
-            if let Some(open) = open {
+            if let Some(open) = run.call(call).filter(|open| !open.has_ended()) {
                 let outcome = match result {
                     Ok(output) => Outcome::done(output),
                     Err(error) => Outcome::failed(Failure::Tool, error),
                 };
                 call::close(open, open.attempt(), outcome, 1, decision);
-            }
-            decision.events.extend(ended);
-            if let Some(open) = open.filter(|_| run.status == Status::Running) {
-                call::go_on_beside(run, open, decision);
             }
         }
     }
@@ -301,23 +285,7 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
 
 /// What others have given back, for a child that came to the end of its part.
 fn more_for(run: &Run, child: &Child) -> Option<Limits> {
-    let mut without = run.clone();
-    let own = without.children.get_mut(child.errand.number as usize - 1)?;
-    // Its own part counts with what is left.
-    own.errand.limits.max_cost = Some(Usd::default()).filter(|_| run.spec.limits.max_cost.is_some());
-    own.errand.limits.max_tokens = run.spec.limits.max_tokens.map(|_| 0);
-    let left = allowance(&without, 1, run.spec.limits, &Decision::nothing());
-    let had = child.errand.limits;
-    let limits = Limits {
-        max_cost: left.max_cost.map(|mut left| {
-            left += child.ledger.usage.cost;
-            left
-        }),
-        max_tokens: left.max_tokens.map(|left| left.saturating_add(child.ledger.usage.tokens())),
-        max_tool_calls: left.max_tool_calls.saturating_add(child.ledger.calls),
-        max_steps: left.max_steps.saturating_add(child.ledger.turns),
-        ..left
-    };
+    let (limits, had) = (part_of(run, child, 1), child.errand.limits);
     let is_more = limits.max_cost > had.max_cost
         || limits.max_tokens > had.max_tokens
         || limits.max_tool_calls > had.max_tool_calls
@@ -326,19 +294,34 @@ fn more_for(run: &Run, child: &Child) -> Option<Limits> {
     is_more.then_some(limits)
 }
 
+/// What a child has used, and one of so many parts of what nobody has used yet.
+fn part_of(run: &Run, child: &Child, parts: u64) -> Limits {
+    let (limits, used, own) = (run.spec.limits, run.ledger(), &child.ledger);
+    let cost = limits.max_cost.map(|max| {
+        let mut part = max.less(used.usage.cost).share(parts);
+        part += own.usage.cost;
+        part
+    });
+    let tokens = |max: u64| max.saturating_sub(used.usage.tokens()) / parts.max(1) + own.usage.tokens();
+    Limits {
+        max_tool_calls: limits.max_tool_calls.saturating_sub(used.calls).saturating_add(own.calls),
+        max_steps: limits.max_steps.saturating_sub(used.turns).saturating_add(own.turns),
+        max_tokens: limits.max_tokens.map(tokens),
+        max_cost: cost,
+        timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(run.worked_ms(run.updated_at)).max(1)),
+        ..limits
+    }
+}
+
 /// The run is taken up again: so are those it had sent. What a crash kept from being handed in is handed in now.
 pub(super) fn pick_up(run: &Run, decision: &mut Decision) {
-    for child in run.live_children() {
+    let live: Vec<&Child> = run.live_children().collect();
+    for child in &live {
         let number = child.errand.number;
-        match &child.state {
-            ChildState::Working => {}
-            ChildState::Paused { cause: Cause::Limit, .. } => {
-                decision.and(Event::ChildResumed { number, limits: more_for(run, child) });
-            }
-            ChildState::Waiting | ChildState::Paused { .. } => {
-                decision.and(Event::ChildResumed { number, limits: None });
-            }
-            ChildState::Completed | ChildState::Failed { .. } => continue,
+        let limits = part_of(run, child, live.len() as u64 + 1);
+        let is_new = limits != child.errand.limits;
+        if !child.is_working() || is_new {
+            decision.and(Event::ChildResumed { number, limits: is_new.then_some(limits) });
         }
         decision.then(Effect::Attend { child: number });
     }
@@ -375,14 +358,16 @@ pub(super) fn pick_up_calls(run: &Run, decision: &mut Decision) {
             }
         }
     }
-    if let Some(last) = run.calls.last() {
-        call::go_on_beside(run, last, decision);
+    if let Some(ahead) = decision.ahead(run)
+        && let Some(last) = ahead.calls.last()
+    {
+        call::go_on_beside(&ahead, last, decision);
     }
 }
 
 fn after_crash(run: &Run, child: &Child, decision: &mut Decision) {
     if let ChildState::Failed { error } = &child.state {
-        failed(&Run { status: Status::Running, ..run.clone() }, child, error, decision);
+        failed(run, child, error, decision);
     }
 }
 
@@ -393,11 +378,12 @@ fn left_behind(run: &Run, origin: Origin) -> Option<&Child> {
 
 /// The run ends, and nobody below it goes on.
 pub(super) fn end_all(run: &Run, reason: &str, decision: &mut Decision) {
-    if run.live_children().next().is_none() {
+    let Some(ahead) = decision.ahead(run) else { return };
+    if ahead.live_children().next().is_none() {
         return;
     }
     decision.then(Effect::CancelWork);
-    for child in run.live_children() {
+    for child in ahead.live_children() {
         decision.then(Effect::EndChild { child: child.errand.number, reason: reason.to_owned() });
     }
 }

@@ -14,7 +14,7 @@ use crate::run::Run;
 
 /// Begins `turn`, having made room for it if need be.
 pub(super) fn then_turn(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
-    match threshold(run).filter(|threshold| run.fill.tokens_with(pending_bytes(decision)) > *threshold) {
+    match threshold(run).filter(|threshold| run.fill.tokens_with(pending_bytes(run, decision)) > *threshold) {
         Some(threshold) => make_room(run, turn, attempt, threshold, decision),
         None => turn::attempt(turn, attempt, decision),
     }
@@ -49,7 +49,7 @@ fn threshold(run: &Run) -> Option<u64> {
 }
 
 /// Bytes that this very decision adds to the conversation.
-fn pending_bytes(decision: &Decision) -> u64 {
+fn pending_bytes(run: &Run, decision: &Decision) -> u64 {
     let said = |event: &Event| {
         if let Event::CallFinished { outcome, .. } = event {
             return outcome.for_model().len();
@@ -62,7 +62,7 @@ fn pending_bytes(decision: &Decision) -> u64 {
         }
         0
     };
-    decision.events.iter().map(said).sum::<usize>() as u64
+    decision.since(run).iter().map(said).sum::<usize>() as u64
 }
 
 fn make_room(run: &Run, turn: u32, attempt: Attempt, threshold: u64, decision: &mut Decision) {

@@ -77,6 +77,9 @@ pub(super) fn time_is_up(run: &Run, spent: String, max: String, decision: &mut D
 pub(super) fn out_of_budget(run: &Run, exhausted: &Exhausted) -> Decision {
     let mut decision = Decision::nothing();
     let about_to_ask = matches!(run.phase, Phase::Thinking { .. } | Phase::Aside { .. });
+    if run.is_planning() {
+        decision.and(Event::PlanRefused { why: exhausted.reason() });
+    }
     if run.status == Status::Running && about_to_ask {
         let (limit, spent, max) = (exhausted.name(), exhausted.spent.clone(), exhausted.max.clone());
         decision.and(Event::LimitReached { limit, spent, max });
@@ -168,7 +171,7 @@ struct Spent {
 impl Spent {
     fn with(run: &Run, decision: &Decision) -> Spent {
         let (mut used, mut next) = (committed(run), run.reserve);
-        for event in &decision.events {
+        for event in decision.since(run) {
             if let Event::ModelReplied { usage, .. } = event {
                 used.add(usage);
                 next = *usage;

@@ -109,10 +109,16 @@ impl Decision {
     /// The run as it will be when what was decided so far is remembered. `None` if it does not fit, which `apply` will say.
     fn ahead(&self, run: &Run) -> Option<Run> {
         let mut ahead = run.clone();
-        for event in &self.events {
+        for event in self.since(run) {
             ahead.apply(run.seq, run.updated_at, event).ok()?;
         }
+        ahead.ahead = self.events.len();
         Some(ahead)
+    }
+
+    /// What was decided that `run` does not have in it yet.
+    fn since(&self, run: &Run) -> &[Event] {
+        self.events.get(run.ahead..).unwrap_or(&[])
     }
 
     fn and(&mut self, event: Event) {
@@ -125,7 +131,7 @@ impl Decision {
 
     /// The status the run will have.
     fn status_after(&self, run: &Run) -> Status {
-        let last = self.events.iter().rev().find_map(|event| {
+        let last = self.since(run).iter().rev().find_map(|event| {
             let Event::StatusChanged { to, .. } = event else { return None };
             Some(*to)
         });
@@ -147,22 +153,23 @@ impl Decision {
             | Effect::Sleep { .. }
             | Effect::CancelWork => false,
         };
-        self.gates_opened() > 0 || self.effects.iter().any(moves)
+        let asks = |event: &Event| matches!(event, Event::WaitingForHuman { .. });
+        self.events.iter().any(asks) || self.effects.iter().any(moves)
     }
 
     /// How many gates this decision opens.
-    fn gates_opened(&self) -> u32 {
-        self.events.iter().filter(|event| matches!(event, Event::WaitingForHuman { .. })).count() as u32
+    fn gates_opened(&self, run: &Run) -> u32 {
+        self.since(run).iter().filter(|event| matches!(event, Event::WaitingForHuman { .. })).count() as u32
     }
 
     /// How many errands it gives.
-    fn children_sent(&self) -> u32 {
-        self.events.iter().filter(|event| matches!(event, Event::ChildSpawned(_))).count() as u32
+    fn children_sent(&self, run: &Run) -> u32 {
+        self.since(run).iter().filter(|event| matches!(event, Event::ChildSpawned(_))).count() as u32
     }
 
     /// Numbers go on from the run's, over those this very decision has made.
     fn checkpoint(&mut self, run: &Run) {
-        let made = self.events.iter().filter(|event| matches!(event, Event::Checkpointed { .. })).count();
+        let made = self.since(run).iter().filter(|event| matches!(event, Event::Checkpointed { .. })).count();
         self.and(Event::Checkpointed { number: run.checkpoints.saturating_add(made as u32 + 1) });
     }
 

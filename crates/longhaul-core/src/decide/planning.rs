@@ -5,12 +5,12 @@ use crate::effect::Effect;
 use crate::event::{Aside, Cause, Event};
 use crate::ids::Attempt;
 use crate::limits::{NOTE_BYTES_MAX, PLAN_ROUNDS_MAX};
+use crate::permission::{Action, Here, judge};
 use crate::plan::{self, Plan};
 use crate::prompt::head;
-use crate::run::{CallState, Phase, Run};
+use crate::run::{Phase, Run};
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::tool::Outcome;
 
 /// Asks for a plan, as the first thing a run does that has none.
 pub(super) fn begin(run: &Run, decision: &mut Decision) {
@@ -26,11 +26,13 @@ pub(super) fn asked(run: &Run) -> Result<Decision, Refusal> {
     if run.spec.planner.is_none() {
         return refused("it was created without a planner; give it a plan instead");
     }
-    if run.phase != Phase::Idle {
+    if run.phase != Phase::Idle && !run.is_planning() {
         return refused("a step is under way; give it a plan, or let it go on");
     }
     let mut decision = Decision::nothing();
-    aside::again(Aside::Planning { round: 1 }, 1, Attempt::FIRST, &mut decision);
+    // Whoever asked before may have died over it.
+    let attempt = if let Phase::Aside { attempt, .. } = run.phase { attempt.next() } else { Attempt::FIRST };
+    aside::again(Aside::Planning { round: 1 }, 1, attempt, &mut decision);
     Ok(decision)
 }
 
@@ -59,12 +61,6 @@ fn may_replan(run: &Run) -> Result<(), Refusal> {
 /// What was begun for the old plan is given up: what waits is answered, who works is called back.
 fn clear(run: &Run, at: Timestamp, decision: &mut Decision) {
     const WHY: &str = "there is another plan";
-    if let Some(open) = run.open_call()
-        && let CallState::Started { attempt, .. } = open.state
-    {
-        let message = format!("{WHY}; this call may have partly run");
-        call::close(open, attempt, Outcome::Unknown { message }, 1, decision);
-    }
     for gate in run.gates.iter().filter(|gate| gate.answer.is_none()) {
         decision.and(lifecycle::answered(gate, at, false, Some(WHY)));
     }
@@ -73,15 +69,20 @@ fn clear(run: &Run, at: Timestamp, decision: &mut Decision) {
         decision.and(Event::ChildEnded { number, error: Some(WHY.to_owned()), ledger });
         decision.then(Effect::EndChild { child: number, reason: WHY.to_owned() });
     }
+    call::abandon_all(run, WHY, decision);
 }
 
 /// The planner has answered.
 pub(super) fn heard(run: &Run, round: u32, answer: &str, decision: &mut Decision) {
     let plan = plan::from_answer(answer, &run.spec.agent)
         .and_then(|plan| run.plan_for_the_rest(plan).map_err(|bad| bad.to_string()))
-        .and_then(|plan| run.spec.check_agents(&plan).map(|()| plan).map_err(|bad| bad.to_string()));
+        .and_then(|plan| run.spec.check_agents(&plan).map(|()| plan).map_err(|bad| bad.to_string()))
+        .and_then(|plan| permitted(run, &plan).map(|()| plan));
     match plan {
         Ok(plan) => {
+            if run.planned {
+                clear(run, run.updated_at, decision);
+            }
             decision.and(Event::PlanMade { plan });
             decision.checkpoint(run);
             if run.status == Status::Running
@@ -93,10 +94,27 @@ pub(super) fn heard(run: &Run, round: u32, answer: &str, decision: &mut Decision
         Err(why) if round < PLAN_ROUNDS_MAX => {
             let why = head(&why, NOTE_BYTES_MAX).to_owned();
             decision.and(Event::PlanRefused { why });
+            if run.status == Status::Running && !limit::permit_question(run, run.spec.limits, decision) {
+                return;
+            }
             aside::again(Aside::Planning { round: round + 1 }, 1, Attempt::FIRST, decision);
         }
         Err(why) => give_up(run, &why, decision),
     }
+}
+
+/// Commands that a model thought of are held to the same rules as those it calls.
+fn permitted(run: &Run, plan: &Plan) -> Result<(), String> {
+    let here = Here { workspace: &run.spec.workspace, cwd: "" };
+    for (index, step) in plan.steps.iter().enumerate() {
+        for (place, command) in step.verify.iter().flatten().enumerate() {
+            let verdict = judge(run.spec.rules(), here, "bash", &serde_json::json!({ "command": command }));
+            if verdict.action != Action::Allow {
+                return Err(format!("steps[{index}].verify[{place}]: not permitted: {verdict}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// There is no plan to be had.

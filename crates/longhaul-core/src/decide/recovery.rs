@@ -70,7 +70,9 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
         }
         Phase::Aside { aside, turn, attempt } => aside::again(*aside, *turn, attempt.next(), decision),
     }
-    if !run.is_planning() && decision.status_after(run) == Status::Running {
+    // Until it is known what the work begins with, nobody changes it.
+    let first_look = matches!(run.phase, Phase::Examining { purpose: Purpose::Baseline, .. });
+    if !run.is_planning() && !first_look && decision.status_after(run) == Status::Running {
         schedule::go_on(run, limits, decision);
     }
 }

@@ -4,44 +4,43 @@
 //! runs, several at once. A run that was told how many steps may be at work at once sends its own steps on errands too.
 
 use super::{Decision, child, limit, step};
-use crate::child::{Child, Origin};
 use crate::event::{Cause, Event};
-use crate::limits::PARALLEL_DEFAULT;
-use crate::plan::{Plan, StepStatus};
-use crate::run::{Gate, Phase, Run};
+use crate::limits::{PARALLEL_DEFAULT, PARALLEL_MAX};
+use crate::plan::{Plan, Step, StepStatus};
+use crate::run::{Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 
 /// Begins what can begin, asks what must be asked first, and ends the run when nothing is left to do.
 pub(super) fn go_on(run: &Run, limits: Limits, decision: &mut Decision) {
-    let mut board = Board::of(run, decision);
+    let Some(run) = decision.ahead(run).filter(|run| run.status == Status::Running) else { return };
+    let mut board = Board::of(&run);
     let ready: Vec<usize> = board.plan.ready().collect();
-    let mut open_lane = None;
+    let mut in_hand = None;
     for index in ready {
-        if board.free() == 0 {
-            break;
-        }
         match board.start_of(index) {
             Start::Wait => {}
             Start::Ask => board.ask(index, decision),
-            Start::InHand => {
+            Start::InHand if board.has_room(limits, decision) => {
                 board.in_hand = true;
                 board.plan.start(index);
-                open_lane = Some(index);
+                in_hand = Some(index as u32);
             }
-            Start::Errand => {
-                if !limit::permit_question(run, limits, decision) {
+            Start::Errand if board.has_room(limits, decision) => {
+                if !limit::permit_question(&run, limits, decision) {
                     return;
                 }
                 board.send(index, limits, decision);
             }
+            // What is set aside for those at work may come back.
+            Start::InHand | Start::Errand => {}
         }
     }
-    match open_lane {
+    match in_hand {
         // Last, because its first turn may find that a limit is reached and pause the run.
-        Some(index) => {
-            decision.and(Event::GateChecked { step: index as u32, required: false });
-            step::open(run, index as u32, limits, decision);
+        Some(step) => {
+            decision.and(Event::GateChecked { step, required: false });
+            step::open(&run, step, limits, decision);
         }
         None => settle(&board, decision),
     }
@@ -49,7 +48,8 @@ pub(super) fn go_on(run: &Run, limits: Limits, decision: &mut Decision) {
 
 /// Nothing more can begin: is there anything left to wait for?
 fn settle(board: &Board<'_>, decision: &mut Decision) {
-    if board.in_hand || board.gates > 0 || board.errands > 0 {
+    let live = board.working > 0 || board.run.live_children().next().is_some();
+    if board.in_hand || board.gates > 0 || live {
         return child::rest_with(board.run, decision);
     }
     if board.plan.is_completed() {
@@ -58,17 +58,16 @@ fn settle(board: &Board<'_>, decision: &mut Decision) {
     give_up(&board.why_failed(decision), decision);
 }
 
-/// What scheduling looks at, as it will be once what was decided so far is remembered.
+/// What scheduling looks at.
 struct Board<'a> {
     run: &'a Run,
     plan: Plan,
     /// Is a step in the run's own conversation?
     in_hand: bool,
-    /// Errands that somebody is on.
-    errands: u32,
+    /// Errands that somebody is at work on.
+    working: u32,
     /// Gates that steps wait at.
     gates: u32,
-    approved: Vec<u32>,
 }
 
 enum Start {
@@ -81,69 +80,25 @@ enum Start {
 }
 
 impl<'a> Board<'a> {
-    fn of(run: &'a Run, decision: &Decision) -> Board<'a> {
-        let mut board = Board {
+    fn of(run: &'a Run) -> Board<'a> {
+        Board {
             run,
             plan: run.plan.outline(),
             in_hand: run.phase != Phase::Idle,
-            errands: run.live_children().count() as u32,
+            working: run.children.iter().filter(|child| child.is_working()).count() as u32,
             gates: run.step_gates().count() as u32,
-            approved: Vec::new(),
-        };
-        for event in &decision.events {
-            board.see(event);
-        }
-        board
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the other events change nothing on the board")]
-    fn see(&mut self, event: &Event) {
-        match event {
-            Event::StepStarted { step } => {
-                self.in_hand = true;
-                self.plan.start(*step as usize);
-            }
-            Event::StepCompleted { step, .. } => {
-                self.leave(*step);
-                self.plan.complete(*step as usize, String::new());
-            }
-            Event::StepFailed { step, .. } => {
-                self.leave(*step);
-                self.plan.fail(*step as usize, String::new());
-            }
-            Event::PlanMade { plan } => {
-                self.plan = plan.outline();
-                self.in_hand = false;
-            }
-            Event::ChildSpawned(errand) => {
-                if let Origin::Step { step } = errand.origin {
-                    self.plan.start(step as usize);
-                }
-                self.errands += 1;
-            }
-            Event::ChildEnded { .. } => self.errands = self.errands.saturating_sub(1),
-            Event::WaitingForHuman { ask: None, .. } => self.gates += 1,
-            Event::GateAnswered { gate, approved, .. } => {
-                if let Some(Gate { ask: None, step, .. }) = self.run.gate(*gate) {
-                    self.gates = self.gates.saturating_sub(1);
-                    self.approved.extend(approved.then_some(*step));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn leave(&mut self, step: u32) {
-        let sent = |child: &Child| child.errand.origin == Origin::Step { step };
-        if self.run.current_step == step && !self.run.live_children().any(sent) {
-            self.in_hand = false;
         }
     }
 
     /// How many more steps may be under way.
     fn free(&self) -> u32 {
         let most = self.run.spec.parallel.unwrap_or(PARALLEL_DEFAULT);
-        most.saturating_sub(u32::from(self.in_hand) + self.errands + self.gates)
+        most.saturating_sub(u32::from(self.in_hand) + self.working)
+    }
+
+    /// Is there money and are there tokens that are set aside for nobody? If nobody is at work there is nothing to wait for.
+    fn has_room(&self, limits: Limits, decision: &Decision) -> bool {
+        self.free() > 0 && (self.working == 0 || child::has_room(self.run, limits, decision))
     }
 
     fn start_of(&self, index: usize) -> Start {
@@ -155,7 +110,8 @@ impl<'a> Board<'a> {
             let one_by_one = self.run.spec.autonomy.gates(false);
             let busy = self.gates > 0 || (is_own && !side_by_side && self.in_hand);
             let is_asked = self.is_asked(index as u32);
-            return if is_asked || (one_by_one && busy) { Start::Wait } else { Start::Ask };
+            let too_many = self.gates >= PARALLEL_MAX;
+            return if is_asked || too_many || (one_by_one && busy) { Start::Wait } else { Start::Ask };
         }
         match (is_own, self.in_hand) {
             (true, false) => Start::InHand,
@@ -169,7 +125,7 @@ impl<'a> Board<'a> {
         let was_approved = last.and_then(|gate| gate.answer.as_ref()).is_some_and(|answer| answer.approved);
         // Who is on an errand was let go by whoever sent it.
         let is_asked_for = self.run.spec.autonomy.gates(critical) && self.run.spec.parent.is_none();
-        is_asked_for && !was_approved && !self.approved.contains(&step)
+        is_asked_for && !was_approved
     }
 
     fn is_asked(&self, step: u32) -> bool {
@@ -181,7 +137,7 @@ impl<'a> Board<'a> {
         decision.and(Event::GateChecked { step, required: true });
         // Saved before the wait is announced: whoever answers may find only the journal.
         decision.checkpoint(self.run);
-        let gate = self.run.gates.len() as u32 + decision.gates_opened() + 1;
+        let gate = self.run.gates.len() as u32 + decision.gates_opened(self.run) + 1;
         decision.and(Event::WaitingForHuman { gate, step, ask: None });
         self.gates += 1;
     }
@@ -190,11 +146,13 @@ impl<'a> Board<'a> {
         let step = index as u32;
         decision.and(Event::GateChecked { step, required: false });
         let waiting = self.plan.ready().count() as u32;
-        let share = waiting.min(self.free()).max(1) + u32::from(self.in_hand);
+        // The run's own conversation needs a part as well, now or later.
+        let own = self.run.plan.steps.iter().any(|step| self.is_own_and_open(step));
+        let share = waiting.min(self.free()).max(1) + u32::from(own);
         match child::send_step(self.run, step, share, limits, decision) {
             Ok(()) => {
                 self.plan.start(index);
-                self.errands += 1;
+                self.working += 1;
             }
             Err(error) => {
                 decision.and(Event::StepFailed { step, error: error.clone() });
@@ -202,6 +160,11 @@ impl<'a> Board<'a> {
                 self.plan.fail(index, error);
             }
         }
+    }
+
+    fn is_own_and_open(&self, step: &Step) -> bool {
+        let open = matches!(step.status, StepStatus::Pending | StepStatus::Ready | StepStatus::Running);
+        open && step.agent == self.run.spec.agent
     }
 
     fn why_failed(&self, decision: &Decision) -> String {

@@ -137,6 +137,9 @@ pub struct Run {
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
+    /// How many events of the decision in the making it has in it already; only where it is thought ahead.
+    #[serde(skip)]
+    pub ahead: usize,
     /// Number of the event that imported it; later events make the run differ from the document.
     #[serde(skip)]
     pub imported_seq: u64,
@@ -414,6 +417,7 @@ impl Run {
             commits: Vec::new(),
             imported: None,
             imported_seq: 0,
+            ahead: 0,
         }
     }
 
@@ -561,6 +565,13 @@ impl Run {
             | Phase::Examining { .. }
             | Phase::Aside { .. } => None,
         }
+    }
+
+    /// Is that call one of the turn that is being worked through?
+    pub(crate) fn is_in_hand(&self, call: &Call) -> bool {
+        let place = |call: &Call| (call.step, call.iteration, call.turn);
+        matches!(self.phase, Phase::Calling { .. })
+            && self.calls.last().is_some_and(|last| place(last) == place(call))
     }
 
     /// All calls of the turn that asked for `call`, in order. Looks only at the end of the list.

@@ -341,6 +341,164 @@ fn a_rejection_leads_to_another_plan() {
     assert_eq!(sim.run.gates.len(), 2);
 }
 
+/// Money that a child did not use is there for the next one, for the second try, and for the run itself.
+#[test]
+fn a_budget_lasts_for_a_chain_of_errands() {
+    for (limit, failing) in [(1000, 0), (1000, 1), (60, 0)] {
+        let limits = Limits { max_tokens: Some(limit), ..Limits::default() };
+        let steps = vec![
+            step("a", "PLUTO", &[]),
+            step("b", "VENUS", &["a"]),
+            step("c", "MARS", &["b"]),
+            step("d", "PLUTO", &["c"]),
+        ];
+        let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+        let mut world = World { failing: vec![("VENUS", failing)], ..World::with_turns(&[]) };
+        sim.start().unwrap();
+        sim.settle(&mut world);
+        assert_eq!(sim.run.status, Status::Completed, "{limit}: {:?}", sim.run.reason);
+        for child in &sim.run.children {
+            assert!(
+                child.errand.limits.max_tokens.unwrap() > 0,
+                "{limit}: nothing was left for {:?}",
+                child.errand
+            );
+        }
+    }
+}
+
+/// An errand that failed twice while its run was being paused is settled when the run goes on; its journal stays readable.
+#[test]
+fn a_failure_during_a_pause_is_settled_later() {
+    let mut sim = Sim::create(crew_spec(vec![step("a", "PLUTO", &[]), step("b", "VENUS", &["a"])]));
+    let mut world = World { failing: vec![("PLUTO", 2)], ..World::with_turns(&[]) };
+    sim.start().unwrap();
+    sim.step(&mut world);
+    assert_eq!(sim.run.children.len(), 2);
+    let second = sim.effects.pop_front().unwrap();
+    sim.pause().unwrap();
+    sim.effects.push_front(second);
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Paused);
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.status, Status::Failed);
+    assert_eq!(kinds(&sim, |event| matches!(event, Event::StepFailed { .. })), 1);
+    assert_eq!(sim.reopened_at(sim.journal.len()).run.status, Status::Failed);
+}
+
+/// Another plan ends what was begun for the old one: no child of it hands anything in, no gate of it opens a new step, no call of
+/// it is made, whoever makes the plan.
+#[test]
+fn another_plan_ends_what_the_old_one_began() {
+    let planner = Some(Box::new(Planner { model: None, prompt: "You plan.".to_owned() }));
+    for by_planner in [true, false] {
+        let steps = vec![step("a", "PLUTO", &[]), Step { critical: true, ..step("b", "MARS", &[]) }];
+        let autonomy = Autonomy::new(3).unwrap();
+        let mut sim = Sim::create(RunSpec { autonomy, planner: planner.clone(), ..crew_spec(steps) });
+        let first = r#"{"steps":[{"id":"a","description":"do a","assignedAgent":"PLUTO"},
+            {"id":"b","description":"do b","assignedAgent":"MARS","critical":true}]}"#;
+        let other = r#"{"steps":[{"id":"c","description":"do c","assignedAgent":"VENUS","critical":true},
+            {"id":"d","description":"do d","assignedAgent":"MARS","critical":true}]}"#;
+        let mut world = World { plans: vec![first.to_owned()], ..World::with_turns(&[]) };
+        sim.start().unwrap();
+        sim.step(&mut world);
+        assert_eq!((sim.run.live_children().count(), sim.run.step_gates().count()), (1, 1));
+        sim.wish(Wish::Reject { gate: 1, reason: "no".to_owned() }).unwrap();
+        sim.effects.clear();
+        world.plans = vec![other.to_owned()];
+        if by_planner {
+            sim.wish(Wish::Plan).unwrap();
+            sim.settle(&mut world);
+        } else {
+            let critical = |step: Step| Step { critical: true, ..step };
+            let steps = vec![critical(step("c", "VENUS", &[])), critical(step("d", "MARS", &[]))];
+            sim.wish(Wish::Replan { plan: Plan { steps } }).unwrap();
+            sim.settle(&mut world);
+        }
+        assert_eq!(sim.run.live_children().count(), 0, "{by_planner}");
+        assert_eq!(world.ended.len(), 1, "{by_planner}");
+        sim.start().unwrap();
+        sim.settle(&mut world);
+        assert!(sim.run.plan.steps.iter().all(|step| step.status == StepStatus::Ready), "{:?}", sim.run.plan);
+        assert_eq!(sim.run.step_gates().count(), 2, "{by_planner}");
+        see_through(&mut sim, &mut world);
+        assert_eq!(sim.run.status, Status::Completed);
+    }
+}
+
+/// A step that a person is asked about in its middle gives way to another plan: the question goes with it.
+#[test]
+fn a_question_of_the_old_plan_is_gone_with_it() {
+    let grant = |name: &str, class| ToolGrant { name: name.to_owned(), class, ask: Some(true) };
+    let tools = vec![grant("read", EffectClass::Repeatable)];
+    let mut sim = Sim::create(RunSpec { tools, ..crew_spec(vec![step("a", "MARS", &[])]) });
+    let mut world = World::with_turns(&[&["read", "read"]]);
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.wait(), Wait::Human);
+    sim.pause().unwrap();
+    sim.wish(Wish::Replan { plan: Plan { steps: vec![step("b", "MARS", &[])] } }).unwrap();
+    assert!(sim.run.calls.iter().all(|call| call.has_ended()), "{:?}", sim.run.calls);
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.wait(), Wait::Human, "the new step asks for itself");
+    let open: Vec<u32> =
+        sim.run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| gate.number).collect();
+    assert_eq!(open.len(), 1);
+}
+
+/// While one errand asks for leave, another that comes back does not begin the next turn; and a paused one pauses its sender.
+#[test]
+fn errands_of_one_turn_wait_for_each_other() {
+    let grant = |ask| ToolGrant { name: "spawn".to_owned(), class: EffectClass::Checkable, ask };
+    let spec = |ask| RunSpec { tools: vec![grant(ask)], ..crew_spec(vec![step("a", "MARS", &[])]) };
+    let errands = vec![("PLUTO", "look"), ("VENUS", "think")];
+    let mut sim = Sim::create(spec(Some(true)));
+    let mut world = World { errands: errands.clone(), ..World::with_turns(&[&["spawn", "spawn"]]) };
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    sim.wish(Wish::Approve { gate: 1, digest: None }).unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.turns, sim.run.wait()), (1, Wait::Human));
+    sim.wish(Wish::Approve { gate: 2, digest: None }).unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.turns), (Status::Completed, 2));
+
+    let mut sim = Sim::create(spec(None));
+    let pausing = vec![("PLUTO", Cause::Provider)];
+    let mut world = World { errands, pausing, ..World::with_turns(&[&["spawn", "spawn"]]) };
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Provider)));
+    see_through(&mut sim, &mut world);
+    assert_eq!((sim.run.status, spawned(&sim)), (Status::Completed, 2));
+}
+
+/// What a planner wants run is held to the rules that its agents are held to.
+#[test]
+fn a_planner_cannot_order_what_is_denied() {
+    let planner = Some(Box::new(Planner { model: None, prompt: "You plan.".to_owned() }));
+    let rules: longhaul_core::permission::Permissions =
+        serde_json::from_str(r#"{"bash":{"*":"allow","git push *":"deny"}}"#).unwrap();
+    let spec = RunSpec { planner, permissions: Some(vec![rules]), ..crew_spec(vec![step("x", "MARS", &[])]) };
+    let mut sim = Sim::create(spec);
+    let plan = |command: &str| {
+        format!(
+            r#"{{"steps":[{{"id":"p","description":"do","assignedAgent":"MARS","verify":["{command}"]}}]}}"#
+        )
+    };
+    let mut world =
+        World { plans: vec![plan("git push origin main"), plan("true")], ..World::with_turns(&[]) };
+    sim.wish(Wish::Plan).unwrap();
+    sim.settle(&mut world);
+    assert_eq!(sim.run.plan.steps[0].verify.as_deref(), Some(&["true".to_owned()][..]));
+    let refused = sim.events().iter().any(|event| {
+        matches!(event, Event::PlanRefused { why } if why.contains("steps[0].verify[0]: not permitted"))
+    });
+    assert!(refused);
+}
+
 /// Errands that an agent gives itself: those of one turn side by side, the model asked again when all are back; killed at
 /// every event, each is started once.
 #[test]

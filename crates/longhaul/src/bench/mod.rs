@@ -3,6 +3,7 @@
 //! measuring; prints nothing and fails nothing. A figure without its probe would be a figure about the machine, so times
 //! are given as ratios.
 
+pub mod approvals;
 pub mod crew;
 mod disk;
 mod first_token;

@@ -1,10 +1,9 @@
 //! `approvals`, `approve`, `reject`: waits for a person, and their answers.
 
-use longhaul_core::command::{Command, Wish};
+use longhaul_core::command::Wish;
 use longhaul_core::ids::RunId;
 use longhaul_core::view::GateView;
 use longhaul_engine::{Claim, Given, Harness};
-use longhaul_store::catalog::Filter;
 use serde_json::Value;
 
 use super::ask::refuse_early;
@@ -129,7 +128,7 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         | Wish::Plan
         | Wish::Replan { .. } => wish.is_answer(),
     };
-    let gate = gate_of(&wish).unwrap_or_default();
+    let gate = wish.gate().unwrap_or_default();
     let command = harness.command(wish)?;
     if let Claim::Late(earlier) = harness.claim(id, gate, &whoever(), &command)? {
         return Err(late(&harness, id, &earlier));
@@ -170,22 +169,6 @@ pub fn root(harness: &Harness, id: &RunId) -> RunId {
     root
 }
 
-fn gate_of(wish: &Wish) -> Option<u32> {
-    match wish {
-        Wish::Approve { gate, .. } | Wish::Reject { gate, .. } | Wish::Answer { gate, .. } => Some(*gate),
-        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } | Wish::Plan | Wish::Replan { .. } => {
-            None
-        }
-    }
-}
-
-/// The gates that have an answer in the run's inbox.
-fn answers_on_record(harness: &Harness, id: &RunId) -> Vec<u32> {
-    let posted = harness.store_of(id).and_then(|store| Ok(store.pending(id)?)).unwrap_or_default();
-    let wishes = posted.iter().filter_map(|posted| serde_json::from_slice::<Command>(&posted.body).ok());
-    wishes.filter_map(|command| gate_of(&command.wish)).collect()
-}
-
 fn list(app: &App) -> Result<Exit, Failure> {
     let waiting = waiting(app)?;
     if app.json() {
@@ -211,15 +194,8 @@ fn list(app: &App) -> Result<Exit, Failure> {
 
 /// Everything that waits for a person and has no answer on record.
 pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
-    let harness = app.reading()?;
-    let mut waiting = Vec::new();
-    for row in harness.list(&Filter { waiting: true, ..Filter::default() })?.0 {
-        let open: Vec<Value> = serde_json::from_str(row.gates.as_deref().unwrap_or("[]")).unwrap_or_default();
-        let answered = answers_on_record(&harness, &row.id);
-        let number = |gate: &Value| gate["id"].as_str()?.rsplit_once(".g")?.1.parse::<u32>().ok();
-        waiting.extend(open.into_iter().filter(|gate| number(gate).is_none_or(|it| !answered.contains(&it))));
-    }
-    Ok(waiting)
+    let waiting = app.reading()?.waiting()?;
+    Ok(waiting.iter().map(|gate| serde_json::json!(gate)).collect())
 }
 
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {

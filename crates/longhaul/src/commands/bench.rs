@@ -39,6 +39,19 @@ pub enum What {
         #[arg(long, default_value_t = 1000, value_name = "N")]
         turns: usize,
     },
+    /// Listing and answering approvals when very many wait
+    Approvals {
+        #[arg(long, default_value_t = 1000, value_name = "N")]
+        runs: usize,
+        /// Approvals of each run
+        #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+        gates: u32,
+        #[arg(long, default_value_t = 100, value_name = "N")]
+        samples: usize,
+        /// The disk to measure [default: that of the state directory]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Runs that another run starts, beside as many by themselves
     Crew {
         #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -87,6 +100,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Tools { quick, dir } => {
             let sizes = if quick { ToolSizes::QUICK } else { ToolSizes::FULL };
             report(app, &bench::tools(&ground(app, dir)?, &sizes, &say)?);
+        }
+        What::Approvals { runs, gates, samples, dir } => {
+            say("approvals; making them takes a while");
+            let ground = ground(app, dir)?;
+            report(app, &bench::approvals::measure(&ground, runs.max(1), gates as usize, samples.max(1))?);
         }
         What::Crew { children, rounds, dir } => {
             say("runs by themselves, and as children of one");
