@@ -112,6 +112,12 @@ impl Harness {
                 calls_lost.push(call);
             }
         }
+        // First of all: once the journal is cut, nobody knows whose they were.
+        for child in sent.iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child) {
+            self.put_away(home, child, &home.run_dir(id).join("children-before"))?;
+        }
+        // What was answered since is asked again.
+        self.forget_answers(id);
         let kept_as = if last_seq > end || more {
             // Before the cut: a log that was longer than its journal would never be noticed.
             drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
@@ -119,37 +125,30 @@ impl Harness {
         } else {
             None
         };
-        if let Some(kept_as) = &kept_as {
-            let lost = sent.iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child);
-            let mut to = kept_as.clone().into_os_string();
-            to.push(".children");
-            put_away(home, lost, Path::new(&to))?;
-        }
-        // What was answered since is asked again.
-        self.forget_answers(id);
         if let Ok(catalog) = home.catalog() {
             drop(catalog.remove(id));
         }
         Ok(TakenBack { checkpoint, events_lost: last_seq - end, calls: calls_lost, more, kept_as })
     }
-}
 
-/// Moves the children that a run no longer knows of out of the way, with all below them: whoever is sent next must not be
-/// taken for one of them.
-fn put_away<'a>(home: &Home, lost: impl Iterator<Item = &'a RunId>, to: &Path) -> Result<(), Error> {
-    let failed = |source| Error::PutAway { path: to.to_owned(), source };
-    for child in lost {
+    /// Moves a child that its run will no longer know of out of the way, with all below it: whoever is sent next must not be taken
+    /// for it, nor asked what it asked.
+    fn put_away(&self, home: &Home, child: &RunId, to: &Path) -> Result<(), Error> {
+        let failed = |source| Error::PutAway { path: to.to_owned(), source };
         let below = format!("{child}.");
-        let all = home.all_runs()?;
-        for run in all.iter().filter(|run| *run == child || run.as_str().starts_with(&below)) {
+        let is_lost = |run: &&RunId| *run == child || run.as_str().starts_with(&below);
+        for run in home.all_runs()?.iter().filter(is_lost).filter(|run| home.engine().contains(run)) {
             std::fs::create_dir_all(to).map_err(failed)?;
-            std::fs::rename(home.run_dir(run), to.join(run.as_str())).map_err(failed)?;
+            let place = (1..).map(|number| to.join(format!("{run}-{number}"))).find(|place| !place.exists());
+            std::fs::rename(home.run_dir(run), place.unwrap_or_else(|| to.join(run.as_str())))
+                .map_err(failed)?;
+            self.forget_answers(run);
             if let Ok(catalog) = home.catalog() {
                 drop(catalog.remove(run));
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Folds a journal as far as it can be read and notes the checkpoints on the way.

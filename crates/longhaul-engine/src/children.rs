@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand, report};
 use longhaul_core::command::Wish;
+use longhaul_core::event::Cause;
 use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
 use longhaul_core::run::Run;
@@ -18,7 +19,7 @@ use longhaul_tools::Cancel;
 
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
-use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, INBOX_POLL_MS};
+use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS};
 
 /// Knows the agents that errands are given to.
 pub trait Crew: Send + Sync {
@@ -35,6 +36,8 @@ pub struct Charge {
     pub spec: Box<RunSpec>,
     /// Is it for the very agent that gave it?
     pub is_own: bool,
+    /// What it was last known to have used.
+    pub ledger: ChildLedger,
 }
 
 /// Sees a child through to where it rests: makes it if it is not there, drives it, pauses it if its parent is.
@@ -44,22 +47,20 @@ pub(crate) async fn attend(harness: Option<Harness>, charge: Charge, cancel: Can
         Some(harness) => see_through(&harness, &charge, &cancel).await.map_err(|error| in_full(&error)),
         None => Err("nothing here can drive a sub-agent".to_owned()),
     };
-    let report = seen.unwrap_or_else(|error| ChildReport {
-        ending: ChildEnding::Failed { error },
-        ledger: ChildLedger::default(),
-    });
+    // What it had used before it could not be gone on with is used all the same.
+    let report = seen
+        .unwrap_or_else(|error| ChildReport { ending: ChildEnding::GaveUp { error }, ledger: charge.ledger });
     Input::ChildRested { number, report }
 }
 
 async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Result<ChildReport, Error> {
     let id = &charge.errand.id;
-    let wanted = fitted(harness, charge)?;
-    let limits = wanted.limits;
     match harness.find(id)? {
-        None => drop(harness.create(wanted)?),
-        // A run that was copied or imported knows the names of children that are not its own.
-        Some(run) if run.spec.parent != charge.spec.parent => {
-            return Err(Error::Crew(format!("{id} works for another run")));
+        // Only who is not there yet is made: what one has done counts, whatever became of its agent since.
+        None => drop(harness.create(fitted(harness, charge)?)?),
+        // A run that was copied, imported or taken back knows the names of children that are not its own.
+        Some(run) if run.spec.parent != charge.spec.parent || run.spec.task != charge.spec.task => {
+            return Err(Error::Crew(format!("{id} is on another errand")));
         }
         Some(_) => {}
     }
@@ -68,7 +69,7 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
         if run.status.is_terminal() {
             return Ok(report(&run));
         }
-        let opening = Opening { limits: raised(&run, limits), ..Opening::default() };
+        let opening = Opening { limits: raised(&run, charge.errand.limits), ..Opening::default() };
         match harness.drive(id, opening, Vec::new(), Arc::new(Quiet)) {
             Ok(driven) => return Ok(report(&rested(driven, cancel).await?)),
             // A person drives it from elsewhere: what comes of it is looked at when they are done.
@@ -90,13 +91,19 @@ fn fitted(harness: &Harness, charge: &Charge) -> Result<RunSpec, Error> {
     crew.fitted(plain).map_err(Error::Crew)
 }
 
-/// The child's limits as its parent now wants them, if that is anything new. What a person raised for the child stays.
+/// The child's limits as its parent now wants them, if that is anything new. How many calls and turns its agent may take is the
+/// agent's, unless it is at the end of what its parent could give.
 fn raised(run: &Run, wanted: Limits) -> Option<Limits> {
     let now = run.spec.limits;
+    let at_end = run.cause == Some(Cause::Limit);
+    let more = |now: u32, wanted: u32| if at_end { now.max(wanted) } else { now };
     let limits = Limits {
-        max_tool_calls: now.max_tool_calls.max(wanted.max_tool_calls),
-        max_steps: now.max_steps.max(wanted.max_steps),
-        ..wanted
+        max_tool_calls: more(now.max_tool_calls, wanted.max_tool_calls),
+        max_steps: more(now.max_steps, wanted.max_steps),
+        max_cost: wanted.max_cost,
+        max_tokens: wanted.max_tokens,
+        timeout_ms: wanted.timeout_ms.or(now.timeout_ms),
+        ..now
     };
     (limits != now && run.status != Status::Created).then_some(limits)
 }
@@ -117,15 +124,30 @@ async fn rested(driven: Driven, cancel: &Cancel) -> Result<Run, Error> {
 /// Waits until somebody has something to say to a child that waits for a person, or has seen to it elsewhere.
 pub(crate) async fn await_answer(harness: Option<Harness>, charge: Charge, cancel: Cancel) -> Option<Input> {
     let (harness, id) = (harness?, &charge.errand.id);
+    let mut looks: u32 = 0;
     loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)) => {}
             () = cancel.cancelled() => return None,
         }
-        if is_answered(&harness, id) {
+        looks += 1;
+        // Those below it are looked at less often: that takes reading.
+        let deep = looks % DEEP_LOOKS_EVERY == 0;
+        if is_answered(&harness, id) || (deep && (!still_waits(&harness, id) || answered_below(&harness, id)))
+        {
             return Some(Input::ChildAnswered { number: charge.number });
         }
     }
+}
+
+fn still_waits(harness: &Harness, id: &RunId) -> bool {
+    harness.look(id).is_ok_and(|run| matches!(report(&run).ending, ChildEnding::Waiting))
+}
+
+fn answered_below(harness: &Harness, id: &RunId) -> bool {
+    let Ok(run) = harness.look(id) else { return false };
+    run.live_children()
+        .any(|child| is_answered(harness, &child.errand.id) || answered_below(harness, &child.errand.id))
 }
 
 fn is_answered(harness: &Harness, id: &RunId) -> bool {

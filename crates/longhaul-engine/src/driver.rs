@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use longhaul_core::child;
+use longhaul_core::child::{self, Child};
 use longhaul_core::command::Command;
 use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
@@ -76,11 +76,17 @@ impl Driver {
     pub async fn drive(mut self, first: Input) -> Result<(Run, Ending), Error> {
         self.take(first)?;
         self.take_inbox()?;
-        while self.is_at_work() {
-            self.keep_work().await?;
-            self.wait_and_take().await?;
+        loop {
+            while self.is_at_work() {
+                self.keep_work().await?;
+                self.wait_and_take().await?;
+            }
+            self.wind_down().await?;
+            // An answer that came while nobody was expected any more is worked on like any other.
+            if !self.is_at_work() {
+                break;
+            }
         }
-        self.wind_down().await?;
         self.keep_work().await?;
         let run = self.ledger.put_down()?;
         let ending = ending(&run);
@@ -143,13 +149,14 @@ impl Driver {
         }
     }
 
-    /// Has what a step left in the worktree committed, if that is wanted and not yet on record. Done between two inputs, when no
-    /// tool of this run is at work.
+    /// Has what a step left in the worktree committed, if that is wanted and not yet on record. Done between two inputs, and not
+    /// while sub-agents write there: half of their work would be in it.
     async fn keep_work(&mut self) -> Result<(), Error> {
         let run = self.run();
         let steps = run.plan.completed_count() as u32;
         let settled = matches!(run.status, Status::Running | Status::Completed);
-        if run.spec.auto_commit != Some(true) || !settled || steps <= run.kept_steps {
+        let others_write = run.children.iter().any(Child::is_working);
+        if run.spec.auto_commit != Some(true) || !settled || others_write || steps <= run.kept_steps {
             return Ok(());
         }
         let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };
@@ -181,7 +188,8 @@ impl Driver {
         let errand = &self.run().child(number)?.errand;
         let spec = child::spec(self.run(), errand);
         let is_own = errand.agent == self.run().spec.agent;
-        Some(Charge { number, errand: errand.clone(), spec: Box::new(spec), is_own })
+        let ledger = self.run().child(number)?.ledger;
+        Some(Charge { number, errand: errand.clone(), spec: Box::new(spec), is_own, ledger })
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {
@@ -263,7 +271,10 @@ impl Driver {
                 Some(Some(input)) => self.take(input)?,
                 Some(None) => {}
                 // What was asked in the meantime belongs to this drive, not to the next.
-                None => return self.take_inbox(),
+                None => {
+                    (self.switch, self.cancel) = Cancel::new();
+                    return self.take_inbox();
+                }
             }
         }
     }

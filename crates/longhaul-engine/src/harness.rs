@@ -329,7 +329,9 @@ impl Harness {
         let (store, fallback) = self.store_to_drive(id)?;
         let (mut ledger, generation) = self.open(Arc::clone(&store), id, watchers)?;
         // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
-        ledger.settle_all_but_answers()?;
+        let asked = ledger.settle_all_but_answers()?;
+        self.end_children(ledger.run(), asked)?;
+        self.check_parent(ledger.run())?;
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }
@@ -424,12 +426,28 @@ impl Harness {
     pub fn apply(&self, id: &RunId, command: Command) -> Result<Run, Error> {
         let store = self.store_of(id)?;
         let (mut ledger, _) = self.open(Arc::clone(&store), id, Vec::new())?;
-        ledger.settle_all_but_answers()?;
+        let mut effects = ledger.settle_all_but_answers()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
-        longhaul_tools::reap_leftovers(id);
-        let effects = ledger.commit(Input::Command(command))?;
+        self.reap(id);
+        effects.extend(ledger.commit(Input::Command(command))?);
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
+        self.end_children(&run, effects)?;
+        Ok(run)
+    }
+
+    /// Ends what a run and those below it have left running.
+    pub fn reap(&self, id: &RunId) {
+        longhaul_tools::reap_leftovers(id);
+        let below = format!("{id}.");
+        let runs = self.all_runs().unwrap_or_default();
+        for run in runs.iter().filter(|run| run.as_str().starts_with(&below)) {
+            longhaul_tools::reap_leftovers(run);
+        }
+    }
+
+    /// Of what was to be done for a run that nobody drives: children are ended, nothing else was begun.
+    fn end_children(&self, run: &Run, effects: Vec<Effect>) -> Result<(), Error> {
         for effect in effects {
             if let Effect::EndChild { child, reason } = effect
                 && let Some(child) = run.child(child)
@@ -437,7 +455,18 @@ impl Harness {
                 self.end_child(&child.errand.id, &reason)?;
             }
         }
-        Ok(run)
+        Ok(())
+    }
+
+    /// Who was sent works only as long as whoever sent it may use what it does.
+    fn check_parent(&self, run: &Run) -> Result<(), Error> {
+        let Some(parent) = &run.spec.parent else { return Ok(()) };
+        match self.look(parent) {
+            Ok(parent) if parent.status.is_terminal() => {
+                Err(Error::Crew(format!("{} works for {}, which has ended", run.spec.id, parent.spec.id)))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// A wish under a name of its own, so that it is obeyed once however often and by whichever way it arrives.

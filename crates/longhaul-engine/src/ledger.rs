@@ -48,6 +48,9 @@ impl Ledger {
     pub fn commit(&mut self, input: Input) -> Result<Vec<Effect>, Error> {
         let at = self.clock.now();
         let mut decision = decide(&self.run, at, input)?;
+        self.run
+            .check_batch(&decision.events)
+            .map_err(|misfit| Error::Journal { run: self.run.spec.id.clone(), source: misfit.into() })?;
         let space = self.append(at, &decision)?;
         self.apply(at, &decision.events)?;
         if space == Space::Reserve && self.run.status == Status::Running {
@@ -69,12 +72,13 @@ impl Ledger {
 
     /// Settles what was asked of a run that nobody drives. Answers stay where they are: work follows from them, its intent is
     /// written with them, and only a driver does the work.
-    pub fn settle_all_but_answers(&mut self) -> Result<(), Error> {
+    pub fn settle_all_but_answers(&mut self) -> Result<Vec<Effect>, Error> {
+        let mut effects = Vec::new();
         for posted in self.store.pending(&self.run.spec.id)?.iter().filter(|posted| !is_answer(posted)) {
-            self.obey_posted(posted)?;
+            effects.extend(self.obey_posted(posted)?);
             drop(self.store.settle(&self.run.spec.id, &posted.id));
         }
-        Ok(())
+        Ok(effects)
     }
 
     /// Obeys a command, or puts on record why not.

@@ -76,3 +76,6 @@ pub const DAY_NS: i64 = 86_400_000_000_000;
 /// takes longer for its first reply is not waited for.
 pub const FIRST_REPLY_LOOKS_MAX: usize = 600;
 pub const FIRST_REPLY_LOOK_MS: u64 = 100;
+
+/// Every how many looks into the inbox of a child that waits, those below it are looked at as well.
+pub const DEEP_LOOKS_EVERY: u32 = 10;

@@ -531,6 +531,7 @@ async fn the_toolbox_grants_what_it_has() {
         "handoff",
         "list",
         "read",
+        "spawn",
         "todo",
         "write",
     ];

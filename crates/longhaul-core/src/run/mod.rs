@@ -436,6 +436,22 @@ impl Run {
         Ok(())
     }
 
+    /// May these events follow, one after another, as far as the run's status goes? Asked before they are written: a journal that
+    /// cannot be read is worse than a run that stops.
+    pub fn check_batch(&self, events: &[Event]) -> Result<(), Misfit> {
+        let mut status = self.status;
+        for event in events {
+            if let Event::StatusChanged { from, to, .. } = event {
+                if *from != status || !from.may_become(*to) {
+                    let why = format!("a change {from} → {to} of a run that is {status}");
+                    return Err(Misfit { seq: self.seq + 1, why });
+                }
+                status = *to;
+            }
+        }
+        Ok(())
+    }
+
     pub fn wait(&self) -> Wait {
         if self.status != Status::Running {
             return Wait::None;

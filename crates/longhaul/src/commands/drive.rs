@@ -97,7 +97,7 @@ pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) 
     runtime.shutdown_background();
     let rested = rested?;
     if matches!(rested, Rested::AtOnce) {
-        longhaul_tools::reap_leftovers(id);
+        harness.reap(id);
     } else if let Some(notifier) = notifier {
         notifier.close();
     }
@@ -205,11 +205,12 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         Ending::WaitingForHuman => WAITING.to_owned(),
         Ending::Completed | Ending::Failed | Ending::Paused(_) => run.status.to_string(),
     };
+    let used = run.ledger();
     let summary = format!(
         "{status} after {spent}, {} turns, {} calls, {}",
-        run.turns,
-        run.calls_started,
-        cost::cost(&run.usage)
+        used.turns,
+        used.calls,
+        cost::cost(&used.usage)
     );
     render::talk(&format!("{id} {summary}"));
     match ending {
@@ -352,7 +353,7 @@ fn after_the_limit(run: &Run) -> String {
 
 /// The limit that was reached, as it would be typed with twice what it was.
 fn raised_limit(run: &Run) -> String {
-    let limits = &run.spec.limits;
+    let (limits, used) = (&run.spec.limits, run.ledger());
     let reached = run.reason.as_deref().and_then(|reason| reason.split(' ').next()).unwrap_or("");
     match reached {
         "max_tool_calls" => format!("--max-tool-calls {}", limits.max_tool_calls.saturating_mul(2).max(1)),
@@ -370,8 +371,14 @@ fn raised_limit(run: &Run) -> String {
             let max = limits.max_iteration_cost.unwrap_or_default();
             format!("--max-iteration-cost {:.2}", max.as_dollars() * 2.0 + 0.01)
         }
-        "max_tokens" => format!("--max-tokens {}", run.usage.tokens().saturating_mul(2).max(1000)),
-        "cost_budget:" => format!("--max-cost {:.2}", run.usage.cost.as_dollars() * 2.0 + 0.01),
+        "max_tokens" => format!(
+            "--max-tokens {}",
+            limits.max_tokens.unwrap_or(0).max(used.usage.tokens()).saturating_mul(2).max(1000)
+        ),
+        "cost_budget:" => format!(
+            "--max-cost {:.2}",
+            limits.max_cost.unwrap_or_default().max(used.usage.cost).as_dollars() * 2.0 + 0.01
+        ),
         "timeout" => {
             let timeout_ms = limits.timeout_ms.unwrap_or(0).saturating_mul(2);
             format!("--timeout {}s", timeout_ms.div_ceil(1000).max(1))
