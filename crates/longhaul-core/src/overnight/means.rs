@@ -23,6 +23,20 @@ pub struct Means {
 pub struct Spent {
     pub cost: Usd,
     pub worked_ms: u64,
+    /// Tokens whose price nobody knows.
+    #[serde(default)]
+    pub unpriced_tokens: u64,
+}
+
+impl Spent {
+    /// The cost for people: one that is not known is not nothing.
+    pub fn shown(self) -> String {
+        match (self.unpriced_tokens, self.cost) {
+            (0, cost) => cost.to_string(),
+            (_, Usd::ZERO) => "an unknown amount".to_owned(),
+            (_, cost) => format!("{cost} and an unknown amount"),
+        }
+    }
 }
 
 impl Sum for Spent {
@@ -30,6 +44,7 @@ impl Sum for Spent {
         all.fold(Spent::default(), |mut sum, spent| {
             sum.cost += spent.cost;
             sum.worked_ms = sum.worked_ms.saturating_add(spent.worked_ms);
+            sum.unpriced_tokens = sum.unpriced_tokens.saturating_add(spent.unpriced_tokens);
             sum
         })
     }

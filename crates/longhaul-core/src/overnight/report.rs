@@ -40,7 +40,7 @@ impl Night {
     fn summary(&self, ranked: &[(usize, Verdict)]) -> String {
         let improved = ranked.iter().filter(|(_, verdict)| verdict.is_improvement()).count();
         let spent = self.spent();
-        let (cost, worked) = (spent.cost, duration(spent.worked_ms));
+        let (cost, worked) = (spent.shown(), duration(spent.worked_ms));
         let of = match self.experiments.len() {
             0 => "There are no experiments".to_owned(),
             1 => format!("{improved} of 1 experiment improved something"),
@@ -73,7 +73,7 @@ impl Night {
         }
         if let Some(outcome) = &experiment.outcome {
             let spent = outcome.spent();
-            text.push_str(&format!("- Cost: {}, {}\n", spent.cost, duration(spent.worked_ms)));
+            text.push_str(&format!("- Cost: {}, {}\n", spent.shown(), duration(spent.worked_ms)));
         }
         text.push_str(&story(experiment));
         text

@@ -31,7 +31,7 @@ fn measured(passed: bool, metric: &str) -> Measured {
 }
 
 fn spent(cents: u64) -> Spent {
-    Spent { cost: Usd::from_nanos(cents * 10_000_000), worked_ms: cents * 60_000 }
+    Spent { cost: Usd::from_nanos(cents * 10_000_000), worked_ms: cents * 60_000, unpriced_tokens: 0 }
 }
 
 fn finished(cents: u64) -> Option<Outcome> {
@@ -165,6 +165,14 @@ fn a_metric_is_the_last_line() {
     assert_eq!(of("12", false), Err("the metric command ended with exit code 1".to_owned()));
     assert!(Measured::of(Vec::new(), Some("./measure")).metric_trouble.is_some());
     assert_eq!(Measured::of(Vec::new(), None), Measured::default());
+}
+
+#[test]
+fn an_unknown_cost_is_not_nothing() {
+    let unpriced = Spent { unpriced_tokens: 7, ..Spent::default() };
+    assert_eq!(spent(2).shown(), "$0.0200");
+    assert_eq!(unpriced.shown(), "an unknown amount");
+    assert_eq!([unpriced, spent(2)].into_iter().sum::<Spent>().shown(), "$0.0200 and an unknown amount");
 }
 
 fn ranked() -> Night {
@@ -316,6 +324,7 @@ proptest! {
         let take = |means: Means, (money, time): (u32, u32)| Spent {
             cost: Usd::from_nanos(means.max_cost.unwrap().as_nanos() * u64::from(money) / 100),
             worked_ms: means.timeout_ms * u64::from(time) / 100,
+            unpriced_tokens: 0,
         };
         let first = night.share(Spent::default(), 0);
         night.preparing = Some(first.map_or(Spent::default(), |means| take(means, used[0])));
@@ -339,7 +348,7 @@ proptest! {
     #[test]
     fn what_is_held_is_not_given_away(max in 2u64..1_000_000, held in 0u64..1_000_000) {
         let means = Means { max_cost: Some(Usd::from_nanos(max)), timeout_ms: 1000 };
-        let held = Spent { cost: Usd::from_nanos(held), worked_ms: 0 };
+        let held = Spent { cost: Usd::from_nanos(held), ..Spent::default() };
         match means.share(held, 1) {
             Ok(share) => prop_assert_eq!(share.max_cost.unwrap().as_nanos() + held.cost.as_nanos(), max),
             Err(why) => prop_assert!(held.cost.as_nanos() >= max && why.contains("money")),

@@ -284,6 +284,7 @@ fn ideas_are_asked_for_twice() {
         "{}",
         said.out
     );
+    assert!(said.out.contains("cost $0.0200"), "both answers were paid for: {}", said.out);
     let runs = desk.json(&["list"]);
     assert_eq!(runs.as_array().unwrap().len(), 2, "{runs:#}");
     assert!(desk.get(&["overnight", "list"]).contains("given up"));
@@ -300,6 +301,25 @@ fn a_metric_that_is_none_ends_the_night() {
     assert_eq!(said.code, 1, "{}", said.err);
     assert!(said.out.contains("printed is no number, without any experiment"), "{}", said.out);
     assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1);
+}
+
+/// What somebody has put away before it was measured keeps the others from nothing; a night without time does nothing.
+#[test]
+fn a_night_gets_over_what_is_missing() {
+    let desk = desk(&["Much better", "Does nothing", "Waits first"]);
+    let child = spawned(&desk, &[&START[..], &MEASURED[..]].concat());
+    let id = begun(&desk);
+    until("the third experiment", || waits(&desk, &id, 3));
+    killed(child);
+    desk.get(&["rm", &format!("{id}-1")]);
+    let said = desk.say(&["overnight", "resume", &id]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(verdicts(&desk.json(&["overnight", "status"])), ["unfinished", "unchanged", "better"]);
+    assert!(said.out.contains("It was not finished: its files are gone"), "{}", said.out);
+
+    let said = start(&desk, &["--timeout", "1ms"]);
+    assert_eq!(said.code, 4, "{}", said.err);
+    assert!(said.out.contains("the night's time is used up"), "{}", said.out);
 }
 
 /// Bad input: exit code 2, what is wrong, and nothing is made.

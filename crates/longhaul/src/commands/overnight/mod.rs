@@ -141,7 +141,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 
 fn start(app: &App, args: StartArgs) -> Result<Exit, Failure> {
     let settings = enabled(app)?;
-    let order = order(app, &settings, &args)?;
+    let mut order = order(app, &settings, &args)?;
     if let (false, Some(night)) = (args.another, unfinished(app)?) {
         return Err(still_open(app, &night));
     }
@@ -153,6 +153,9 @@ fn start(app: &App, args: StartArgs) -> Result<Exit, Failure> {
     let sandbox = hold(app, &settings, &args.holding)?;
     let harness = app.holding(&settings, sandbox.clone())?;
     check_models(&harness, &order)?;
+    // It goes into a file and into every prompt.
+    app.secrets.learn(harness.models.secrets());
+    order.objective = app.secrets.strike(&order.objective).into_owned();
     let night = Night {
         id: new_id(&harness)?,
         created_at: harness.clock.now(),
@@ -311,7 +314,7 @@ fn list(app: &App) -> Result<Exit, Failure> {
             night.id.clone(),
             phase(night).to_owned(),
             format!("{improved}/{}", night.experiments.len()),
-            night.spent().cost.to_string(),
+            night.spent().shown(),
             table::fit(&night.order.objective, 60),
         ]
     });
@@ -340,7 +343,7 @@ fn status(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
         render::data(&format!("it was given up: {}", table::fit(why, 200)));
     }
     let rows = night.experiments.iter().enumerate().map(|(index, experiment)| {
-        let spent = experiment.outcome.as_ref().map(|outcome| outcome.spent().cost.to_string());
+        let spent = experiment.outcome.as_ref().map(|outcome| outcome.spent().shown());
         vec![
             (index + 1).to_string(),
             standing(&night, experiment).to_owned(),

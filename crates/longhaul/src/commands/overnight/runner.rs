@@ -8,6 +8,7 @@ use std::path::Path;
 use longhaul_core::event::{Cause, Purpose};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
+use longhaul_core::limits::PREPARE_ATTEMPTS_MAX;
 use longhaul_core::money::Usd;
 use longhaul_core::overnight::means::{Means, Spent};
 use longhaul_core::overnight::{End, Measured, Next, Night, Outcome, Standing, ideas, standing};
@@ -90,10 +91,7 @@ impl Runner<'_> {
     /// Asks for ideas. An answer that is no list of them is kept for the next time.
     fn prepare(&mut self, attempt: u32) -> Result<Option<Exit>, Failure> {
         let id = self.night.preparing_run(attempt).map_err(EngineError::from)?;
-        let earlier: Spent = (1..attempt)
-            .filter_map(|attempt| self.found(&self.night.preparing_run(attempt).ok()?).ok()?)
-            .map(|run| spent(&run))
-            .sum();
+        let earlier = self.preparing_spent(attempt - 1)?;
         if self.found(&id)?.is_none() {
             let means = match self.night.share(earlier, 0) {
                 Ok(means) => means,
@@ -158,7 +156,20 @@ impl Runner<'_> {
 
     fn give_up(&mut self, why: String) -> Result<(), Failure> {
         render::warn(&format!("{} is given up: {}", self.night.id, table::fit_talk(&why, 300)));
+        if self.night.preparing.is_none() {
+            self.night.preparing = Some(self.preparing_spent(PREPARE_ATTEMPTS_MAX)?);
+        }
         self.end(Some(why))
+    }
+
+    /// What the first so many times of asking for ideas have used.
+    fn preparing_spent(&self, attempts: u32) -> Result<Spent, Failure> {
+        let mut all = Vec::new();
+        for attempt in 1..=attempts {
+            let id = self.night.preparing_run(attempt).map_err(EngineError::from)?;
+            all.extend(self.found(&id)?.map(|run| spent(&run)));
+        }
+        Ok(all.into_iter().sum())
     }
 
     fn end(&mut self, gave_up: Option<String>) -> Result<(), Failure> {
@@ -220,7 +231,7 @@ impl Runner<'_> {
                 Outcome::Finished { .. } => "is done".to_owned(),
                 Outcome::Unfinished { why, .. } | Outcome::Skipped { why } => table::fit_talk(why, 200),
             };
-            render::talk(&format!("experiment {number} of {of}: {how}; it cost {}", spent.cost));
+            render::talk(&format!("experiment {number} of {of}: {how}; it cost {}", spent.shown()));
             self.settle(index, outcome)?;
         }
         Ok(Some(driven))
@@ -238,7 +249,8 @@ impl Runner<'_> {
             let id = self.night.run_of(*index).map_err(EngineError::from)?;
             let limits = self.harness.look(&id)?.spec.limits;
             let worked_ms = limits.timeout_ms.unwrap_or_default();
-            held.push(Spent { cost: limits.max_cost.unwrap_or_default(), worked_ms });
+            let cost = limits.max_cost.unwrap_or_default();
+            held.push(Spent { cost, worked_ms, ..Spent::default() });
         }
         let ended = self.night.experiments.iter().filter(|experiment| experiment.outcome.is_some()).count();
         Ok(self.night.share(held.into_iter().sum(), ended + set_aside.len()))
@@ -433,7 +445,9 @@ fn experiment(idea: ideas::Idea) -> longhaul_core::overnight::Experiment {
 
 /// What a run and those it sent have used.
 fn spent(run: &Run) -> Spent {
-    Spent { cost: run.ledger().usage.cost, worked_ms: run.worked_ms(run.updated_at) }
+    let usage = run.ledger().usage;
+    let worked_ms = run.worked_ms(run.updated_at);
+    Spent { cost: usage.cost, worked_ms, unpriced_tokens: usage.unpriced_tokens }
 }
 
 fn shown(means: Means) -> String {
