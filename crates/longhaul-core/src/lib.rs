@@ -23,6 +23,7 @@ pub mod input;
 pub mod json;
 pub mod limits;
 pub mod money;
+pub mod overnight;
 pub mod permission;
 pub mod plan;
 pub mod policy;

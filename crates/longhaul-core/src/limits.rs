@@ -242,3 +242,15 @@ pub const JUDGED_DIFF_BYTES_MAX: usize = 24 * 1024;
 
 /// Bytes of what a step said that a report has of it; all of it is in the run.
 pub const STEP_SAID_BYTES_MAX: usize = 2 * 1024;
+
+/// How often a night's planner is asked for ideas: once, and once more with what was wrong.
+pub const PREPARE_ATTEMPTS_MAX: u32 = 2;
+
+/// Experiments of one night. Each is a run of its own that somebody reads about in the morning.
+pub const EXPERIMENTS_MAX: u32 = 50;
+
+/// Letters of an experiment's title: it is the name of a branch and a heading.
+pub const IDEA_TITLE_LETTERS_MAX: usize = 120;
+
+/// Bytes of an experiment's description. It is all that whoever tries it is told, and no book.
+pub const IDEA_BYTES_MAX: usize = 8 * 1024;

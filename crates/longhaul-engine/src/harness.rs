@@ -10,7 +10,8 @@ use longhaul_core::decide::decide;
 use longhaul_core::document;
 use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
-use longhaul_core::ids::{CommandId, RunId};
+use longhaul_core::evidence::Examination;
+use longhaul_core::ids::{Attempt, CommandId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::run::Run;
@@ -20,7 +21,7 @@ use longhaul_model::wire::ToolOffer;
 use longhaul_model::{Deltas, Models, Quiet};
 use longhaul_store::engine::Repaired;
 use longhaul_store::{Entry, Home, Memory, Store, Writer};
-use longhaul_tools::{ToolSpec, Toolbox};
+use longhaul_tools::{Cancel, Examine, ToolSpec, Toolbox};
 use longhaul_workspace::place::{self, Place};
 use longhaul_workspace::{Guard, Workspace, carry};
 use tokio::sync::mpsc;
@@ -39,7 +40,7 @@ use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::needs::NeedsKeeper;
-use crate::perform::{Hands, Performer, RunBlobs, Shelf};
+use crate::perform::{Hands, Look, Performer, RunBlobs, Shelf, Work};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -386,6 +387,25 @@ impl Harness {
             scratch: self.home().map_or_else(std::env::temp_dir, |home| home.dir().join("scratch")),
             blobs: Arc::new(blobs),
             harness: Some(self.clone()),
+        })
+    }
+
+    /// Looks at the work of a run that nobody drives: what the commands say of its files as they are. Nothing goes into its
+    /// journal. `None` if it was cancelled. What a killed look left running is ended first.
+    pub async fn examine(
+        &self,
+        run: &Run,
+        examine: Examine,
+        cancel: Cancel,
+    ) -> Result<Option<Examination>, Error> {
+        let id = run.spec.id.clone();
+        longhaul_tools::reap_leftovers(&id);
+        let shelf = Shelf::new(Arc::clone(&self.models), self.secrets.clone());
+        let hands = self.hands(run, &self.store_of(&id)?, shelf, Arc::new(Quiet))?;
+        let look = Look { run: id, round: run.examinations + 1, attempt: Attempt::FIRST, examine };
+        Ok(match hands.perform(Work::Examine(look), cancel).await {
+            Some(Input::Examined { found, .. }) => Some(*found),
+            Some(_) | None => None,
         })
     }
 

@@ -54,6 +54,7 @@ pub enum Command {
     List(commands::list::Args),
     Show(commands::show::Args),
     Tasks(commands::tasks::Args),
+    Overnight(commands::overnight::Args),
     Steps(commands::steps::Args),
     Checkpoints(commands::checkpoints::Args),
     Tree(commands::tree::Args),

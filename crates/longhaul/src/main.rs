@@ -104,6 +104,7 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Needs(args) => commands::needs::run(&app, args),
         Command::Replan(args) => commands::replan::run(&app, args),
         Command::Tasks(args) => commands::tasks::run(&app, args),
+        Command::Overnight(args) => commands::overnight::run(&app, args),
         Command::Steps(args) => commands::steps::run(&app, args),
         Command::Checkpoints(args) => commands::checkpoints::run(&app, args),
         Command::Tree(args) => commands::tree::run(&app, args),

@@ -34,7 +34,7 @@ use crate::misread;
 use crate::render;
 use crate::schema;
 use crate::servers;
-use crate::settings::{Settings, Source};
+use crate::settings::{Git, Settings, Source};
 
 /// The plan is to be made.
 pub const AUTO: &str = "auto";
@@ -131,6 +131,9 @@ pub struct Options {
     /// Was it said how many iterations there may be?
     #[arg(skip)]
     pub iterations_typed: bool,
+    /// The commit a worktree begins with, instead of what is checked out.
+    #[arg(skip)]
+    pub commit: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -304,15 +307,20 @@ pub fn create(
     options: &Options,
 ) -> Result<Run, Failure> {
     let id = harness.new_run_id()?;
-    let spec = spec(app, harness, settings, task, options, id)?;
+    let run = made(app, harness, spec(app, harness, settings, task, options, id)?)?;
+    if run.spec.task != task {
+        render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
+    }
+    Ok(run)
+}
+
+/// Makes the run that was spelled out.
+pub fn made(app: &App, harness: &Harness, spec: RunSpec) -> Result<Run, Failure> {
     let models = spec.models.clone().unwrap_or_else(|| vec![spec.model.clone()]);
     for name in models.iter().map(String::as_str).chain(spec.conduct().other_models()) {
         check_model(harness, name, &spec.limits)?;
     }
     let run = harness.create(spec)?;
-    if run.spec.task != task {
-        render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
-    }
     session::note(app, &run)?;
     servers::keep_met(app)?;
     Ok(run)
@@ -657,6 +665,19 @@ fn in_session(
     Ok(Chosen { branch: notes.branch, base: Some(base), source, ..Chosen::plain(path) })
 }
 
+/// The commit a worktree begins with when nobody says which: that of the working branch, else what is checked out.
+pub fn start(git: &Git, repository: &Path) -> Result<String, Failure> {
+    let shown = repository.display();
+    match &git.working_branch {
+        Some(name) => place::branch(repository, name).ok_or_else(|| {
+            Failure::usage(format!("git.working_branch: there is no branch `{name}` in {shown}"))
+        }),
+        None => {
+            place::head(repository).ok_or_else(|| Failure::usage(format!("{shown} has no commit any more")))
+        }
+    }
+}
+
 /// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.
 fn base(
     app: &App,
@@ -664,33 +685,26 @@ fn base(
     repository: &Path,
     naming: &branch::Naming<'_>,
 ) -> Result<(String, bool), Failure> {
+    if let Some(commit) = &options.commit {
+        return Ok((commit.clone(), false));
+    }
+    let start = start(naming.git, repository)?;
     if let Some(name) = &naming.git.working_branch {
-        let start = place::branch(repository, name);
-        let start = start.ok_or_else(|| {
-            Failure::usage(format!(
-                "git.working_branch: there is no branch `{name}` in {}",
-                repository.display()
-            ))
-        })?;
         if options.with_changes {
             return Err(Failure::usage("--with-changes is for a run that begins at what is checked out")
                 .hint(format!("git.working_branch names `{name}`")));
         }
         return Ok((start, false));
     }
-    let head = || {
-        let head = place::head(repository);
-        head.ok_or_else(|| Failure::usage(format!("{} has no commit any more", repository.display())))
-    };
     if !place::is_dirty(repository) {
-        return Ok((head()?, false));
+        return Ok((start, false));
     }
     if !options.with_changes {
         render::warn(
             "changes that are not committed are not in the run's worktree; `--with-changes` would carry them in, \
              `--in-place` would work on them",
         );
-        return Ok((head()?, false));
+        return Ok((start, false));
     }
     let checkout = landing::opened(app, repository)?;
     let carried = checkout.carry(naming.id.as_str()).map_err(landing::failure)?;

@@ -30,6 +30,7 @@ pub mod mcp;
 pub mod models;
 pub mod needs;
 pub mod notify;
+pub mod overnight;
 pub mod permissions;
 pub mod prompt;
 pub mod record;

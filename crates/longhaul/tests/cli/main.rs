@@ -23,6 +23,7 @@ mod mcp;
 mod notify;
 mod older_journals;
 mod outage;
+mod overnight;
 mod permissions;
 mod research;
 mod sessions;
