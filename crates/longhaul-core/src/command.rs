@@ -76,6 +76,12 @@ pub enum Wish {
         #[n(0)]
         plan: Plan,
     },
+    /// Make a checkpoint with a name.
+    #[n(8)]
+    Checkpoint {
+        #[n(0)]
+        name: String,
+    },
 }
 
 impl Wish {
@@ -87,7 +93,8 @@ impl Wish {
             | Wish::Pause { .. }
             | Wish::Stop { .. }
             | Wish::Plan
-            | Wish::Replan { .. } => false,
+            | Wish::Replan { .. }
+            | Wish::Checkpoint { .. } => false,
         }
     }
 
@@ -101,6 +108,7 @@ impl Wish {
             Wish::Answer { .. } => "answer",
             Wish::Plan => "plan",
             Wish::Replan { .. } => "replan",
+            Wish::Checkpoint { .. } => "checkpoint",
         }
     }
 }

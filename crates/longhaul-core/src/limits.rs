@@ -242,3 +242,6 @@ pub const JUDGED_DIFF_BYTES_MAX: usize = 24 * 1024;
 
 /// Bytes of what a step said that a report has of it; all of it is in the run.
 pub const STEP_SAID_BYTES_MAX: usize = 2 * 1024;
+
+/// Bytes of a checkpoint's name. It is typed, and stands in a table.
+pub const CHECKPOINT_NAME_BYTES_MAX: usize = 64;

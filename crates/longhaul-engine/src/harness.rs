@@ -9,7 +9,7 @@ use longhaul_core::conduct::{Checks, Looping};
 use longhaul_core::decide::decide;
 use longhaul_core::document;
 use longhaul_core::effect::Effect;
-use longhaul_core::event::Event;
+use longhaul_core::event::{Event, Moment};
 use longhaul_core::ids::{CommandId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
@@ -39,7 +39,7 @@ use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::needs::NeedsKeeper;
-use crate::perform::{Hands, Performer, RunBlobs, Shelf};
+use crate::perform::{Hands, Performer, RunBlobs, Shelf, stored};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -247,9 +247,22 @@ impl Harness {
     }
 
     /// Takes in a run as it was exported, under another name.
-    pub fn adopt(&self, id: &RunId, export: Export) -> Result<Run, Error> {
-        let Export { events: mut entries, blobs } = export;
-        match entries.first_mut() {
+    pub fn adopt(&self, id: &RunId, mut export: Export) -> Result<Run, Error> {
+        let run = self.renamed(id, &mut export)?;
+        let Export { events, blobs } = export;
+        let entries: Vec<Entry> = events.iter().map(|(at, event)| entry(*at, event)).collect();
+        let (store, _) = self.store_for_new(&run.spec)?;
+        store.create(id, &self.writer(), &entries)?.close()?;
+        for blob in blobs {
+            store.put_blob(id, &blob)?;
+        }
+        self.keep_row(&run, store.as_ref());
+        Ok(run)
+    }
+
+    /// Gives an export another name, and says what run it is then.
+    pub(crate) fn renamed(&self, id: &RunId, export: &mut Export) -> Result<Run, Error> {
+        match export.events.first_mut() {
             Some((_, Event::RunCreated(spec))) => spec.id = id.clone(),
             Some((_, Event::Imported { spec, document })) => {
                 spec.id = id.clone();
@@ -257,9 +270,9 @@ impl Harness {
             }
             Some(_) | None => {}
         }
-        let entries: Vec<Entry> = entries.iter().map(|(at, event)| entry(*at, event)).collect();
+        let entries = export.events.iter().map(|(at, event)| entry(*at, event));
         let mut fold = Fold::default();
-        for (index, entry) in entries.iter().enumerate() {
+        for (index, entry) in entries.enumerate() {
             let record = longhaul_store::Record {
                 seq: index as u64 + 1,
                 at: entry.at,
@@ -269,14 +282,7 @@ impl Harness {
             };
             fold.take(record).map_err(|source| Error::Journal { run: id.clone(), source })?;
         }
-        let run = fold.into_run(id)?;
-        let (store, _) = self.store_for_new(&run.spec)?;
-        store.create(id, &self.writer(), &entries)?.close()?;
-        for blob in blobs {
-            store.put_blob(id, &blob)?;
-        }
-        self.keep_row(&run, store.as_ref());
-        Ok(run)
+        fold.into_run(id)
     }
 
     fn begin(&self, id: &RunId, first: Event) -> Result<Run, Error> {
@@ -427,7 +433,12 @@ impl Harness {
         ledger.settle_all_but_answers()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
         longhaul_tools::reap_leftovers(id);
+        let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
         let effects = ledger.commit(Input::Command(command))?;
+        if let Some(home) = self.home().filter(|_| is_checkpoint) {
+            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir());
+            ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
+        }
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
         for effect in effects {
@@ -452,7 +463,7 @@ impl Harness {
                     step.description = self.secrets.strike(&step.description).into_owned();
                 }
             }
-            Wish::Start { .. } | Wish::Approve { .. } | Wish::Plan => {}
+            Wish::Start { .. } | Wish::Approve { .. } | Wish::Plan | Wish::Checkpoint { .. } => {}
         }
         Ok(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish })
     }
@@ -542,6 +553,7 @@ impl Harness {
         id: &RunId,
         mut watchers: Vec<Box<dyn Watcher>>,
     ) -> Result<(Ledger, u64), Error> {
+        self.settle_rewind(id)?;
         let mut log = None;
         let mut fold = Fold::default();
         let mut broken: Option<Unreadable> = None;
@@ -618,7 +630,7 @@ impl Harness {
         }
     }
 
-    fn place(&self, run: &Run, path: &Path) -> Place {
+    pub(crate) fn place(&self, run: &Run, path: &Path) -> Place {
         let ours = self.home().is_some_and(|home| path.starts_with(home.dir()));
         if let (Some(source), Some(branch), Some(start)) =
             (&run.spec.source, &run.spec.branch, &run.spec.base)

@@ -60,3 +60,6 @@ pub const CONTEXT_WINDOW_MIN: u64 = 512;
 
 /// A session that nobody has used for so long is marked in the list: it may have been forgotten.
 pub const SESSION_UNUSED_MAX: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Files that a rewind names one by one. More are counted.
+pub const FILES_SHOWN_MAX: usize = 40;

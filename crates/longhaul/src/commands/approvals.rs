@@ -127,7 +127,8 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         | Wish::Approve { .. }
         | Wish::Answer { .. }
         | Wish::Plan
-        | Wish::Replan { .. } => wish.is_answer(),
+        | Wish::Replan { .. }
+        | Wish::Checkpoint { .. } => wish.is_answer(),
     };
     let gate = gate_of(&wish).unwrap_or_default();
     let command = harness.command(wish)?;
@@ -173,9 +174,12 @@ pub fn root(harness: &Harness, id: &RunId) -> RunId {
 fn gate_of(wish: &Wish) -> Option<u32> {
     match wish {
         Wish::Approve { gate, .. } | Wish::Reject { gate, .. } | Wish::Answer { gate, .. } => Some(*gate),
-        Wish::Start { .. } | Wish::Pause { .. } | Wish::Stop { .. } | Wish::Plan | Wish::Replan { .. } => {
-            None
-        }
+        Wish::Start { .. }
+        | Wish::Pause { .. }
+        | Wish::Stop { .. }
+        | Wish::Plan
+        | Wish::Replan { .. }
+        | Wish::Checkpoint { .. } => None,
     }
 }
 
