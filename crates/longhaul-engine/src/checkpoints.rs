@@ -208,6 +208,8 @@ pub(crate) struct Seen {
     pub(crate) workspace: Option<PathBuf>,
     /// Those that were sent since.
     pub(crate) children: Vec<RunId>,
+    /// The calls since that may have done something outside the workspace.
+    pub(crate) outside: Vec<String>,
     calls: Vec<String>,
     more: bool,
 }
@@ -219,6 +221,7 @@ impl Seen {
         let workspace = gathering.fold.run().map(|run| PathBuf::from(&run.spec.workspace));
         let last_seq = gathering.last_seq;
         let (all_calls, sent) = (std::mem::take(&mut gathering.calls), std::mem::take(&mut gathering.sent));
+        let outside = std::mem::take(&mut gathering.outside);
         let checkpoints = gathering.checkpoints(damage);
         let checkpoint = checkpoints.find(id, point)?.clone();
         let end = checkpoint.end;
@@ -228,9 +231,10 @@ impl Seen {
                 calls.push(call);
             }
         }
+        let outside = outside.into_iter().filter(|(seq, _)| *seq > end).map(|(_, call)| call).collect();
         let children = sent.into_iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child).collect();
         let more = checkpoints.damage.is_some() || checkpoints.unreadable.is_some();
-        Ok(Seen { checkpoint, last_seq, workspace, children, calls, more })
+        Ok(Seen { checkpoint, last_seq, workspace, children, outside, calls, more })
     }
 
     /// Is there anything after the checkpoint?
@@ -278,6 +282,8 @@ struct Gathering {
     last_seq: u64,
     /// Events that began or ended a call: sequence number, and the call as it is shown.
     calls: Vec<(u64, String)>,
+    /// Those begun of which nothing is known but that they ran: what they did need not be in the workspace.
+    outside: Vec<(u64, String)>,
     /// Children that were sent, with the event's number.
     sent: Vec<(u64, RunId)>,
     unreadable: Option<Unreadable>,
@@ -343,6 +349,8 @@ impl Gathering {
                 found.files = Some(tree.clone());
             }
             if *moment == Moment::Now {
+                // What is stored right after a checkpoint belongs to it.
+                self.found.iter_mut().filter(|found| found.end + 1 == seq).for_each(|found| found.end = seq);
                 self.found.push(point(None, Some(tree.clone())));
                 self.open += 1;
             }
@@ -359,6 +367,9 @@ impl Gathering {
         if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
             let tool = run.call(*call).map_or("", |call| call.tool.as_str());
             self.calls.push((seq, format!("{tool} {call}")));
+            if let Event::CallStarted { class: EffectClass::Once, .. } = event {
+                self.outside.push((seq, format!("{tool} {call}")));
+            }
         }
         if let Event::ChildSpawned(errand) = event {
             self.sent.push((seq, errand.id.clone()));

@@ -33,6 +33,8 @@ pub struct Rewound {
     pub before: String,
     /// What was neither stored nor touched.
     pub left_out: Vec<PathBuf>,
+    /// The calls since of which nobody knows what they did outside the workspace.
+    pub outside: Vec<String>,
 }
 
 /// A rewind that has begun.
@@ -91,12 +93,9 @@ impl Harness {
             false => None,
         };
         self.end_rewind(home, id, &note)?;
-        Ok(Rewound {
-            taken: seen.taken_back(kept_as),
-            changes,
-            before: note.before,
-            left_out: before.left_out,
-        })
+        let (outside, left_out) = (seen.outside.clone(), before.left_out);
+        let taken = seen.taken_back(kept_as);
+        Ok(Rewound { taken, changes, before: note.before, left_out, outside })
     }
 
     /// Finishes a rewind that was killed. Whoever opens a run for writing comes by here first.

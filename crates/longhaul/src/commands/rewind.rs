@@ -67,7 +67,7 @@ pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
         let taken = &rewound.taken;
         render::json(&json!({
             "id": id, "checkpoint": taken.checkpoint.number, "name": taken.checkpoint.name, "seq": taken.checkpoint.seq,
-            "status": taken.checkpoint.status_at_end, "eventsLost": taken.events_lost, "callsNotUndone": taken.calls,
+            "status": taken.checkpoint.status_at_end, "eventsLost": taken.events_lost, "callsNotUndone": rewound.outside,
             "filesChanged": rewound.changes.len(), "filesBefore": rewound.before, "journalKeptAs": taken.kept_as,
             "leftOut": rewound.left_out.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
         }));
@@ -79,7 +79,7 @@ pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
 }
 
 fn tell(id: &str, rewound: &Rewound) {
-    let Rewound { taken, changes, before, left_out } = rewound;
+    let Rewound { taken, changes, before, left_out, outside } = rewound;
     let Checkpoint { seq, status_at_end, .. } = &taken.checkpoint;
     let (label, lost) = (taken.checkpoint.label(), taken.events_lost);
     render::talk(&format!(
@@ -100,10 +100,10 @@ fn tell(id: &str, rewound: &Rewound) {
         let path = path.display().to_string();
         render::warn(&format!("{} is no part of checkpoints, and was left as it is", path.escape_debug()));
     }
-    if !taken.calls.is_empty() {
-        let (count, calls) = (taken.calls.len(), taken.calls.join(", "));
+    if !outside.is_empty() {
+        let calls = outside.join(", ");
         render::warn(&format!(
-            "what {count} calls since did outside the files of the workspace is NOT undone: {calls}"
+            "what these calls did outside the workspace, if anything, is NOT undone: {calls}"
         ));
     }
     if let Some(kept_as) = &taken.kept_as {

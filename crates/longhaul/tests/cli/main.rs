@@ -25,6 +25,7 @@ mod older_journals;
 mod outage;
 mod permissions;
 mod research;
+mod rewind;
 mod sessions;
 mod sources;
 mod store;
