@@ -121,18 +121,23 @@ impl Checkpoints {
     }
 
     pub(crate) fn find(&self, run: &RunId, point: &Point) -> Result<&Checkpoint, Error> {
-        let checkpoint = self.at(point).ok_or_else(|| {
-            let numbers: Vec<String> =
-                self.found.iter().filter(|found| found.number.is_some()).map(Checkpoint::label).collect();
-            let there = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
-            Error::NoCheckpoint { run: run.clone(), point: point.to_string(), there }
-        })?;
+        let checkpoint = self.known(run, point)?;
         match checkpoint.status_at_end {
             Status::Created | Status::Running | Status::Paused => Ok(checkpoint),
             status @ (Status::Completed | Status::Failed) => {
                 Err(Error::EndedThen { run: run.clone(), point: point.to_string(), status })
             }
         }
+    }
+
+    /// One to look at, whether or not the run can go on from it.
+    pub(crate) fn known(&self, run: &RunId, point: &Point) -> Result<&Checkpoint, Error> {
+        self.at(point).ok_or_else(|| {
+            let numbers: Vec<String> =
+                self.found.iter().filter(|found| found.number.is_some()).map(Checkpoint::label).collect();
+            let there = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+            Error::NoCheckpoint { run: run.clone(), point: point.to_string(), there }
+        })
     }
 }
 

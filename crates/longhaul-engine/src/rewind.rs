@@ -133,7 +133,7 @@ impl Harness {
     pub fn diff_since(&self, id: &RunId, point: &Point, form: &[&str]) -> Result<Vec<u8>, Error> {
         let home = self.home().ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
         let checkpoints = self.checkpoints(id)?;
-        let found = checkpoints.find(id, point)?.files.clone();
+        let found = checkpoints.known(id, point)?.files.clone();
         let tree = found.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
         let workspace = PathBuf::from(self.look(id)?.spec.workspace);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;

@@ -42,9 +42,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::warn(&format!("the checkpoint is asked for, but whoever drives {id} has not obeyed yet"));
         return Ok(Exit::Waiting);
     }
-    let point = Point::Name(args.name.clone());
-    let checkpoints = harness.checkpoints(&id)?;
-    let Some(made) = checkpoints.at(&point) else {
+    let Some(made) = &made(&harness, &id, &args.name)? else {
         return Err(Failure::from(anyhow::anyhow!("{id} refused the name; `longhaul logs {id}` says why")));
     };
     if app.json() {
@@ -54,6 +52,19 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::talk(&format!("{id} has checkpoint {} named {}, {files}", made.label(), args.name));
     }
     Ok(Exit::Ok)
+}
+
+/// The checkpoint, with its files if they come soon: whoever drives the run stores them right after it is on record.
+fn made(harness: &Harness, id: &RunId, name: &str) -> Result<Option<Checkpoint>, Failure> {
+    let (point, asked) = (Point::Name(name.to_owned()), Instant::now());
+    loop {
+        let found = harness.checkpoints(id)?.at(&point).cloned();
+        let is_whole = found.as_ref().is_none_or(|found| found.files.is_some());
+        if is_whole || asked.elapsed() > Duration::from_millis(OBEY_MS_MAX) {
+            return Ok(found);
+        }
+        std::thread::sleep(Duration::from_millis(OBEY_LOOK_MS));
+    }
 }
 
 fn view(made: &Checkpoint, id: &RunId) -> serde_json::Value {
