@@ -76,6 +76,12 @@ pub enum Wish {
         #[n(0)]
         plan: Plan,
     },
+    /// Make a checkpoint with a name.
+    #[n(8)]
+    Checkpoint {
+        #[n(0)]
+        name: String,
+    },
 }
 
 impl Wish {
@@ -92,7 +98,8 @@ impl Wish {
             | Wish::Pause { .. }
             | Wish::Stop { .. }
             | Wish::Plan
-            | Wish::Replan { .. } => None,
+            | Wish::Replan { .. }
+            | Wish::Checkpoint { .. } => None,
         }
     }
 
@@ -106,6 +113,7 @@ impl Wish {
             Wish::Answer { .. } => "answer",
             Wish::Plan => "plan",
             Wish::Replan { .. } => "replan",
+            Wish::Checkpoint { .. } => "checkpoint",
         }
     }
 }

@@ -433,6 +433,55 @@ pub enum Event {
         #[n(1)]
         kept: Kept,
     },
+    /// What stood in the workspace was put out of the agent's reach, or not.
+    #[n(56)]
+    FilesStored {
+        #[n(0)]
+        stored: Stored,
+        #[n(1)]
+        moment: Moment,
+    },
+    /// A person gave a checkpoint a name.
+    #[n(57)]
+    CheckpointNamed {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        name: String,
+    },
+}
+
+/// What became of the files of a workspace when they were to be stored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stored {
+    /// They are kept as this tree.
+    #[n(0)]
+    Tree {
+        #[n(0)]
+        tree: String,
+        /// How many files and nested repositories are no part of it.
+        #[n(1)]
+        left_out: u32,
+    },
+    #[n(1)]
+    Failed {
+        #[n(0)]
+        why: String,
+    },
+}
+
+/// When the files of a workspace were stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// The intent of the first call that may change them was on record, and nothing done.
+    #[n(0)]
+    BeforeFirst,
+    /// As things stand on record.
+    #[n(1)]
+    Now,
 }
 
 /// What became of the files in a run's worktree.
@@ -678,6 +727,8 @@ impl Event {
             Event::LimitPassed { .. } => 50,
             Event::ChecksChanged { .. } => 51,
             Event::WorkKept { .. } => 55,
+            Event::FilesStored { .. } => 56,
+            Event::CheckpointNamed { .. } => 57,
         }
     }
 }

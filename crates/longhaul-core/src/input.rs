@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::conduct::{Checks, Looping};
 use crate::conversation::{ModelFailure, ModelReply};
 use crate::effect::Wake;
-use crate::event::{Aside, Kept};
+use crate::event::{Aside, Kept, Moment, Stored};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::spec::Limits;
@@ -107,6 +107,11 @@ pub enum Input {
     WorkKept {
         steps: u32,
         kept: Kept,
+    },
+    /// What stood in the workspace was stored, or not.
+    FilesStored {
+        stored: Stored,
+        moment: Moment,
     },
     /// The journal is kept in the fallback store, and why.
     FellBack {

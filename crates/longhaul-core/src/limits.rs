@@ -254,3 +254,6 @@ pub const IDEA_TITLE_LETTERS_MAX: usize = 120;
 
 /// Bytes of an experiment's description. It is all that whoever tries it is told, and no book.
 pub const IDEA_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of a checkpoint's name. It is typed, and stands in a table.
+pub const CHECKPOINT_NAME_BYTES_MAX: usize = 64;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::child::{Child, ChildState, Origin};
 use crate::context::Shortening;
 use crate::conversation::Usage;
-use crate::event::{Aside, AskKind, Event, Kept};
+use crate::event::{Aside, AskKind, Event, Kept, Stored};
 use crate::ids::{CallId, RunId};
 use crate::limits::EVENT_TEXT_BYTES_MAX;
 use crate::money::Usd;
@@ -456,6 +456,15 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::WorkKept { kept: Kept::Unchanged, .. } => entries!(line, "type": "work_unchanged"),
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
             entries!(line, "type": "work_uncommitted", "level": "warn", "reason": why);
+        }
+        Event::FilesStored { stored: Stored::Tree { tree, left_out }, moment } => {
+            entries!(line, "type": "files_stored", "tree": tree, "leftOut": left_out, "moment": moment);
+        }
+        Event::FilesStored { stored: Stored::Failed { why }, .. } => {
+            entries!(line, "type": "files_not_stored", "level": "warn", "reason": why);
+        }
+        Event::CheckpointNamed { number, name } => {
+            entries!(line, "type": "checkpoint_named", "number": number, "name": name);
         }
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);

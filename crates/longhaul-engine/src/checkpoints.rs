@@ -1,16 +1,18 @@
 //! Checkpoints: which there are, also in a journal that is damaged after them, and the way back to one.
 //!
 //! A checkpoint is an event in the middle of a decision. Going back keeps that decision whole, with the events that came
-//! after the checkpoint in it: what was decided together was never true in part. The agent's work since is not undone,
-//! only forgotten, so whoever goes back is told which calls that was.
+//! after the checkpoint in it: what was decided together was never true in part. Here the agent's work since is only
+//! forgotten, so whoever goes back is told which calls that was; `rewind` takes the files along.
 
 use std::path::{Path, PathBuf};
 
-use longhaul_core::event::Event;
+use longhaul_core::event::{Event, Moment, Purpose, Stored};
 use longhaul_core::ids::RunId;
+use longhaul_core::run::Files;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
-use longhaul_store::engine::Damage;
+use longhaul_core::tool::EffectClass;
+use longhaul_store::engine::{Cutting, Damage};
 use longhaul_store::{Backend, Home, Record};
 
 use crate::error::{Error, Unreadable};
@@ -19,7 +21,12 @@ use crate::harness::Harness;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    pub number: u32,
+    /// Nothing for a turn's end, where only the files were stored.
+    pub number: Option<u32>,
+    /// What a person called it.
+    pub name: Option<String>,
+    /// The tree of the workspace then.
+    pub files: Option<String>,
     pub seq: u64,
     pub at: Timestamp,
     /// The step in hand.
@@ -29,6 +36,56 @@ pub struct Checkpoint {
     /// The last event of the decision that made it, and the run's status then: where going back leads.
     pub end: u64,
     pub status_at_end: Status,
+}
+
+/// Which point of a run is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Point {
+    Number(u32),
+    Name(String),
+    /// By the number of the event, written `@12`.
+    Event(u64),
+}
+
+impl From<&str> for Point {
+    fn from(text: &str) -> Point {
+        let event = text.strip_prefix('@').and_then(|seq| seq.parse().ok()).map(Point::Event);
+        let number = || text.parse().ok().map(Point::Number);
+        event.or_else(number).unwrap_or_else(|| Point::Name(text.to_owned()))
+    }
+}
+
+impl std::str::FromStr for Point {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Point, Self::Err> {
+        Ok(text.into())
+    }
+}
+
+impl std::fmt::Display for Point {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Point::Number(number) => write!(formatter, "{number}"),
+            Point::Name(name) => write!(formatter, "{}", name.escape_debug()),
+            Point::Event(seq) => write!(formatter, "@{seq}"),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// How it is asked for: by its number, or by its event.
+    pub fn label(&self) -> String {
+        self.number.map_or_else(|| format!("@{}", self.seq), |number| number.to_string())
+    }
+
+    fn is(&self, point: &Point) -> bool {
+        match point {
+            Point::Number(number) => self.number == Some(*number),
+            Point::Name(name) => self.name.as_ref() == Some(name),
+            Point::Event(seq) => self.seq == *seq,
+        }
+    }
 }
 
 /// The checkpoints that can be gone back to, oldest first, and why there may be no later ones.
@@ -55,22 +112,32 @@ pub struct TakenBack {
 impl Checkpoints {
     /// The newest one from which there is something to go on with.
     pub fn newest(&self) -> Option<&Checkpoint> {
-        self.found.iter().rev().find(|checkpoint| !checkpoint.status_at_end.is_terminal())
+        let goes_on = |found: &&Checkpoint| found.number.is_some() && !found.status_at_end.is_terminal();
+        self.found.iter().rev().find(goes_on)
     }
 
-    fn find(&self, run: &RunId, number: u32) -> Result<&Checkpoint, Error> {
-        let found = self.found.iter().find(|checkpoint| checkpoint.number == number);
-        let checkpoint = found.ok_or_else(|| {
-            let numbers: Vec<String> = self.found.iter().map(|found| found.number.to_string()).collect();
-            let there = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
-            Error::NoCheckpoint { run: run.clone(), number, there }
-        })?;
+    pub fn at(&self, point: &Point) -> Option<&Checkpoint> {
+        self.found.iter().find(|checkpoint| checkpoint.is(point))
+    }
+
+    pub(crate) fn find(&self, run: &RunId, point: &Point) -> Result<&Checkpoint, Error> {
+        let checkpoint = self.known(run, point)?;
         match checkpoint.status_at_end {
             Status::Created | Status::Running | Status::Paused => Ok(checkpoint),
             status @ (Status::Completed | Status::Failed) => {
-                Err(Error::EndedThen { run: run.clone(), number, status })
+                Err(Error::EndedThen { run: run.clone(), point: point.to_string(), status })
             }
         }
+    }
+
+    /// One to look at, whether or not the run can go on from it.
+    pub(crate) fn known(&self, run: &RunId, point: &Point) -> Result<&Checkpoint, Error> {
+        self.at(point).ok_or_else(|| {
+            let numbers: Vec<String> =
+                self.found.iter().filter(|found| found.number.is_some()).map(Checkpoint::label).collect();
+            let there = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+            Error::NoCheckpoint { run: run.clone(), point: point.to_string(), there }
+        })
     }
 }
 
@@ -93,42 +160,102 @@ impl Harness {
 
     /// Takes a run that nobody drives back to one of its checkpoints: all later events are cut from its journal, which is
     /// kept beside it as it was. Nothing is changed if the checkpoint is not there or the run had ended with it.
-    pub fn take_back(&self, id: &RunId, number: u32) -> Result<TakenBack, Error> {
+    pub fn take_back(&self, id: &RunId, point: &Point) -> Result<TakenBack, Error> {
+        self.settle_rewind(id)?;
+        let home = self.home_to_cut(id)?;
+        let cutting = home.engine().cutting(id, &self.writer())?;
+        let seen = Seen::of(&cutting, id, point)?;
+        // First of all: once the journal is cut, nobody knows whose they were.
+        self.put_away_all(home, id, &seen.children)?;
+        let kept_as = match seen.goes_back() {
+            true => Some(self.cut(home, &cutting, id, seen.checkpoint.end)?),
+            false => None,
+        };
+        self.forget_later(home, id);
+        Ok(seen.taken_back(kept_as))
+    }
+
+    pub(crate) fn home_to_cut(&self, id: &RunId) -> Result<&Home, Error> {
         let (store, _) = self.store_to_drive(id)?;
         let home = self.home().filter(|_| store.backend() == Backend::Engine);
-        let home = home.ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
-        let cutting = home.engine().cutting(id, &self.writer())?;
-        let mut gathering = Gathering::default();
-        let damage = cutting.show(&mut |batch| gathering.batch(batch))?;
-        let (last_seq, calls) = (gathering.last_seq, gathering.calls.clone());
-        let sent = gathering.sent.clone();
-        let checkpoints = gathering.checkpoints(damage);
-        let checkpoint = checkpoints.find(id, number)?.clone();
-        let end = checkpoint.end;
-        let more = checkpoints.damage.is_some() || checkpoints.unreadable.is_some();
-        let mut calls_lost: Vec<String> = Vec::new();
-        for (seq, call) in calls {
-            if seq > end && !calls_lost.contains(&call) {
-                calls_lost.push(call);
-            }
-        }
-        // First of all: once the journal is cut, nobody knows whose they were.
-        for child in sent.iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child) {
-            self.put_away(home, child, &home.run_dir(id).join("children-before"))?;
-        }
-        // What was answered since is asked again.
+        Ok(home.ok_or_else(|| Error::NotInEngine { run: id.clone() })?)
+    }
+
+    pub(crate) fn cut(
+        &self,
+        home: &Home,
+        cutting: &Cutting<'_>,
+        id: &RunId,
+        end: u64,
+    ) -> Result<PathBuf, Error> {
+        // Before the cut: a log that was longer than its journal would never be noticed.
+        drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
+        Ok(cutting.cut_after(end)?)
+    }
+
+    /// What was answered since is asked again, and its row is made anew.
+    pub(crate) fn forget_later(&self, home: &Home, id: &RunId) {
         self.forget_answers(id);
-        let kept_as = if last_seq > end || more {
-            // Before the cut: a log that was longer than its journal would never be noticed.
-            drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
-            Some(cutting.cut_after(end)?)
-        } else {
-            None
-        };
         if let Ok(catalog) = home.catalog() {
             drop(catalog.remove(id));
         }
-        Ok(TakenBack { checkpoint, events_lost: last_seq - end, calls: calls_lost, more, kept_as })
+    }
+}
+
+/// A journal as it is before it is cut, and where that will be.
+pub(crate) struct Seen {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) last_seq: u64,
+    /// Where the run works.
+    pub(crate) workspace: Option<PathBuf>,
+    /// Those that were sent since.
+    pub(crate) children: Vec<RunId>,
+    /// The calls since that may have done something outside the workspace.
+    pub(crate) outside: Vec<String>,
+    calls: Vec<String>,
+    more: bool,
+}
+
+impl Seen {
+    pub(crate) fn of(cutting: &Cutting<'_>, id: &RunId, point: &Point) -> Result<Seen, Error> {
+        let mut gathering = Gathering::default();
+        let damage = cutting.show(&mut |batch| gathering.batch(batch))?;
+        let workspace = gathering.fold.run().map(|run| PathBuf::from(&run.spec.workspace));
+        let last_seq = gathering.last_seq;
+        let (all_calls, sent) = (std::mem::take(&mut gathering.calls), std::mem::take(&mut gathering.sent));
+        let outside = std::mem::take(&mut gathering.outside);
+        let checkpoints = gathering.checkpoints(damage);
+        let checkpoint = checkpoints.find(id, point)?.clone();
+        let end = checkpoint.end;
+        let mut calls: Vec<String> = Vec::new();
+        for (seq, call) in all_calls {
+            if seq > end && !calls.contains(&call) {
+                calls.push(call);
+            }
+        }
+        let outside = outside.into_iter().filter(|(seq, _)| *seq > end).map(|(_, call)| call).collect();
+        let children = sent.into_iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child).collect();
+        let more = checkpoints.damage.is_some() || checkpoints.unreadable.is_some();
+        Ok(Seen { checkpoint, last_seq, workspace, children, outside, calls, more })
+    }
+
+    /// Is there anything after the checkpoint?
+    pub(crate) fn goes_back(&self) -> bool {
+        self.last_seq > self.checkpoint.end || self.more
+    }
+
+    pub(crate) fn taken_back(self, kept_as: Option<PathBuf>) -> TakenBack {
+        let events_lost = self.last_seq - self.checkpoint.end;
+        let Seen { checkpoint, calls, more, .. } = self;
+        TakenBack { checkpoint, events_lost, calls, more, kept_as }
+    }
+}
+
+impl Harness {
+    /// Moves the children that a run will no longer know of out of the way.
+    pub(crate) fn put_away_all(&self, home: &Home, id: &RunId, lost: &[RunId]) -> Result<(), Error> {
+        let to = home.run_dir(id).join("children-before");
+        lost.iter().try_for_each(|child| self.put_away(home, child, &to))
     }
 
     /// Moves a child that its run will no longer know of out of the way, with all below it: whoever is sent next must not be taken
@@ -162,9 +289,13 @@ struct Gathering {
     last_seq: u64,
     /// Events that began or ended a call: sequence number, and the call as it is shown.
     calls: Vec<(u64, String)>,
+    /// Those begun of which nothing is known but that they ran: what they did need not be in the workspace.
+    outside: Vec<(u64, String)>,
     /// Children that were sent, with the event's number.
     sent: Vec<(u64, RunId)>,
     unreadable: Option<Unreadable>,
+    /// How many were found when something last began that may change files.
+    touched: usize,
 }
 
 impl Gathering {
@@ -196,15 +327,56 @@ impl Gathering {
 
     fn event(&mut self, seq: u64, at: Timestamp, event: &Event) {
         let Some(run) = self.fold.run() else { return };
+        let (step, status) = (run.step().map(|step| step.id.clone()), run.status);
+        let point = |number, files| Checkpoint {
+            number,
+            name: None,
+            files,
+            seq,
+            at,
+            step,
+            status,
+            end: seq,
+            status_at_end: status,
+        };
         if let Event::Checkpointed { number } = event {
-            let (step, status) = (run.step().map(|step| step.id.clone()), run.status);
-            let (end, status_at_end) = (seq, status);
-            self.found.push(Checkpoint { number: *number, seq, at, step, status, end, status_at_end });
+            let files = match &run.files {
+                Files::Stored { tree } => Some(tree.clone()),
+                Files::Untouched | Files::Beginning | Files::Changed => None,
+            };
+            self.found.push(point(Some(*number), files));
             self.open += 1;
+        } else if let Event::CheckpointNamed { number, name } = event {
+            let named = self.found.iter_mut().rev().find(|found| found.number == Some(*number));
+            named.into_iter().for_each(|found| found.name = Some(name.clone()));
+        } else if let Event::FilesStored { stored: Stored::Tree { tree, .. }, moment } = event {
+            // Those made since something last began that may change files are of this very state.
+            let since = if *moment == Moment::BeforeFirst { 0 } else { self.touched };
+            for found in self.found[since..].iter_mut().filter(|found| found.files.is_none()) {
+                found.files = Some(tree.clone());
+            }
+            if *moment == Moment::Now {
+                // What is stored right after a checkpoint belongs to it.
+                self.found.iter_mut().filter(|found| found.end + 1 == seq).for_each(|found| found.end = seq);
+                self.found.push(point(None, Some(tree.clone())));
+                self.open += 1;
+            }
+        }
+        let touches = matches!(
+            event,
+            Event::CallStarted { class: EffectClass::Checkable | EffectClass::Once, .. }
+                | Event::ExamineStarted { purpose: Purpose::Claim, .. }
+                | Event::ChildSpawned(_)
+        );
+        if touches {
+            self.touched = self.found.len();
         }
         if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
             let tool = run.call(*call).map_or("", |call| call.tool.as_str());
             self.calls.push((seq, format!("{tool} {call}")));
+            if let Event::CallStarted { class: EffectClass::Once, .. } = event {
+                self.outside.push((seq, format!("{tool} {call}")));
+            }
         }
         if let Event::ChildSpawned(errand) = event {
             self.sent.push((seq, errand.id.clone()));

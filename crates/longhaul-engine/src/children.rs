@@ -132,7 +132,7 @@ pub(crate) async fn await_answer(harness: Option<Harness>, charge: Charge, cance
         }
         looks += 1;
         // Those below it are looked at less often: that takes reading.
-        let deep = looks % DEEP_LOOKS_EVERY == 0;
+        let deep = looks.is_multiple_of(DEEP_LOOKS_EVERY);
         if is_answered(&harness, id) || (deep && (!still_waits(&harness, id) || answered_below(&harness, id)))
         {
             return Some(Input::ChildAnswered { number: charge.number });

@@ -10,10 +10,10 @@ use longhaul_core::child::{self, Child};
 use longhaul_core::command::Command;
 use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
-use longhaul_core::event::{Cause, Purpose, Rest};
+use longhaul_core::event::{Cause, Moment, Purpose, Rest, Stored};
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
-use longhaul_core::run::Run;
+use longhaul_core::run::{Files, Run};
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::{prompt, report};
 use longhaul_tools::{Cancel, CancelSwitch, Examine};
@@ -38,6 +38,12 @@ pub struct Driver {
     cancel: Cancel,
     inbox_due: Interval,
     checkpoint_due: Interval,
+    /// The files are to be stored before anything else is done.
+    storing: Option<Moment>,
+    /// They cannot be, which is on record once.
+    cannot_store: bool,
+    /// How many named checkpoints have their files.
+    named: usize,
 }
 
 /// Where driving a run led.
@@ -69,7 +75,21 @@ impl Driver {
         let interval_ms = ledger.run().spec.checkpoint_interval_ms.max(CHECKPOINT_INTERVAL_MS_MIN);
         let under_way = FuturesUnordered::new();
         let (inbox_due, checkpoint_due) = (every(INBOX_POLL_MS), every(interval_ms));
-        Driver { ledger, performer, clock, commands, under_way, switch, cancel, inbox_due, checkpoint_due }
+        let named = ledger.run().checkpoint_names.len();
+        Driver {
+            ledger,
+            performer,
+            clock,
+            commands,
+            under_way,
+            switch,
+            cancel,
+            inbox_due,
+            checkpoint_due,
+            storing: None,
+            cannot_store: false,
+            named,
+        }
     }
 
     /// Starts with `first`, then goes on until the run rests. Returns the run as it was left.
@@ -79,6 +99,7 @@ impl Driver {
         loop {
             while self.is_at_work() {
                 self.keep_work().await?;
+                self.store_files().await?;
                 self.wait_and_take().await?;
             }
             self.wind_down().await?;
@@ -88,6 +109,8 @@ impl Driver {
             }
         }
         self.keep_work().await?;
+        self.storing = Some(Moment::Now);
+        self.store_files().await?;
         let run = self.ledger.put_down()?;
         let ending = ending(&run);
         Ok((run, ending))
@@ -123,6 +146,7 @@ impl Driver {
     }
 
     fn perform(&mut self, effect: Effect) {
+        self.storing = self.storing.or(due(&effect, &self.run().files));
         let work = match effect {
             Effect::CallModel { turn, attempt } => {
                 Some(Work::CallModel { turn, attempt, request: prompt::request(self.run(), turn, attempt) })
@@ -165,6 +189,32 @@ impl Driver {
             Some(input) => self.take(input),
             None => Ok(()),
         }
+    }
+
+    /// Has the files of the workspace stored where a turn ends, before the first change and with a named checkpoint. Done
+    /// before what is under way is looked at again, so that nothing of this turn changes them meanwhile.
+    async fn store_files(&mut self) -> Result<(), Error> {
+        let (run, asked) = (self.ledger.run(), self.storing.take());
+        let is_named =
+            run.checkpoint_names.len() > std::mem::replace(&mut self.named, run.checkpoint_names.len());
+        let moment = match &run.files {
+            Files::Stored { .. } => None,
+            Files::Changed => asked.or(is_named.then_some(Moment::Now)),
+            Files::Untouched | Files::Beginning if is_named => Some(Moment::Now),
+            Files::Beginning => asked.filter(|moment| *moment == Moment::BeforeFirst),
+            Files::Untouched => None,
+        };
+        // A child works where its parent does, whose checkpoints hold what it leaves.
+        let Some(moment) = moment.filter(|_| run.spec.parent.is_none() && !self.cannot_store) else {
+            return Ok(());
+        };
+        let (_switch, never) = Cancel::new();
+        let Some(input) = self.performer.perform(Work::StoreFiles { moment }, never).await else {
+            self.cannot_store = true;
+            return Ok(());
+        };
+        self.cannot_store = matches!(input, Input::FilesStored { stored: Stored::Failed { .. }, .. });
+        self.take(input)
     }
 
     fn look(&self, round: u32, attempt: Attempt, purpose: Purpose) -> Look {
@@ -283,6 +333,27 @@ impl Driver {
     fn is_at_work(&self) -> bool {
         let run = self.run();
         run.is_planning() || (run.status == Status::Running && run.wait() != Wait::Human)
+    }
+}
+
+/// Are the files to be stored before this is done?
+fn due(effect: &Effect, files: &Files) -> Option<Moment> {
+    match effect {
+        // A turn begins: no tool is at work.
+        Effect::CallModel { .. } => Some(Moment::Now),
+        Effect::RunTool { .. } | Effect::Attend { .. } if *files == Files::Beginning => {
+            Some(Moment::BeforeFirst)
+        }
+        Effect::RunTool { .. }
+        | Effect::Attend { .. }
+        | Effect::PrepareTool { .. }
+        | Effect::CheckTool { .. }
+        | Effect::Examine { .. }
+        | Effect::AskAside { .. }
+        | Effect::AwaitAnswer { .. }
+        | Effect::EndChild { .. }
+        | Effect::Sleep { .. }
+        | Effect::CancelWork => None,
     }
 }
 

@@ -48,10 +48,20 @@ pub enum Error {
     Export { path: String, why: String },
     #[error(transparent)]
     Id(#[from] BadId),
-    #[error("run {run} has no checkpoint {number} that can be read; it has {there}")]
-    NoCheckpoint { run: RunId, number: u32, there: String },
-    #[error("run {run} had {status} with checkpoint {number}: there is nothing to go on with")]
-    EndedThen { run: RunId, number: u32, status: Status },
+    #[error("run {run} has no checkpoint {point} that can be read; it has {there}")]
+    NoCheckpoint { run: RunId, point: String, there: String },
+    #[error("run {run} had {status} with checkpoint {point}: there is nothing to go on with")]
+    EndedThen { run: RunId, point: String, status: Status },
+    #[error("no files were stored with checkpoint {point} of run {run}")]
+    NoFiles { run: RunId, point: String },
+    #[error("the files of checkpoint {point} of run {run} are no longer all there")]
+    FilesLost { run: RunId, point: String },
+    #[error("cannot bring the files in {path} to a checkpoint")]
+    Files { path: PathBuf, source: longhaul_workspace::checkpoints::Error },
+    #[error("cannot write down in {path} what is about to happen")]
+    Note { path: PathBuf, source: std::io::Error },
+    #[error("run {run} has a sub-agent at work at checkpoint {point}, which two runs cannot share")]
+    ChildAtWork { run: RunId, point: String },
     #[error("run {run} is kept in the fallback database and cannot be taken back there")]
     NotInEngine { run: RunId },
 }

@@ -9,7 +9,7 @@ use longhaul_core::conduct::{Checks, Looping};
 use longhaul_core::decide::decide;
 use longhaul_core::document;
 use longhaul_core::effect::Effect;
-use longhaul_core::event::Event;
+use longhaul_core::event::{Event, Moment};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::{Attempt, CommandId, RunId};
 use longhaul_core::input::Input;
@@ -40,7 +40,7 @@ use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::needs::NeedsKeeper;
-use crate::perform::{Hands, Look, Performer, RunBlobs, Shelf, Work};
+use crate::perform::{Hands, Look, Performer, RunBlobs, Shelf, Work, stored};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -248,9 +248,22 @@ impl Harness {
     }
 
     /// Takes in a run as it was exported, under another name.
-    pub fn adopt(&self, id: &RunId, export: Export) -> Result<Run, Error> {
-        let Export { events: mut entries, blobs } = export;
-        match entries.first_mut() {
+    pub fn adopt(&self, id: &RunId, mut export: Export) -> Result<Run, Error> {
+        let run = self.renamed(id, &mut export)?;
+        let Export { events, blobs } = export;
+        let entries: Vec<Entry> = events.iter().map(|(at, event)| entry(*at, event)).collect();
+        let (store, _) = self.store_for_new(&run.spec)?;
+        store.create(id, &self.writer(), &entries)?.close()?;
+        for blob in blobs {
+            store.put_blob(id, &blob)?;
+        }
+        self.keep_row(&run, store.as_ref());
+        Ok(run)
+    }
+
+    /// Gives an export another name, and says what run it is then.
+    pub(crate) fn renamed(&self, id: &RunId, export: &mut Export) -> Result<Run, Error> {
+        match export.events.first_mut() {
             Some((_, Event::RunCreated(spec))) => spec.id = id.clone(),
             Some((_, Event::Imported { spec, document })) => {
                 spec.id = id.clone();
@@ -258,9 +271,9 @@ impl Harness {
             }
             Some(_) | None => {}
         }
-        let entries: Vec<Entry> = entries.iter().map(|(at, event)| entry(*at, event)).collect();
+        let entries = export.events.iter().map(|(at, event)| entry(*at, event));
         let mut fold = Fold::default();
-        for (index, entry) in entries.iter().enumerate() {
+        for (index, entry) in entries.enumerate() {
             let record = longhaul_store::Record {
                 seq: index as u64 + 1,
                 at: entry.at,
@@ -270,14 +283,7 @@ impl Harness {
             };
             fold.take(record).map_err(|source| Error::Journal { run: id.clone(), source })?;
         }
-        let run = fold.into_run(id)?;
-        let (store, _) = self.store_for_new(&run.spec)?;
-        store.create(id, &self.writer(), &entries)?.close()?;
-        for blob in blobs {
-            store.put_blob(id, &blob)?;
-        }
-        self.keep_row(&run, store.as_ref());
-        Ok(run)
+        fold.into_run(id)
     }
 
     fn begin(&self, id: &RunId, first: Event) -> Result<Run, Error> {
@@ -449,7 +455,12 @@ impl Harness {
         let mut effects = ledger.settle_all_but_answers()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
         self.reap(id);
+        let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
         effects.extend(ledger.commit(Input::Command(command))?);
+        if let Some(home) = self.home().filter(|_| is_checkpoint) {
+            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir());
+            ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
+        }
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
         self.end_children(&run, effects)?;
@@ -501,7 +512,7 @@ impl Harness {
                     step.description = self.secrets.strike(&step.description).into_owned();
                 }
             }
-            Wish::Start { .. } | Wish::Approve { .. } | Wish::Plan => {}
+            Wish::Start { .. } | Wish::Approve { .. } | Wish::Plan | Wish::Checkpoint { .. } => {}
         }
         Ok(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish })
     }
@@ -604,6 +615,7 @@ impl Harness {
         id: &RunId,
         mut watchers: Vec<Box<dyn Watcher>>,
     ) -> Result<(Ledger, u64), Error> {
+        self.settle_rewind(id)?;
         let mut log = None;
         let mut fold = Fold::default();
         let mut broken: Option<Unreadable> = None;
@@ -680,7 +692,7 @@ impl Harness {
         }
     }
 
-    fn place(&self, run: &Run, path: &Path) -> Place {
+    pub(crate) fn place(&self, run: &Run, path: &Path) -> Place {
         let ours = self.home().is_some_and(|home| path.starts_with(home.dir()));
         if let (Some(source), Some(branch), Some(start)) =
             (&run.spec.source, &run.spec.branch, &run.spec.base)

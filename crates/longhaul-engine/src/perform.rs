@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use longhaul_core::child::ChildEnding;
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
-use longhaul_core::event::{Aside, Kept, Purpose};
+use longhaul_core::event::{Aside, Kept, Moment, Purpose, Stored};
 use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
@@ -23,6 +23,7 @@ use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Printed, Tool, Toolbox, examine};
 use longhaul_workspace::Workspace;
 use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::checkpoints::Vault;
 use longhaul_workspace::commit::{self, Committed};
 
 use crate::children::{self, Charge};
@@ -52,6 +53,10 @@ pub enum Work {
     EndChild {
         charge: Charge,
         reason: String,
+    },
+    /// No effect of the machine's either: what stands in the workspace is kept for the way back.
+    StoreFiles {
+        moment: Moment,
     },
     /// No effect of the machine's: it is done again until it is on record, and does nothing the second time.
     Keep(Keep),
@@ -164,6 +169,17 @@ pub struct Hands {
 impl Performer for Hands {
     fn perform(&self, work: Work, cancel: Cancel) -> BoxFuture<'static, Option<Input>> {
         match work {
+            Work::StoreFiles { moment } => {
+                let Some(home) = self.harness.as_ref().and_then(Harness::home) else {
+                    return Box::pin(std::future::ready(None));
+                };
+                let (tree, state) = (self.workspace.root().to_owned(), home.dir().to_owned());
+                Box::pin(async move {
+                    let stored = tokio::task::spawn_blocking(move || stored(&tree, &state)).await;
+                    let lost = |error: tokio::task::JoinError| Stored::Failed { why: error.to_string() };
+                    Some(Input::FilesStored { stored: stored.unwrap_or_else(lost), moment })
+                })
+            }
             Work::Keep(keep) => {
                 let (tree, scratch) = (self.workspace.root().to_owned(), self.scratch.clone());
                 Box::pin(async move {
@@ -418,7 +434,16 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::ChecksChanged { .. }
         | Input::OutOfBudget(_)
         | Input::WorkKept { .. }
+        | Input::FilesStored { .. }
         | Input::FellBack { .. }) => other,
+    }
+}
+
+/// Puts what stands in a workspace out of the agent's reach. That it cannot be done is no reason for a run to stop.
+pub(crate) fn stored(tree: &Path, state: &Path) -> Stored {
+    match Vault::open(tree, state).and_then(|vault| vault.store()) {
+        Ok(found) => Stored::Tree { tree: found.tree, left_out: found.left_out.len() as u32 },
+        Err(error) => Stored::Failed { why: error.to_string() },
     }
 }
 

@@ -271,6 +271,7 @@ fn name(work: &Work) -> String {
         Work::PrepareTool(work) => format!("prepare {} {}", work.tool, work.call),
         Work::RunTool(work) => format!("run {} {}", work.tool, work.call),
         Work::CheckTool(work) => format!("check {} {}", work.tool, work.call),
+        Work::StoreFiles { moment } => format!("store files {moment:?}"),
         Work::Keep(keep) => format!("keep after {}", keep.steps),
         Work::Examine(look) => format!("look {}", look.round),
         Work::AskAside { aside, .. } => format!("aside {aside:?}"),

@@ -207,24 +207,8 @@ impl Checkout {
 
     /// How the second tree differs from the first.
     pub fn changes(&self, before: &str, after: &str) -> Result<Vec<Change>, Error> {
-        let asked = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--no-ext-diff"];
-        let printed = self.git().bytes(&[&asked[..], &["--end-of-options", before, after]].concat())?;
-        let unreadable = || Error::Unreadable { path: self.top.clone() };
-        let mut words = split(&printed);
-        let mut changes = Vec::new();
-        while let Some(facts) = words.next() {
-            let facts =
-                String::from_utf8_lossy(facts.strip_prefix(b":").ok_or_else(unreadable)?).into_owned();
-            let [old_mode, new_mode, old, new, _] = facts.split(' ').collect::<Vec<_>>()[..] else {
-                return Err(unreadable());
-            };
-            let path = path_of(words.next().ok_or_else(unreadable)?);
-            check_path(&path)?;
-            changes.push(Change { path, before: node(old_mode, old), after: node(new_mode, new) });
-        }
-        Ok(changes)
+        changes_of(self.git(), &self.top, before, after)
     }
-
     /// Makes a commit that nothing names yet.
     pub(crate) fn make_commit(&self, tree: &str, parents: &[&str], message: &str) -> Result<String, Error> {
         let parents: Vec<&str> = parents.iter().flat_map(|parent| ["-p", parent]).collect();
@@ -255,6 +239,25 @@ impl Checkout {
         let filtered = words.chunks_exact(3).filter(|word| known(word[2]));
         Ok(filtered.map(|word| path_of(word[0])).collect())
     }
+}
+
+/// How the second tree differs from the first, as this git says.
+pub(crate) fn changes_of(git: Git<'_>, top: &Path, before: &str, after: &str) -> Result<Vec<Change>, Error> {
+    let asked = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--no-ext-diff"];
+    let printed = git.bytes(&[&asked[..], &["--end-of-options", before, after]].concat())?;
+    let unreadable = || Error::Unreadable { path: top.to_owned() };
+    let mut words = split(&printed);
+    let mut changes = Vec::new();
+    while let Some(facts) = words.next() {
+        let facts = String::from_utf8_lossy(facts.strip_prefix(b":").ok_or_else(unreadable)?).into_owned();
+        let [old_mode, new_mode, old, new, _] = facts.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(unreadable());
+        };
+        let path = path_of(words.next().ok_or_else(unreadable)?);
+        check_path(&path)?;
+        changes.push(Change { path, before: node(old_mode, old), after: node(new_mode, new) });
+    }
+    Ok(changes)
 }
 
 /// What goes over the configuration of a repository so that nothing it names is run.

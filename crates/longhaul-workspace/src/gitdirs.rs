@@ -24,6 +24,14 @@ impl GitDirs {
             GitDirs::Own { top, .. } | GitDirs::Linked { top, .. } => top,
         }
     }
+
+    /// What all checkouts of the repository share.
+    pub fn common(&self) -> &Path {
+        match self {
+            GitDirs::Own { directory, .. } => directory,
+            GitDirs::Linked { common, .. } => common,
+        }
+    }
 }
 
 /// What git keeps for the checkout at exactly `top`.

@@ -106,6 +106,18 @@ pub enum Form {
     Counts,
 }
 
+impl Form {
+    /// As git's options.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Form::Patch => &["--patch", "--binary", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/"],
+            Form::Stat => &["--stat=100", "--find-renames"],
+            Form::Names => &["--name-only", "-z", "--no-renames"],
+            Form::Counts => &["--numstat", "-z", "--no-renames"],
+        }
+    }
+}
+
 impl Work {
     /// What the run has made, as it stands.
     pub fn result(&self) -> Result<Outcome, Error> {
@@ -129,13 +141,7 @@ impl Work {
     /// The run's changes, printed by git.
     pub fn diff(&self, result: &Outcome, form: Form) -> Result<Vec<u8>, Error> {
         let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
-        let form: &[&str] = match form {
-            Form::Patch => &["--patch", "--binary", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/"],
-            Form::Stat => &["--stat=100", "--find-renames"],
-            Form::Names => &["--name-only", "-z", "--no-renames"],
-            Form::Counts => &["--numstat", "-z", "--no-renames"],
-        };
-        let asked = [&["diff-tree", "-r", "--no-ext-diff", "--no-textconv"], form].concat();
+        let asked = [&["diff-tree", "-r", "--no-ext-diff", "--no-textconv"], form.words()].concat();
         let trees = ["--end-of-options", &result.base, &result.tree];
         Ok(home.git().bytes(&[&asked[..], &trees].concat())?)
     }
@@ -479,7 +485,7 @@ const GITLINK: &str = "160000";
 const NO_TREE: &str = "--empty";
 
 /// What lies on disk where a file is to be written, and is not one of the files that are to be replaced or removed.
-fn in_the_way(top: &Path, changes: &[Change]) -> Vec<Change> {
+pub(crate) fn in_the_way(top: &Path, changes: &[Change]) -> Vec<Change> {
     let tracked: BTreeMap<&Path, ()> = changes
         .iter()
         .filter(|change| change.before.is_some())
@@ -519,13 +525,13 @@ fn holds_others(top: &Path, directory: &Path, is_ours: &dyn Fn(&Path) -> bool) -
 }
 
 /// Removes a file, and the directories that it leaves empty.
-fn remove_file(top: &Path, path: &Path) -> Result<(), Error> {
+pub(crate) fn remove_file(top: &Path, path: &Path) -> Result<(), checkout::Error> {
     let file = top.join(path);
     match fs::remove_file(&file) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
-        Err(source) => return Err(io_error("remove", &file)(source).into()),
+        Err(source) => return Err(io_error("remove", &file)(source)),
     }
     let parents = path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
     // The first one that is not empty ends it.
@@ -547,7 +553,7 @@ fn nodes(changes: Vec<Change>) -> BTreeMap<PathBuf, Option<Node>> {
 }
 
 /// Some of the paths, so that they fit into a sentence. A name may be anything, a line break included.
-fn shown(paths: &[PathBuf]) -> String {
+pub(crate) fn shown(paths: &[PathBuf]) -> String {
     let names: Vec<String> = paths
         .iter()
         .take(limits::PATHS_SHOWN_MAX)

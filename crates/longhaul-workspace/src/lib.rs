@@ -3,12 +3,13 @@
 //! Owns the disk side of a workspace: opening files so that no path leads out (`files`), replacing them so that a
 //! crash leaves the old or the new bytes and nothing between (`files`), listing directories without
 //! ever following a link (`directory`), making the directory itself (`place`), how git is started (`git`), what stands in a checkout
-//! (`checkout`), and how a run's work is kept (`commit`) and brought to the user (`landing`).
+//! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`), and how a run's work is kept (`commit`) and brought to the user (`landing`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 mod beneath;
 pub mod carry;
 pub mod checkout;
+pub mod checkpoints;
 pub mod commit;
 mod directory;
 mod files;

@@ -90,3 +90,9 @@ pub const REFERENCE_BYTES_MAX: usize = 200;
 
 /// Files of a repository that a planner is told of by name.
 pub const FILES_LISTED_MAX: usize = 300;
+
+/// Files of a workspace that are new or changed since its last checkpoint. More is somebody's home, not a piece of work.
+pub const CHECKPOINT_FILES_MAX: usize = 200_000;
+
+/// Bytes of a file that goes into a checkpoint. Larger ones are made by programs, and would be kept again with each change.
+pub const CHECKPOINT_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -63,7 +63,17 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Spec(_) | EngineError::Document(_) | EngineError::Id(_) | EngineError::Export { .. } => {
             (Exit::Usage, None)
         }
-        EngineError::NoCheckpoint { run, .. } | EngineError::EndedThen { run, .. } => {
+        EngineError::NoFiles { run, .. } => (
+            Exit::Usage,
+            Some(format!(
+                "`longhaul checkpoints {run} --all` lists those with files; `longhaul resume {run} --checkpoint N` takes the \
+                 conversation back without them"
+            )),
+        ),
+        EngineError::FilesLost { run, .. }
+        | EngineError::ChildAtWork { run, .. }
+        | EngineError::NoCheckpoint { run, .. }
+        | EngineError::EndedThen { run, .. } => {
             (Exit::Usage, Some(format!("`longhaul checkpoints {run}` lists them; nothing was changed")))
         }
         EngineError::NotInEngine { .. } => (
@@ -87,7 +97,10 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Journal { run, .. } => {
             (Exit::Failed, Some(format!("look closer with `longhaul store verify {run}`")))
         }
-        EngineError::PutAway { .. } => (Exit::Failed, None),
+        EngineError::PutAway { .. } | EngineError::Note { .. } => (Exit::Failed, None),
+        EngineError::Files { .. } => {
+            (Exit::Failed, hint("see to what is said above, and give the same command again"))
+        }
         EngineError::Answer { .. } => {
             (Exit::Failed, hint("nothing was answered; see to the directory, and try again"))
         }

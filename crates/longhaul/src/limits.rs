@@ -66,3 +66,6 @@ pub const NIGHT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Bytes of what an agent said last that a night keeps; all of it is in the run.
 pub const NIGHT_SAID_BYTES_MAX: usize = 4 * 1024;
+
+/// Files that a rewind names one by one. More are counted.
+pub const FILES_SHOWN_MAX: usize = 40;

@@ -6,10 +6,11 @@ use crate::codec;
 use crate::command::{Command, Wish};
 use crate::conduct::Checks;
 use crate::effect::{Effect, Wake};
-use crate::event::{Ask, AskKind, Cause, Event, Kept, Rest};
+use crate::event::{Ask, AskKind, Cause, Event, Kept, Moment, Rest, Stored};
 use crate::ids::CommandId;
+use crate::limits::CHECKPOINT_NAME_BYTES_MAX;
 use crate::plan::{Step, StepStatus};
-use crate::run::{CallState, Gate, Run};
+use crate::run::{CallState, Files, Gate, Run};
 use crate::status::Status;
 use crate::time::Timestamp;
 use crate::tool::Outcome;
@@ -30,6 +31,7 @@ pub(super) fn command(run: &Run, at: Timestamp, command: Command) -> Result<Deci
         Wish::Answer { gate, text } => answer(run, at, *gate, text)?,
         Wish::Plan => planning::asked(run)?,
         Wish::Replan { plan } => planning::given(run, at, plan)?,
+        Wish::Checkpoint { name } => named_checkpoint(run, name)?,
     };
     let mut decision = Decision::remember(Event::CommandApplied { command: command.id, wish: command.wish });
     decision.events.extend(follow.events);
@@ -109,6 +111,37 @@ pub(super) fn checkpoint_due(run: &Run) -> Decision {
         decision.checkpoint(run);
     }
     decision
+}
+
+/// A name is what a person types: it must not be taken for a number or for an event.
+fn named_checkpoint(run: &Run, name: &str) -> Result<Decision, Refusal> {
+    let refused = |why| Err(Refusal::Name { name: name.escape_debug().to_string(), why });
+    if name.is_empty() || name.len() > CHECKPOINT_NAME_BYTES_MAX {
+        return refused("a name has 1 to 64 bytes");
+    }
+    if name.chars().any(char::is_control) || name.trim() != name {
+        return refused("a name has no control characters, and no space at either end");
+    }
+    if name.starts_with(['@', '-']) || name.chars().all(|letter| letter.is_ascii_digit()) {
+        return refused("a name is no number, and begins with neither `@` nor `-`");
+    }
+    if run.checkpoint_names.iter().any(|known| known == name) {
+        return refused("there is one of that name");
+    }
+    let mut decision = Decision::nothing();
+    decision.checkpoint(run);
+    let number = run.checkpoints.saturating_add(1);
+    decision.and(Event::CheckpointNamed { number, name: name.to_owned() });
+    Ok(decision)
+}
+
+/// On record unless it says nothing new: the same files as before, and nothing done since that may have changed them.
+pub(super) fn files_stored(run: &Run, stored: Stored, moment: Moment) -> Decision {
+    let same = matches!((&run.files, &stored), (Files::Stored { tree: old }, Stored::Tree { tree, .. }) if old == tree);
+    if same {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::FilesStored { stored, moment })
 }
 
 /// What a person wants changed for the rest of the run; what is the same already is not remembered again.

@@ -50,6 +50,8 @@ pub enum Refusal {
     OtherAction { gate: u32, digest: String },
     #[error("that plan cannot be used: {why}")]
     Plan { why: String },
+    #[error("a checkpoint cannot be named `{name}`: {why}")]
+    Name { name: String, why: &'static str },
     #[error("approval {gate} was already {answer}")]
     Answered { gate: u32, answer: &'static str },
 }
@@ -92,6 +94,7 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::ChecksChanged { checks } => Ok(lifecycle::checks_changed(run, checks)),
         Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
         Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
+        Input::FilesStored { stored, moment } => Ok(lifecycle::files_stored(run, stored, moment)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Answer, Baseline, Call, CallState, Gate, Older, Pace, Patience, Phase, Resumed, Run, Seen, Silence,
-    Spending,
+    Answer, Baseline, Call, CallState, Files, Gate, Older, Pace, Patience, Phase, Resumed, Run, Seen,
+    Silence, Spending,
 };
 use crate::child::{Child, ChildLedger, ChildState, Errand, Origin};
 use crate::context;
@@ -17,7 +17,7 @@ use crate::policy::Limit;
 use crate::prompt;
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
-use crate::tool::Outcome;
+use crate::tool::{EffectClass, Outcome};
 
 impl Run {
     pub(super) fn remember(&mut self, at: Timestamp, event: &Event) {
@@ -70,6 +70,9 @@ impl Run {
                 self.end_call(*call, Attempt::FIRST, Outcome::failed(*failure, message.clone()), 1);
             }
             Event::CallStarted { call, attempt, class, traces } => {
+                if *class != EffectClass::Repeatable {
+                    self.files.touch();
+                }
                 self.calls_started = self.calls_started.saturating_add(u32::from(*attempt == Attempt::FIRST));
                 self.set_call(
                     *call,
@@ -77,6 +80,10 @@ impl Run {
                 );
             }
             Event::CallFinished { call, attempt, outcome, duration_us } => {
+                // What was stored in the middle of a call is not what it left.
+                if !self.call(*call).is_some_and(Call::is_repeatable) {
+                    self.files.go_on_changing();
+                }
                 self.end_call(*call, *attempt, outcome.clone(), *duration_us);
             }
             Event::CallRetryScheduled { call, attempt, message, rest } => {
@@ -98,7 +105,10 @@ impl Run {
                 self.checkpoints = *number;
                 self.last_checkpoint_at = Some(at);
             }
-            Event::Recovered { generation } => self.generation = *generation,
+            Event::Recovered { generation } => {
+                self.generation = *generation;
+                self.files.lose_sight();
+            }
             Event::LimitPassed { limit, .. } => self.warned.push(limit.clone()),
             Event::LimitsChanged { limits } => {
                 self.spec.limits = *limits;
@@ -117,6 +127,8 @@ impl Run {
                     self.commits.push(commit.clone());
                 }
             }
+            Event::FilesStored { stored, moment } => self.files.store(stored, *moment),
+            Event::CheckpointNamed { name, .. } => self.checkpoint_names.push(name.clone()),
             Event::AgentStopped { action, why, .. } => {
                 if *action == StopAction::Restart {
                     self.resumed.next_note.clone_from(why);
@@ -124,6 +136,10 @@ impl Run {
             }
             Event::ExamineStarted { turn, round, attempt, purpose } => {
                 self.examinations = *round;
+                // Verify commands run what the agent wrote.
+                if *purpose == Purpose::Claim && self.files != Files::Untouched {
+                    self.files.touch();
+                }
                 let (turn, round, attempt, purpose) = (*turn, *round, *attempt, *purpose);
                 self.phase = Phase::Examining { turn, round, attempt, purpose };
             }
@@ -152,7 +168,10 @@ impl Run {
             Event::LoopChanged { looping } => {
                 self.spec.conduct.get_or_insert_default().looping = Some(looping.clone());
             }
-            Event::ChildSpawned(errand) => self.send(at, errand),
+            Event::ChildSpawned(errand) => {
+                self.files.touch();
+                self.send(at, errand);
+            }
             Event::ChildRested { number, paused, reason, ledger } => {
                 let reason = reason.clone().unwrap_or_default();
                 let state = paused.map_or(ChildState::Waiting, |cause| ChildState::Paused { cause, reason });
@@ -165,6 +184,7 @@ impl Run {
                 }
             }
             Event::ChildEnded { number, error, ledger } => {
+                self.files.go_on_changing();
                 let state = error.clone().map_or(ChildState::Completed, |error| ChildState::Failed { error });
                 self.set_child(*number, state, Some(*ledger));
             }

@@ -99,6 +99,11 @@ impl Call {
         }
     }
 
+    /// Is something under way that changes nothing?
+    pub fn is_repeatable(&self) -> bool {
+        matches!(self.state, CallState::Started { class: EffectClass::Repeatable, .. })
+    }
+
     pub fn traces(&self) -> &[Trace] {
         match &self.state {
             CallState::Started { traces, .. } => traces,

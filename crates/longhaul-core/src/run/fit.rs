@@ -83,6 +83,8 @@ impl Run {
             | Event::LimitPassed { .. }
             | Event::ChecksChanged { .. }
             | Event::WorkKept { .. }
+            | Event::FilesStored { .. }
+            | Event::CheckpointNamed { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod call;
+mod files;
 mod fit;
 
 use std::collections::VecDeque;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use self::call::{Call, CallState};
+pub use self::files::Files;
 
 use crate::child::{Child, ChildLedger, Origin};
 use crate::context::Fill;
@@ -131,6 +133,12 @@ pub struct Run {
     /// After how many completed steps the work was last kept.
     #[serde(skip)]
     pub kept_steps: u32,
+    /// What is on record of the files in its workspace.
+    #[serde(default)]
+    pub files: Files,
+    /// The names that a person gave to checkpoints, in order.
+    #[serde(default)]
+    pub checkpoint_names: Vec<String>,
     /// The commits that were made of its work, oldest first.
     #[serde(skip)]
     pub commits: Vec<String>,
@@ -414,6 +422,8 @@ impl Run {
             cwd: None,
             contained: None,
             kept_steps: 0,
+            files: Files::Untouched,
+            checkpoint_names: Vec::new(),
             commits: Vec::new(),
             imported: None,
             imported_seq: 0,

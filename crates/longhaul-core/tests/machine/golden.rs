@@ -9,7 +9,9 @@ use longhaul_core::conduct::{
 };
 use longhaul_core::context::Shortening;
 use longhaul_core::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
-use longhaul_core::event::{Aside, Ask, AskKind, Cause, Event, FreshStart, Kept, Purpose, Rest, StopAction};
+use longhaul_core::event::{
+    Aside, Ask, AskKind, Cause, Event, FreshStart, Kept, Moment, Purpose, Rest, StopAction, Stored,
+};
 use longhaul_core::evidence::{Check, Examination, Features, ProtectedChange};
 use longhaul_core::ids::{Attempt, CallId, CommandId};
 use longhaul_core::json::Json;
@@ -99,6 +101,7 @@ pub fn samples() -> Vec<Event> {
         },
         Event::CommandApplied { command: CommandId::from_bits(7), wish: Wish::Plan },
         Event::CommandApplied { command: CommandId::from_bits(8), wish: Wish::Replan { plan: verified() } },
+        Event::CommandApplied { command: CommandId::from_bits(9), wish: Wish::Checkpoint { name: text() } },
         Event::GateChecked { step: 1, required: true },
         Event::WaitingForHuman { gate: 1, step: 1, ask: None },
         Event::WaitingForHuman {
@@ -263,6 +266,9 @@ pub fn samples() -> Vec<Event> {
         Event::WorkKept { steps: 2, kept: Kept::Committed { commit: text(), branch: Some(text()) } },
         Event::WorkKept { steps: 2, kept: Kept::Unchanged },
         Event::WorkKept { steps: 3, kept: Kept::Uncommitted { why: text() } },
+        Event::FilesStored { stored: Stored::Tree { tree: text(), left_out: 1 }, moment: Moment::Now },
+        Event::FilesStored { stored: Stored::Failed { why: text() }, moment: Moment::BeforeFirst },
+        Event::CheckpointNamed { number: 2, name: text() },
     ]
 }
 
@@ -373,7 +379,9 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
         {
             return None;
         }
-        Event::CommandApplied { wish: Wish::Plan | Wish::Replan { .. }, .. } => return None,
+        Event::CommandApplied {
+            wish: Wish::Plan | Wish::Replan { .. } | Wish::Checkpoint { .. }, ..
+        } => return None,
         event if event.kind() > 27 => return None,
         Event::LimitsChanged { limits } if limits.policies.is_some() => return None,
         Event::SchemaUpgraded { .. }

@@ -93,6 +93,8 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::LimitPassed { .. }
             | Event::ChecksChanged { .. }
             | Event::WorkKept { .. }
+            | Event::FilesStored { .. }
+            | Event::CheckpointNamed { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

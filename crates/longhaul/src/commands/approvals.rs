@@ -126,7 +126,8 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         | Wish::Approve { .. }
         | Wish::Answer { .. }
         | Wish::Plan
-        | Wish::Replan { .. } => wish.is_answer(),
+        | Wish::Replan { .. }
+        | Wish::Checkpoint { .. } => wish.is_answer(),
     };
     let gate = wish.gate().unwrap_or_default();
     let command = harness.command(wish)?;

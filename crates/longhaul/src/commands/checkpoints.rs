@@ -8,24 +8,29 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
 
-/// Show a run's checkpoints; `longhaul resume ID --checkpoint N` goes back to one
+/// Show a run's checkpoints; `longhaul rewind ID --to N` goes back to one with its files, `longhaul resume ID --checkpoint N`
+/// without
 ///
 /// Of a run whose journal is damaged, those before the damage are shown.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Also where turns ended whose files were stored; such a point is asked for as `@SEQ`
+    #[arg(long)]
+    pub all: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
     let harness = app.reading()?;
     let backend = harness.store_of(&id)?.backend().as_str();
-    let checkpoints = harness.checkpoints(&id)?;
+    let mut checkpoints = harness.checkpoints(&id)?;
+    checkpoints.found.retain(|point| args.all || point.number.is_some());
     if app.json() {
         let value = |point: &Checkpoint| {
             json!({
-                "number": point.number, "seq": point.seq, "at": point.at, "stepId": point.step, "status": point.status,
+                "number": point.number, "name": point.name, "files": point.files, "seq": point.seq, "at": point.at, "stepId": point.step, "status": point.status,
                 "backend": backend,
             })
         };
@@ -33,10 +38,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     } else {
         let lines = checkpoints.found.iter().map(|point| {
             let step = point.step.clone().unwrap_or_default();
-            let (number, seq) = (point.number.to_string(), point.seq.to_string());
-            vec![number, seq, point.at.to_string(), step, backend.to_owned()]
+            let (name, seq) = (point.name.clone().unwrap_or_default(), point.seq.to_string());
+            let files = if point.files.is_some() { "yes" } else { "-" };
+            vec![point.label(), seq, point.at.to_string(), step, backend.to_owned(), files.to_owned(), name]
         });
-        render::data(&table::rows(&["CHECKPOINT", "SEQ", "AT", "STEP", "BACKEND"], lines));
+        let titles = ["CHECKPOINT", "SEQ", "AT", "STEP", "BACKEND", "FILES", "NAME"];
+        render::data(&table::rows(&titles, lines));
     }
     if let Some(damage) = &checkpoints.damage {
         let (file, offset, what) = (damage.file.display(), damage.offset, &damage.what);

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use longhaul_engine::checkpoints::Point;
 use longhaul_workspace::landing::{Form, Outcome, Work};
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ use crate::render::{self, table};
 Examples:
   longhaul diff run_01h… --stat       which files, and how much
   longhaul diff run_01h… | less       the patch
+  longhaul diff run_01h… --at 2       what has changed since checkpoint 2
   longhaul apply run_01h…             into your files
   longhaul merge run_01h…             into your branch")]
 pub struct Args {
@@ -28,9 +30,15 @@ pub struct Args {
     /// Only the names of the files, one in a line
     #[arg(long)]
     pub name_only: bool,
+    /// Since a checkpoint, by number, name or `@SEQ`, instead of since it began
+    #[arg(long, value_name = "N|NAME")]
+    pub at: Option<Point>,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    if let Some(point) = &args.at {
+        return since(app, &args, point);
+    }
     let run = app.reading()?.look(&app.run(&args.id)?)?;
     let work = work(app, &run)?;
     let failed = |error| explained(error, &work);
@@ -44,27 +52,49 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     if args.name_only {
-        let names = work.diff(&result, Form::Names).map_err(failed)?;
-        let names = String::from_utf8_lossy(&names);
-        names.split_terminator('\0').for_each(|name| render::data(&name.escape_debug().to_string()));
+        show_names(&work.diff(&result, Form::Names).map_err(failed)?);
         return Ok(Exit::Ok);
     }
     let form = if args.stat { Form::Stat } else { Form::Patch };
-    let printed = work.diff(&result, form).map_err(failed)?;
-    if printed.is_empty() {
-        render::talk(&format!("{} has changed nothing", work.run));
-    } else if std::io::stdout().is_terminal() {
-        render::data(table::clean(&String::from_utf8_lossy(&printed)).trim_end());
+    show(&work.run, &work.diff(&result, form).map_err(failed)?);
+    Ok(Exit::Ok)
+}
+
+/// What has changed in a run's workspace since a checkpoint.
+fn since(app: &App, args: &Args, point: &Point) -> Result<Exit, Failure> {
+    let id = app.run(&args.id)?;
+    let harness = app.reading()?;
+    let ask = |form: Form| harness.diff_since(&id, point, form.words());
+    if app.json() {
+        let files = files(&ask(Form::Counts)?);
+        let patch = if args.stat || args.name_only { None } else { Some(ask(Form::Patch)?) };
+        let patch = patch.map(|patch| String::from_utf8_lossy(&patch).into_owned());
+        render::json(&json!({ "id": id, "since": point.to_string(), "files": files, "patch": patch }));
+    } else if args.name_only {
+        show_names(&ask(Form::Names)?);
     } else {
-        render::bytes(&printed);
+        show(id.as_str(), &ask(if args.stat { Form::Stat } else { Form::Patch })?);
     }
     Ok(Exit::Ok)
 }
 
-fn document(work: &Work, result: &Outcome, with_patch: bool) -> Result<Value, Failure> {
-    let print = |form| work.diff(result, form).map_err(|error| explained(error, work));
-    let counts = print(Form::Counts)?;
-    let counts = String::from_utf8_lossy(&counts);
+fn show_names(names: &[u8]) {
+    let names = String::from_utf8_lossy(names);
+    names.split_terminator('\0').for_each(|name| render::data(&name.escape_debug().to_string()));
+}
+
+fn show(run: &str, printed: &[u8]) {
+    if printed.is_empty() {
+        render::talk(&format!("{run} has changed nothing"));
+    } else if std::io::stdout().is_terminal() {
+        render::data(table::clean(&String::from_utf8_lossy(printed)).trim_end());
+    } else {
+        render::bytes(printed);
+    }
+}
+
+fn files(counts: &[u8]) -> Vec<Value> {
+    let counts = String::from_utf8_lossy(counts);
     let files = counts.split_terminator('\0').filter_map(|line| {
         let mut words = line.splitn(3, '\t');
         // A binary file has dashes, so no counts.
@@ -72,7 +102,12 @@ fn document(work: &Work, result: &Outcome, with_patch: bool) -> Result<Value, Fa
         let (added, removed) = (count()?, count()?);
         Some(json!({ "path": words.next()?, "added": added, "removed": removed }))
     });
-    let files: Vec<Value> = files.collect();
+    files.collect()
+}
+
+fn document(work: &Work, result: &Outcome, with_patch: bool) -> Result<Value, Failure> {
+    let print = |form| work.diff(result, form).map_err(|error| explained(error, work));
+    let files = files(&print(Form::Counts)?);
     let patch = if with_patch { Some(print(Form::Patch)?) } else { None };
     let patch = patch.map(|patch| String::from_utf8_lossy(&patch).into_owned());
     Ok(

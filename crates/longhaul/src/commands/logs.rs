@@ -1,7 +1,7 @@
 //! `logs`: what was said and done, as a person would retell it.
 
 use longhaul_core::conversation::Message;
-use longhaul_core::event::{Event, Kept};
+use longhaul_core::event::{Event, Kept, Stored};
 use longhaul_core::ids::CallId;
 use longhaul_core::run::{Run, Silence};
 
@@ -88,6 +88,11 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => vec![format!("(committed {commit})")],
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => vec![format!("(not committed: {why})")],
         Event::WorkKept { kept: Kept::Unchanged, .. } => Vec::new(),
+        Event::CheckpointNamed { number, name } => vec![format!("(checkpoint {number} is named {name})")],
+        Event::FilesStored { stored: Stored::Failed { why }, .. } => {
+            vec![format!("(files not stored: {why})")]
+        }
+        Event::FilesStored { stored: Stored::Tree { .. }, .. } => Vec::new(),
         Event::CallRetryScheduled { call, message, .. } => {
             vec![format!("({} failed, will be tried again: {message})", named(run, *call))]
         }

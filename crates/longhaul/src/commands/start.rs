@@ -5,7 +5,7 @@ use std::path::Path;
 use longhaul_core::command::Wish;
 use longhaul_core::ids::RunId;
 use longhaul_core::status::Status;
-use longhaul_engine::checkpoints::{Checkpoint, TakenBack};
+use longhaul_engine::checkpoints::{Point, TakenBack};
 use longhaul_engine::{Error, Harness, Opening};
 
 use super::ask::refuse_early;
@@ -28,14 +28,14 @@ pub struct Args {
     /// Leave the run to a background process and return at once
     #[arg(long)]
     pub detach: bool,
-    /// First take the run back to its N-th checkpoint, also one that has ended since or whose journal is damaged later
+    /// First take the run back to a checkpoint, by number or name, also one that has ended since or whose journal is damaged later
     ///
     /// Everything on record since is cut from the journal, which is kept beside it as it was. What the calls made since
     /// did to files and elsewhere is not undone, and what they cost is no longer counted. The decision that made the
     /// checkpoint is kept whole: a run that was paused with it is paused, one that ended with it cannot go on from there.
-    /// `longhaul checkpoints ID` lists them.
-    #[arg(long, value_name = "N")]
-    pub checkpoint: Option<u32>,
+    /// `longhaul checkpoints ID` lists them; `longhaul rewind ID --to N` takes the files back as well.
+    #[arg(long, value_name = "N|NAME")]
+    pub checkpoint: Option<Point>,
     /// Go on with another model
     #[arg(long, value_name = "P/M")]
     pub model: Option<String>,
@@ -59,8 +59,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let harness = app.driving(&settings, sandbox.clone())?;
     holding::tell(&sandbox)?;
     let record = remembered(&harness, &id, args.record.settled(app)?);
-    if let Some(number) = args.checkpoint {
-        tell(&id, &harness.take_back(&id, number)?);
+    if let Some(point) = &args.checkpoint {
+        tell(&id, &harness.take_back(&id, point)?);
     }
     go_on(app, &args, &harness, &id, record.as_deref())
         .map_err(|failure| with_way_back(&harness, &id, failure))
@@ -100,7 +100,7 @@ fn go_on(
 
 /// Says loudly what going back cost.
 fn tell(id: &RunId, taken: &TakenBack) {
-    let Checkpoint { number, seq, .. } = taken.checkpoint;
+    let (number, seq) = (taken.checkpoint.label(), taken.checkpoint.seq);
     let Some(kept_as) = &taken.kept_as else {
         return render::talk(&format!("{id} stands at checkpoint {number} already"));
     };
@@ -127,7 +127,8 @@ fn with_way_back(harness: &Harness, id: &RunId, failure: Failure) -> Failure {
         Some(Error::Journal { .. }) => String::new(),
         Some(_) | None => return failure,
     };
-    let newest = harness.checkpoints(id).ok().and_then(|found| found.newest().map(|newest| newest.number));
+    let newest =
+        harness.checkpoints(id).ok().and_then(|found| found.newest().and_then(|newest| newest.number));
     match newest {
         Some(number) => failure.hint(format!(
             "`longhaul resume {id} --checkpoint {number}` goes back to the newest sound checkpoint{repair}"

@@ -95,7 +95,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what {
         What::Status => status(app),
         What::List { id: None } => list(app),
-        What::List { id: Some(id) } => super::checkpoints::run(app, super::checkpoints::Args { id }),
+        What::List { id: Some(id) } => {
+            super::checkpoints::run(app, super::checkpoints::Args { id, all: false })
+        }
         What::Inspect { id } => inspect(app, &app.run(&id)?),
         What::Stats { id } => stats(app, &app.run(&id)?),
         What::Verify { id } => verify(app, id.as_deref()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::conversation::ModelFailureKind;
-use longhaul_core::event::{Aside, AskKind, Event, Kept, Purpose, StopAction};
+use longhaul_core::event::{Aside, AskKind, Event, Kept, Purpose, StopAction, Stored};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
@@ -289,6 +289,10 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
             format!("{} not committed: {}", theme::warning("warning:"), short(why, 160))
         }
+        Event::CheckpointNamed { number, name } => format!("checkpoint {number} is named {name}"),
+        Event::FilesStored { stored: Stored::Failed { why }, .. } => {
+            format!("{} files not stored: {}", theme::warning("warning:"), short(why, 160))
+        }
         Event::AsideEnded { error: Some(error), .. } => {
             format!("{} no answer beside the conversation: {error}", theme::warning("warning:"))
         }
@@ -313,6 +317,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         // Said at every start, also when it is what it was.
         | Event::Contained { .. }
         | Event::WorkKept { kept: Kept::Unchanged, .. }
+        | Event::FilesStored { stored: Stored::Tree { .. }, .. }
         | Event::Imported { .. } => return None,
     })
 }

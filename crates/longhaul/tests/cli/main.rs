@@ -26,6 +26,7 @@ mod outage;
 mod overnight;
 mod permissions;
 mod research;
+mod rewind;
 mod sessions;
 mod sources;
 mod store;

@@ -1,0 +1,215 @@
+//! Taking a run back with its files, and making another run from one of its checkpoints.
+//!
+//! Owns the order of a rewind: what stands in the workspace is stored, it is noted what is about to happen, the files are
+//! written, the journal is cut, the note goes. Killed anywhere after the note, the next command that opens the run finishes it
+//! before anything else; before the note, nothing has changed. Refuses a run that somebody drives, and a checkpoint whose files
+//! are not all there.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_core::event::Event;
+use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_core::time::Timestamp;
+use longhaul_store::Home;
+use longhaul_workspace::checkout::Change;
+use longhaul_workspace::checkpoints::Vault;
+use longhaul_workspace::place;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoints::{Point, Seen, TakenBack};
+use crate::error::Error;
+use crate::harness::Harness;
+
+/// What a rewind did.
+#[derive(Clone, Debug)]
+pub struct Rewound {
+    pub taken: TakenBack,
+    /// The files that were written or removed.
+    pub changes: Vec<Change>,
+    /// The files as they were before, which are kept.
+    pub before: String,
+    /// What was neither stored nor touched.
+    pub left_out: Vec<PathBuf>,
+    /// The calls since of which nobody knows what they did outside the workspace.
+    pub outside: Vec<String>,
+}
+
+/// A rewind that has begun.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    workspace: PathBuf,
+    /// The files as they were.
+    before: String,
+    /// The files as they will be.
+    after: String,
+    /// The journal's last event, before and then.
+    last_seq: u64,
+    end: u64,
+    /// Sub-agents that the run will no longer know of.
+    children: Vec<RunId>,
+    at: Timestamp,
+}
+
+impl Harness {
+    /// Takes a run that nobody drives back to a checkpoint: conversation, files, budget, approvals and steps.
+    pub fn rewind(&self, id: &RunId, point: &Point) -> Result<Rewound, Error> {
+        self.settle_rewind(id)?;
+        let home = self.home_to_cut(id)?;
+        let cutting = home.engine().cutting(id, &self.writer())?;
+        let seen = Seen::of(&cutting, id, point)?;
+        let after = seen.checkpoint.files.clone();
+        let after = after.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
+        let workspace = seen.workspace.clone().ok_or_else(|| Error::Empty(id.clone()))?;
+        // What a dead driver left running would write into what we write.
+        longhaul_tools::reap_leftovers(id);
+        let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
+        if !vault.holds(&after) {
+            return Err(Error::FilesLost { run: id.clone(), point: point.to_string() });
+        }
+        let before = vault.store().map_err(files(&workspace))?;
+        let changes = vault.way(&before.tree, &after).map_err(files(&workspace))?;
+        let note = Note {
+            workspace: workspace.clone(),
+            before: before.tree.clone(),
+            after,
+            last_seq: seen.last_seq,
+            end: seen.checkpoint.end,
+            children: seen.children.clone(),
+            at: self.clock.now(),
+        };
+        write_note(home, id, &note)?;
+        if let Err(error) = vault.write(&changes) {
+            let now = vault.store().map_err(files(&workspace))?.tree;
+            let back = vault.changes(&now, &note.before).map_err(files(&workspace))?;
+            vault.write(&back).map_err(files(&workspace))?;
+            forget_note(home, id)?;
+            return Err(files(&workspace)(error));
+        }
+        let kept_as = match seen.goes_back() {
+            true => Some(self.cut(home, &cutting, id, note.end)?),
+            false => None,
+        };
+        self.end_rewind(home, id, &note)?;
+        let (outside, left_out) = (seen.outside.clone(), before.left_out);
+        let taken = seen.taken_back(kept_as);
+        Ok(Rewound { taken, changes, before: note.before, left_out, outside })
+    }
+
+    /// Finishes a rewind that was killed. Whoever opens a run for writing comes by here first.
+    pub(crate) fn settle_rewind(&self, id: &RunId) -> Result<(), Error> {
+        let Some(home) = self.home() else { return Ok(()) };
+        if !note_path(home, id).exists() {
+            return Ok(());
+        }
+        let cutting = home.engine().cutting(id, &self.writer())?;
+        // Read under the lock: another may have finished it by now.
+        let Some(note) = read_note(home, id)? else { return Ok(()) };
+        let vault = Vault::open(&note.workspace, home.dir()).map_err(files(&note.workspace))?;
+        let now = vault.store().map_err(files(&note.workspace))?.tree;
+        let changes = vault.changes(&now, &note.after).map_err(files(&note.workspace))?;
+        vault.write(&changes).map_err(files(&note.workspace))?;
+        let mut last_seq = 0;
+        cutting.show(&mut |batch| {
+            last_seq = batch.last().map_or(last_seq, |record| record.seq);
+            Ok(())
+        })?;
+        if last_seq > note.end {
+            self.cut(home, &cutting, id, note.end)?;
+        }
+        self.end_rewind(home, id, &note)
+    }
+
+    fn end_rewind(&self, home: &Home, id: &RunId, note: &Note) -> Result<(), Error> {
+        self.put_away_all(home, id, &note.children)?;
+        self.forget_later(home, id);
+        forget_note(home, id)
+    }
+
+    /// How the files that stand in a run's workspace differ from those of a checkpoint, as git prints it.
+    pub fn diff_since(&self, id: &RunId, point: &Point, form: &[&str]) -> Result<Vec<u8>, Error> {
+        let home = self.home().ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
+        let checkpoints = self.checkpoints(id)?;
+        let found = checkpoints.known(id, point)?.files.clone();
+        let tree = found.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
+        let workspace = PathBuf::from(self.look(id)?.spec.workspace);
+        let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
+        let now = vault.store().map_err(files(&workspace))?.tree;
+        vault.diff(form, &tree, &now).map_err(files(&workspace))
+    }
+
+    /// Another run with the journal and the files of this one up to a checkpoint. This one is only read.
+    pub fn fork(&self, id: &RunId, point: &Point, new: &RunId, model: Option<String>) -> Result<Run, Error> {
+        let home = self.home().ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
+        let checkpoints = self.checkpoints(id)?;
+        let checkpoint = checkpoints.find(id, point)?.clone();
+        let no_files = || Error::NoFiles { run: id.clone(), point: point.to_string() };
+        let tree = checkpoint.files.ok_or_else(no_files)?;
+        let mut export = self.export(id)?;
+        export.events.truncate(checkpoint.end as usize);
+        let path = home.dir().join("workspace").join("run").join(new.as_str());
+        if let Some((_, Event::RunCreated(spec) | Event::Imported { spec, .. })) = export.events.first_mut() {
+            spec.workspace = path.display().to_string();
+            spec.session = None;
+            spec.branch = spec.branch.as_ref().map(|_| format!("longhaul/{new}"));
+        }
+        if let Some(model) = model
+            && let Some((at, _)) = export.events.last()
+        {
+            export.events.push((*at, Event::ModelChanged { model, why: None }));
+        }
+        let run = self.renamed(new, &mut export)?;
+        if run.children.iter().any(|child| !child.has_ended()) {
+            return Err(Error::ChildAtWork { run: id.clone(), point: point.to_string() });
+        }
+        let failed = |source: place::Error| Error::Workspace { path: path.clone(), source: Box::new(source) };
+        place::ensure(&self.place(&run, &path)).map_err(failed)?;
+        let vault = Vault::open(&path, home.dir()).map_err(files(&path))?;
+        if !vault.holds(&tree) {
+            return Err(Error::FilesLost { run: id.clone(), point: point.to_string() });
+        }
+        let now = vault.store().map_err(files(&path))?.tree;
+        let changes = vault.way(&now, &tree).map_err(files(&path))?;
+        vault.write(&changes).map_err(files(&path))?;
+        self.adopt(new, export)
+    }
+}
+
+fn files(path: &Path) -> impl Fn(longhaul_workspace::checkpoints::Error) -> Error + '_ {
+    move |source| Error::Files { path: path.to_owned(), source }
+}
+
+fn note_path(home: &Home, id: &RunId) -> PathBuf {
+    home.run_dir(id).join("rewind.json")
+}
+
+fn write_note(home: &Home, id: &RunId, note: &Note) -> Result<(), Error> {
+    let path = note_path(home, id);
+    let fresh = path.with_extension("new");
+    let text = serde_json::to_vec(note).unwrap_or_default();
+    let write = || {
+        let mut file = File::create(&fresh)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)?;
+        File::open(home.run_dir(id))?.sync_all()
+    };
+    write().map_err(|source| Error::Note { path: path.clone(), source })
+}
+
+fn read_note(home: &Home, id: &RunId) -> Result<Option<Note>, Error> {
+    let path = note_path(home, id);
+    let failed = |source| Error::Note { path: path.clone(), source };
+    match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| failed(io::Error::other(error))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(failed(source)),
+    }
+}
+
+fn forget_note(home: &Home, id: &RunId) -> Result<(), Error> {
+    let path = note_path(home, id);
+    fs::remove_file(&path).map_err(|source| Error::Note { path, source })
+}

@@ -1,0 +1,195 @@
+//! Files stored and brought back: what is kept, what is left alone, and what is never run or followed.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_workspace::checkpoints::{Error, Vault};
+use tempfile::TempDir;
+
+struct Ground {
+    dir: TempDir,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["work", "state", "outside"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Ground { dir }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.at("work").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn vault(&self) -> Vault {
+        Vault::open(&self.at("work"), &self.at("state")).unwrap()
+    }
+
+    fn store(&self) -> String {
+        self.vault().store().unwrap().tree
+    }
+
+    fn bring(&self, tree: &str) {
+        let vault = self.vault();
+        let now = vault.store().unwrap().tree;
+        vault.write(&vault.way(&now, tree).unwrap()).unwrap();
+    }
+
+    fn git(&self, args: &[&str]) {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(self.at("work")).args(["-c", "user.name=x", "-c", "user.email=x@x"]);
+        assert!(command.args(args).output().unwrap().status.success(), "{args:?}");
+    }
+
+    /// Everything that stands there but directories and `.git`: path, kind, whether it can be run, and what is in it.
+    fn found(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        look(&self.at("work"), &self.at("work"), &mut found);
+        found.sort();
+        found
+    }
+}
+
+fn look(top: &Path, directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(top).unwrap().display().to_string();
+        let facts = path.symlink_metadata().unwrap();
+        if name == ".git" {
+            continue;
+        } else if facts.is_symlink() {
+            found.push(format!("{name} -> {}", fs::read_link(&path).unwrap().display()));
+        } else if facts.is_dir() {
+            look(top, &path, found);
+        } else {
+            let mode = facts.permissions().mode() & 0o111;
+            found.push(format!("{name} {mode:o} {:?}", fs::read(&path).unwrap()));
+        }
+    }
+}
+
+/// D11.16: contents, modes, links, deletions and odd names come back, also where a file has become a directory or a link, and
+/// in a workspace that is no repository. An empty directory is not kept.
+#[test]
+fn everything_that_can_be_stored_comes_back() {
+    for is_repository in [false, true] {
+        let ground = Ground::new();
+        if is_repository {
+            ground.git(&["init", "-q"]);
+        }
+        for (name, text) in
+            [("a", "one"), ("with space", ""), ("new\nline", "q"), ("d/e/f", "deep"), ("-x", "\r\n")]
+        {
+            ground.write(name, text);
+        }
+        let work = ground.at("work");
+        fs::set_permissions(work.join("a"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink("nowhere", work.join("link")).unwrap();
+        fs::create_dir(work.join("empty")).unwrap();
+        let (first, before) = (ground.store(), ground.found());
+        fs::set_permissions(work.join("a"), fs::Permissions::from_mode(0o644)).unwrap();
+        fs::remove_file(work.join("new\nline")).unwrap();
+        fs::remove_file(work.join("link")).unwrap();
+        fs::remove_dir_all(work.join("d")).unwrap();
+        symlink(ground.at("outside"), work.join("d")).unwrap();
+        ground.write("link/now/a/directory", "x");
+        ground.write("more", "x");
+        let (second, after) = (ground.store(), ground.found());
+        ground.bring(&first);
+        assert_eq!(ground.found(), before);
+        ground.bring(&second);
+        assert_eq!(ground.found(), after);
+        assert_eq!(ground.store(), second, "the same files are the same tree");
+        assert_eq!(fs::read_dir(ground.at("outside")).unwrap().count(), 0, "no link was followed");
+    }
+}
+
+/// D11.16: what is ignored, repositories inside and files that are too large are neither stored nor touched.
+#[test]
+fn what_is_not_stored_is_left_alone() {
+    let ground = Ground::new();
+    ground.git(&["init", "-q"]);
+    ground.write(".gitignore", "*.log\n");
+    ground.write(".git/info/exclude", "private\n");
+    ground.write("a", "one");
+    let first = ground.store();
+    for (name, text) in [("x.log", "log"), ("private", "p"), ("a", "two"), ("nested/file", "n")] {
+        ground.write(name, text);
+    }
+    let nested = Command::new("git").arg("init").arg("-q").arg(ground.at("work/nested")).output().unwrap();
+    assert!(nested.status.success());
+    let large = fs::File::create(ground.at("work/large")).unwrap();
+    large.set_len(longhaul_workspace::limits::CHECKPOINT_FILE_BYTES_MAX + 1).unwrap();
+    let stored = ground.vault().store().unwrap();
+    assert_eq!(stored.left_out, [PathBuf::from("large"), PathBuf::from("nested/")]);
+    ground.bring(&first);
+    assert_eq!(fs::read(ground.at("work/a")).unwrap(), b"one");
+    for name in ["x.log", "private", "nested/file", "large"] {
+        assert!(ground.at("work").join(name).exists(), "{name}");
+    }
+}
+
+/// D11.16: a file that was never stored is not written over.
+#[test]
+fn what_was_never_stored_is_not_replaced() {
+    let ground = Ground::new();
+    ground.write("x.log", "kept then");
+    let first = ground.store();
+    fs::remove_file(ground.at("work/x.log")).unwrap();
+    ground.write(".gitignore", "*.log\n");
+    let now = ground.store();
+    ground.write("x.log", "ignored now");
+    let Err(Error::InTheWay { paths }) = ground.vault().way(&now, &first) else {
+        panic!("nothing was in the way")
+    };
+    assert_eq!(paths, [PathBuf::from("x.log")]);
+}
+
+/// D11.16: files are stored byte for byte, whatever attributes say, and no filter that a configuration names is run.
+#[test]
+fn attributes_change_nothing_and_run_nothing() {
+    let ground = Ground::new();
+    ground.git(&["init", "-q"]);
+    let proof = ground.at("outside/ran");
+    let filter = format!("touch {}; cat", proof.display());
+    ground.git(&["config", "filter.x.clean", &filter]);
+    ground.git(&["config", "filter.x.smudge", &filter]);
+    ground.write(".gitattributes", "* text=auto eol=crlf filter=x ident\n");
+    ground.write("a", "one\r\ntwo\n$Id$\n");
+    let (first, before) = (ground.store(), ground.found());
+    ground.write("a", "other");
+    ground.bring(&first);
+    assert_eq!(ground.found(), before);
+    assert!(!proof.exists());
+    // The control: git itself, asked the same, does run it.
+    ground.git(&["add", "a"]);
+    assert!(proof.exists());
+}
+
+/// D11.16: the repository in the workspace is not touched by any of it.
+#[test]
+fn the_workspaces_own_repository_is_not_touched() {
+    let ground = Ground::new();
+    ground.git(&["init", "-q"]);
+    ground.write("a", "one");
+    ground.git(&["add", "a"]);
+    let index = fs::read(ground.at("work/.git/index")).unwrap();
+    let first = ground.store();
+    ground.write("a", "two");
+    ground.bring(&first);
+    assert_eq!(fs::read(ground.at("work/.git/index")).unwrap(), index);
+    let mut objects = fs::read_dir(ground.at("work/.git/objects")).unwrap().flatten();
+    assert_eq!(objects.by_ref().filter(|entry| entry.file_name().len() == 2).count(), 1, "only git's own");
+}

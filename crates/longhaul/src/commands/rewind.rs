@@ -1,0 +1,132 @@
+//! `rewind` and `fork`: back to a checkpoint with the files, in this run or in another.
+
+use longhaul_engine::checkpoints::{Checkpoint, Point};
+use longhaul_engine::rewind::Rewound;
+use serde_json::json;
+
+use super::create::settled_model;
+use crate::app::App;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::limits::FILES_SHOWN_MAX;
+use crate::render;
+
+/// Take a run back to a checkpoint: conversation, files, budget, approvals and steps
+///
+/// The files of its workspace become what they were then; how they are now is stored first, and the journal as it was is kept
+/// beside the new one. Ignored files, nested repositories and files over 64 MiB are left as they are, and so are git's
+/// branches and commits. What calls did outside the workspace is not undone; they are listed. Refused while the run is driven.
+/// Killed in the middle, the next command for this run finishes it. `longhaul resume ID` then goes on from there.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  longhaul checkpoints run_01h… --all     where a run can be taken back to
+  longhaul rewind run_01h… --to 2         its second checkpoint
+  longhaul rewind run_01h… --to before-x  the one with that name
+  longhaul rewind run_01h… --to @57       where a turn had ended, by its event")]
+pub struct RewindArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// A checkpoint's number or name, or `@SEQ`
+    #[arg(long, value_name = "N|NAME")]
+    pub to: Point,
+}
+
+/// Make a new run from a checkpoint of another, with its conversation and its files, in a place of its own
+///
+/// The first run is only read. The new one works in a worktree on a branch of its own if the first has one, otherwise in a
+/// directory of its own. `longhaul resume NEW` goes on with it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  longhaul fork run_01h… --at before-x
+  longhaul fork run_01h… --at 2 --model anthropic/claude-opus-4-1")]
+pub struct ForkArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// A checkpoint's number or name, or `@SEQ`
+    #[arg(long, value_name = "N|NAME")]
+    pub at: Point,
+    /// Go on with another model
+    #[arg(long, value_name = "P/M")]
+    pub model: Option<String>,
+}
+
+pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
+    let id = app.run(&args.id)?;
+    let harness = app.reading()?;
+    let session = harness.look(&id).ok().and_then(|run| run.spec.session);
+    if let Some(session) = session {
+        return Err(Failure::usage(format!(
+            "{id} works in session {session}, whose files are also other runs'"
+        ))
+        .hint(format!("`longhaul fork {id} --at {}` has them in a place of its own", args.to)));
+    }
+    let rewound = harness.rewind(&id, &args.to)?;
+    if app.json() {
+        let taken = &rewound.taken;
+        render::json(&json!({
+            "id": id, "checkpoint": taken.checkpoint.number, "name": taken.checkpoint.name, "seq": taken.checkpoint.seq,
+            "status": taken.checkpoint.status_at_end, "eventsLost": taken.events_lost, "callsNotUndone": rewound.outside,
+            "filesChanged": rewound.changes.len(), "filesBefore": rewound.before, "journalKeptAs": taken.kept_as,
+            "leftOut": rewound.left_out.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        }));
+        return Ok(Exit::Ok);
+    }
+    tell(id.as_str(), &rewound);
+    render::talk(&format!("`longhaul resume {id}` goes on from here"));
+    Ok(Exit::Ok)
+}
+
+fn tell(id: &str, rewound: &Rewound) {
+    let Rewound { taken, changes, before, left_out, outside } = rewound;
+    let Checkpoint { seq, status_at_end, .. } = &taken.checkpoint;
+    let (label, lost) = (taken.checkpoint.label(), taken.events_lost);
+    render::talk(&format!(
+        "{id} is at checkpoint {label} (event {seq}), {status_at_end}; {lost} events fall away"
+    ));
+    for change in changes.iter().take(FILES_SHOWN_MAX) {
+        let status = match (&change.before, &change.after) {
+            (None, _) => 'A',
+            (_, None) => 'D',
+            (Some(_), Some(_)) => 'M',
+        };
+        render::data(&format!("{status} {}", change.path.display().to_string().escape_debug()));
+    }
+    if changes.len() > FILES_SHOWN_MAX {
+        render::talk(&format!("and {} more files", changes.len() - FILES_SHOWN_MAX));
+    }
+    for path in left_out.iter().take(FILES_SHOWN_MAX) {
+        let path = path.display().to_string();
+        render::warn(&format!("{} is no part of checkpoints, and was left as it is", path.escape_debug()));
+    }
+    if !outside.is_empty() {
+        let calls = outside.join(", ");
+        render::warn(&format!(
+            "what these calls did outside the workspace, if anything, is NOT undone: {calls}"
+        ));
+    }
+    if let Some(kept_as) = &taken.kept_as {
+        render::talk(&format!("the journal as it was: {}", kept_as.display()));
+    }
+    render::talk(&format!("the files as they were: tree {before} in checkpoints/files.git"));
+}
+
+pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
+    let id = app.run(&args.id)?;
+    let harness = app.reading()?;
+    let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
+    let new = harness.new_run_id()?;
+    let run = harness.fork(&id, &args.at, &new, model)?;
+    if app.json() {
+        render::json(&json!({
+            "id": new, "from": id, "at": args.at.to_string(), "status": run.status, "workspace": run.spec.workspace,
+            "branch": run.spec.branch, "model": run.spec.model,
+        }));
+        return Ok(Exit::Ok);
+    }
+    render::data(new.as_str());
+    render::talk(&format!("{new} is {id} at checkpoint {}; it works in {}", args.at, run.spec.workspace));
+    render::talk(&format!("`longhaul resume {new}` goes on with it"));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,172 @@
+//! Going back with the files: to every point, through kills, under a name, and into another run.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+
+const SCRIPT: &str = r#"
+name: files
+conversations:
+  - turns:
+      - calls: [ { tool: write, args: { path: one.sh, content: "echo two > a; mkdir d; echo x > 'd/with space'; ln -s a link; echo > run.sh; chmod +x run.sh\n" } } ]
+      - calls: [ { tool: write, args: { path: two.sh, content: "rm -r d link a; echo z > link; chmod -x run.sh; mkdir a; echo in > a/b\n" } } ]
+      - calls: [ { tool: bash, args: { command: "sh one.sh" } } ]
+      - calls: [ { tool: bash, args: { command: "sh two.sh" } } ]
+      - text: "All done."
+"#;
+
+fn done(desk: &Desk) -> (String, PathBuf) {
+    let id = desk.json(&["run", "x", "--model", "scripted/s.yaml"])["id"].as_str().unwrap().to_owned();
+    let workspace = desk.json(&["show", &id])["workspace"].as_str().unwrap().into();
+    (id, workspace)
+}
+
+/// What stands in a directory: paths, kinds, whether they can be run, and what is in them.
+fn found(top: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![top.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(top).unwrap().display().to_string();
+            let facts = path.symlink_metadata().unwrap();
+            if facts.is_dir() {
+                left.push(path);
+            } else if facts.is_symlink() {
+                found.push(format!("{name} -> {}", std::fs::read_link(&path).unwrap().display()));
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push(format!("{name} {:o} {text}", facts.permissions().mode() & 0o111));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Where the run can be taken back to.
+fn points(desk: &Desk, id: &str) -> Vec<Value> {
+    let listed = desk.json(&["checkpoints", id, "--all"]);
+    listed.as_array().unwrap().iter().filter(|point| point["number"].is_null()).cloned().collect()
+}
+
+fn types(desk: &Desk, id: &str) -> Vec<String> {
+    desk.events(id).iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+}
+
+/// D11.16: taken back to any point, and gone on from there, a run ends as it did, and so do its files.
+#[test]
+fn a_run_taken_back_to_any_point_ends_the_same() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let (end, events) = (found(&workspace), types(&desk, &id));
+    let points = points(&desk, &id);
+    assert_eq!(points.len(), 4, "one for each turn that may have changed files");
+    for point in points.iter().rev() {
+        let at = format!("@{}", point["seq"]);
+        let said = desk.say(&["rewind", &id, "--to", &at]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let seq = point["seq"].as_u64().unwrap() as usize;
+        assert_eq!(types(&desk, &id), events[..seq], "{at}");
+        if seq < events.len() / 2 {
+            assert!(!workspace.join("a").exists(), "{at}");
+        }
+        let said = desk.say(&["resume", &id]);
+        assert_eq!((said.out.as_str(), said.code), ("All done.\n", 0), "{}", said.err);
+        assert_eq!(found(&workspace), end, "{at}");
+    }
+}
+
+/// D11.16: killed anywhere in a rewind, a run and its files are as before or as then, and the next command makes that so.
+#[test]
+fn a_rewind_that_is_killed_is_finished_or_never_was() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let end = found(&workspace);
+    let all = points(&desk, &id);
+    let (at, seq) = (format!("@{}", all[1]["seq"]), all[1]["seq"].as_u64().unwrap() as usize);
+    assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
+    let then = found(&workspace);
+    assert_ne!(then, end);
+    let note = desk.journal(&id).with_file_name("rewind.json");
+    for round in 0..24 {
+        assert_eq!(desk.say(&["resume", &id]).code, 0);
+        assert_eq!(found(&workspace), end);
+        let mut rewind = desk.command(&["rewind", &id, "--to", &at]);
+        let mut child = rewind.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(4 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let was_noted = note.exists();
+        let whole = types(&desk, &id).len();
+        // A command that writes to the run settles what was noted.
+        let named = desk.say(&["checkpoint", &id, "--name", "after"]);
+        assert_eq!(named.code, 0, "{}", named.err);
+        assert!(!note.exists());
+        let is_back = found(&workspace) == then;
+        assert!(is_back || found(&workspace) == end, "round {round}: {:?}", found(&workspace));
+        assert!(is_back || !was_noted, "round {round}: what was noted is finished");
+        let kept = if is_back { seq } else { whole };
+        let names = types(&desk, &id);
+        assert_eq!(names[kept], "command_applied", "round {round}: {names:?}");
+        assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
+        assert_eq!(found(&workspace), then);
+    }
+}
+
+/// AX3: a named checkpoint is gone back to by its name, conversation and files; a name is taken once, and is no number.
+#[test]
+fn a_checkpoint_has_a_name() {
+    let desk = Desk::with_script(SCRIPT);
+    let id = &desk.create();
+    assert_eq!(desk.say(&["start", id, "--max-steps", "2"]).code, 4);
+    let workspace: PathBuf = desk.json(&["show", id])["workspace"].as_str().unwrap().into();
+    let before = found(&workspace);
+    let made = desk.json(&["checkpoint", id, "--name", "before-x"]);
+    assert_eq!(made["name"], json!("before-x"));
+    assert!(made["files"].is_string());
+    for (name, why) in [("before-x", "there is one of that name"), ("12", "no number"), ("@3", "begins with")]
+    {
+        let said = desk.say(&["checkpoint", id, "--name", name]);
+        assert!(said.code != 0 && said.err.contains(why), "{}", said.err);
+    }
+    let seq = made["seq"].as_u64().unwrap();
+    let kept = desk.events(id);
+    assert_eq!(desk.say(&["resume", id, "--max-steps", "50"]).code, 0);
+    assert_ne!(found(&workspace), before);
+    let diff = desk.get(&["diff", id, "--at", "before-x", "--name-only"]);
+    assert_eq!(diff, "a/b\nlink\nrun.sh\n");
+    assert_eq!(desk.say(&["rewind", id, "--to", "before-x"]).code, 0);
+    assert_eq!(found(&workspace), before);
+    let events = desk.events(id);
+    assert!(events.len() as u64 > seq && kept[..events.len()] == events[..], "exactly what it was");
+    assert_eq!(desk.json(&["show", id])["status"], json!("paused"));
+    let said = desk.say(&["rewind", id, "--to", "nowhere"]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("has no checkpoint nowhere"), "{}", said.err);
+    assert_eq!(desk.say(&["resume", id, "--checkpoint", "before-x", "--max-steps", "50"]).code, 0);
+}
+
+/// D11.16: a fork has the conversation and the files of a checkpoint, and a place of its own; the first run is not touched.
+#[test]
+fn a_fork_goes_its_own_way() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let (end, journal) = (found(&workspace), std::fs::read(desk.journal(&id)).unwrap());
+    let at = format!("@{}", points(&desk, &id)[1]["seq"]);
+    let fork = desk.json(&["fork", &id, "--at", &at]);
+    let new = fork["id"].as_str().unwrap();
+    let place: PathBuf = fork["workspace"].as_str().unwrap().into();
+    assert_ne!(place, workspace);
+    assert_eq!(found(&place).len(), 2, "the two scripts");
+    let said = desk.say(&["resume", new]);
+    assert_eq!((said.out.as_str(), said.code), ("All done.\n", 0), "{}", said.err);
+    assert_eq!(found(&place), end);
+    assert_eq!(found(&workspace), end);
+    assert_eq!(std::fs::read(desk.journal(&id)).unwrap(), journal);
+}
