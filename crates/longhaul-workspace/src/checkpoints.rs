@@ -123,7 +123,12 @@ impl Vault {
         let sorted = self.sorted(&listed);
         if !sorted.taken.is_empty() {
             let taken = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
-            self.git().reading(sorted.taken).bytes(&taken)?;
+            let mut settings = self.settings.clone();
+            if listed.len() > limits::CHECKPOINT_LOOSE_MAX {
+                // Git streams what it takes for large into one pack.
+                settings.push(("core.bigFileThreshold".to_owned(), "1".to_owned()));
+            }
+            self.git().set(&settings).reading(sorted.taken).bytes(&taken)?;
         }
         if !sorted.dropped.is_empty() {
             let dropped = ["update-index", "-z", "--force-remove", "--stdin"];

@@ -96,3 +96,6 @@ pub const CHECKPOINT_FILES_MAX: usize = 200_000;
 
 /// Bytes of a file that goes into a checkpoint. Larger ones are made by programs, and would be kept again with each change.
 pub const CHECKPOINT_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Files that are stored one by one. More at once go into one pack: a file and a sync for each would take minutes.
+pub const CHECKPOINT_LOOSE_MAX: usize = 512;

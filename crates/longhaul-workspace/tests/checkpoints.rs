@@ -193,3 +193,20 @@ fn the_workspaces_own_repository_is_not_touched() {
     let mut objects = fs::read_dir(ground.at("work/.git/objects")).unwrap().flatten();
     assert_eq!(objects.by_ref().filter(|entry| entry.file_name().len() == 2).count(), 1, "only git's own");
 }
+
+/// D11.16: many files at once are stored together, and come back like any other.
+#[test]
+fn many_files_are_stored_together() {
+    let ground = Ground::new();
+    for number in 0..=longhaul_workspace::limits::CHECKPOINT_LOOSE_MAX {
+        ground.write(&format!("d/{number}"), &format!("{number}\r\n"));
+    }
+    let (first, before) = (ground.store(), ground.found());
+    let objects = fs::read_dir(ground.at("state/checkpoints/files.git/objects")).unwrap().flatten();
+    let loose = objects.filter(|entry| entry.file_name().len() == 2).count();
+    assert!(loose < 10, "{loose}");
+    fs::remove_dir_all(ground.at("work/d")).unwrap();
+    ground.store();
+    ground.bring(&first);
+    assert_eq!(ground.found(), before);
+}
