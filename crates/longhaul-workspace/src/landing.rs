@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +17,7 @@ use crate::checkout::{self, Change, Checkout, Filters, Index, Node, io_error, pa
 use crate::commit::{self, signed};
 use crate::git;
 use crate::index_lock::{self, IndexLock};
+use crate::stage::{self, Stage};
 use crate::{digest_of, limits};
 
 #[derive(Debug, thiserror::Error)]
@@ -240,7 +240,8 @@ pub fn settle(work: &Work) -> Result<Option<Settled>, Error> {
 struct Site {
     checkout: Checkout,
     note: PathBuf,
-    held: File,
+    /// Locked for as long as this lives.
+    _held: File,
 }
 
 /// What is about to be written, on disk before the first file is touched.
@@ -282,12 +283,12 @@ impl Site {
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
         let lock = checkout.scratch().join(format!("landing-{name}.lock"));
         let held = File::options().create(true).append(true).open(&lock).map_err(io_error("open", &lock))?;
-        // A git that outlived a killed harness holds it too, and will be done in a moment.
+        // Another one may be done in a moment.
         if !limits::within(limits::LANDING_WAIT_MAX, || held.try_lock().is_ok()) {
             return Err(Error::Busy);
         }
         let note = checkout.scratch().join(format!("landing-{name}.json"));
-        let site = Site { checkout, note, held };
+        let site = Site { checkout, note, _held: held };
         let settled = site.settle()?;
         Ok((site, settled))
     }
@@ -358,18 +359,18 @@ impl Site {
         &self,
         wanted: impl Iterator<Item = (&'c PathBuf, &'c Option<Node>)> + Clone,
     ) -> Result<(), Error> {
-        let gone = wanted.clone().filter(|(_, node)| node.is_none());
-        for (path, _) in gone {
+        // A repository inside this one is not ours to check out.
+        let is_file = |node: &Option<Node>| node.as_ref().is_some_and(|node| node.mode != GITLINK);
+        let kept: Vec<_> = wanted.clone().filter(|(_, node)| is_file(node)).collect();
+        let index = self.checkout.index_of(NO_TREE)?;
+        self.enter(&index, kept.iter().copied())?;
+        let stage = Stage::of(&self.checkout, &index)?;
+        for (path, _) in wanted.filter(|(_, node)| node.is_none()) {
             remove_file(self.checkout.top(), path)?;
         }
-        // A repository inside this one is not ours to check out.
-        let kept: Vec<_> =
-            wanted.filter(|(_, node)| node.as_ref().is_some_and(|node| node.mode != GITLINK)).collect();
-        let index = self.checkout.index_of(NO_TREE)?;
-        self.enter(&index, kept.into_iter())?;
-        let held = self.held.try_clone().map_err(io_error("lock", &self.note))?;
-        let git = self.checkout.git().with("GIT_INDEX_FILE", &index.0).holding(Stdio::from(held));
-        git.bytes(&["checkout-index", "--all", "--force", "--quiet"])?;
+        for (path, _) in kept {
+            stage.put(self.checkout.top(), path)?;
+        }
         Ok(())
     }
 
@@ -415,6 +416,7 @@ impl Site {
         let since = nodes(self.checkout.changes(&landing.before, &now)?);
         let (mut back, mut aside) = (Vec::new(), Vec::new());
         for change in self.checkout.changes(&landing.before, &landing.after)? {
+            stage::clear_arriving(self.checkout.top(), &change.path);
             let disk = self.checkout.top().join(&change.path);
             let is_there = disk.symlink_metadata().is_ok_and(|facts| !facts.is_dir());
             let is_ours = match since.get(&change.path) {

@@ -148,6 +148,46 @@ fn committing_and_naming_can_be_switched_off() {
     }
 }
 
+/// A git of its own for a desk: before it does `word` it kills whoever asked for it, and then does it all the same.
+fn deadly_git(desk: &Desk, word: &str) -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap();
+    let real = std::env::split_paths(&path).map(|place| place.join("git")).find(|git| git.is_file()).unwrap();
+    let (real, done) = (real.display(), desk.path(".longhaul/done"));
+    let deadly = format!("kill -9 $PPID; '{real}' \"$@\"; touch '{}'; exit;;", done.display());
+    let script = format!("#!/bin/sh\ncase \" $* \" in *\" {word} \"*) {deadly} esac\nexec '{real}' \"$@\"\n");
+    let place = desk.path(".longhaul/deadly");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::write(place.join("git"), script).unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.join("git"), all).unwrap();
+    std::env::join_paths(std::iter::once(place).chain(std::env::split_paths(&path))).unwrap()
+}
+
+/// Says it with such a git, and waits for what outlived it.
+fn killed(desk: &Desk, args: &[&str], word: &str) {
+    use std::os::unix::process::ExitStatusExt;
+    let output = desk.command(args).env("PATH", deadly_git(desk, word)).output().unwrap();
+    assert_eq!(output.status.signal(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
+    while std::fs::remove_file(desk.path(".longhaul/done")).is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// A git that goes on after the harness was killed writes nothing into the user's checkout.
+#[test]
+fn what_outlives_a_killed_landing_writes_nothing_here() {
+    let desk = repository();
+    let id = run(&desk, &[]);
+    let before = checkout(&desk);
+    for word in ["apply", "merge"] {
+        killed(&desk, &[word, &id], "checkout-index");
+        assert_eq!(checkout(&desk), before, "{word}");
+        assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "first\n");
+    }
+    assert_eq!(desk.get(&["apply", &id]), "M a.txt\n");
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "hello\n");
+}
+
 #[test]
 fn a_conflict_names_the_files_and_leaves_no_trace() {
     let desk = repository();
