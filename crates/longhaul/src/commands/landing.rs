@@ -4,7 +4,7 @@ use std::path::Path;
 
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
-use longhaul_workspace::landing::{self, Error, Landed, Work};
+use longhaul_workspace::landing::{self, Error, How, Landed, Work};
 use longhaul_workspace::{commit, index_lock};
 use serde_json::json;
 
@@ -35,8 +35,8 @@ pub struct MergeArgs {
 }
 
 pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
-    let work = settled(app, &args.id)?;
-    let landed = landing::apply(&work).map_err(|error| explained(error, &work))?;
+    let (work, untouched) = settled(app, &args.id)?;
+    let landed = landing::apply(&work).map_err(|error| hinted(error, &work, untouched))?;
     let said = match landed.changes.len() {
         0 => format!("nothing of {} is missing here", work.run),
         count => format!("{} of {} changed, not committed", files(count), work.run),
@@ -46,8 +46,8 @@ pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
 }
 
 pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
-    let work = settled(app, &args.id)?;
-    let landed = landing::merge(&work).map_err(|error| explained(error, &work))?;
+    let (work, untouched) = settled(app, &args.id)?;
+    let landed = landing::merge(&work).map_err(|error| hinted(error, &work, untouched))?;
     let said = match &landed.commit {
         None => format!("everything of {} is on this branch already", work.run),
         Some(commit) => format!("merged {} as {commit}, {}", work.run, files(landed.changes.len())),
@@ -56,8 +56,9 @@ pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The run's work, after whatever a killed landing left here has been settled.
-fn settled(app: &App, id: &str) -> Result<Work, Failure> {
+/// The run's work, after whatever a killed landing left here has been settled, and what is true from then on if nothing else
+/// is done.
+fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
     let run = app.reading()?.look(&app.run(id)?)?;
     if let (Some(source), Some(branch)) = (&run.spec.source, &run.spec.branch) {
         let (id, place) = (&run.spec.id, &run.spec.workspace);
@@ -73,18 +74,38 @@ fn settled(app: &App, id: &str) -> Result<Work, Failure> {
         render::warn(&format!("{} is still at work; this is what it has made so far", run.spec.id));
     }
     let work = work(app, &run)?;
-    if let Some(settled) = landing::settle(&work).map_err(|error| explained(error, &work))? {
-        let how = if settled.finished { "finished" } else { "taken back" };
-        render::warn(&format!("what was cut short while {} was brought in is now {how}", settled.run));
-        for path in settled.aside {
-            render::warn(&format!(
-                "a file that was neither yours as it was nor the run's is kept at {}",
-                path.display()
-            ));
+    let Some(settled) = landing::settle(&work).map_err(|error| explained(error, &work))? else {
+        return Ok((work, UNTOUCHED));
+    };
+    let cut_short = format!("bringing in {} was cut short", settled.run);
+    let untouched = match settled.how {
+        How::Finished => {
+            render::warn(&format!("{cut_short}, and is now finished"));
+            "nothing else was changed"
         }
-    }
-    Ok(work)
+        How::TakenBack { paths } if paths.is_empty() => {
+            render::warn(&format!("{cut_short}; nothing of it is left here"));
+            UNTOUCHED
+        }
+        How::TakenBack { paths } => {
+            render::warn(&format!(
+                "{cut_short}; {} it had written are as they were again",
+                files(paths.len())
+            ));
+            "nothing else was changed"
+        }
+        How::MovedOn => {
+            render::warn(&format!(
+                "{cut_short}, and another commit or branch is checked out since: nothing was taken back; `git status` shows \
+                 what is left of it"
+            ));
+            UNTOUCHED
+        }
+    };
+    Ok((work, untouched))
 }
+
+const UNTOUCHED: &str = "nothing was changed";
 
 fn report(app: &App, work: &Work, landed: &Landed, said: &str) {
     if app.json() {
@@ -168,26 +189,39 @@ pub fn failure(error: checkout::Error) -> Failure {
 
 /// The error with what can be done about it.
 pub fn explained(error: Error, work: &Work) -> Failure {
+    hinted(error, work, UNTOUCHED)
+}
+
+/// The same, where `untouched` says what is true of the checkout.
+fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
     let (branch, worktree) = (&work.branch, work.worktree.display());
     let hint = match &error {
         Error::Conflicts { .. } => format!(
-            "nothing was changed; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
+            "{untouched}; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
         ),
-        Error::Uncommitted { .. } => "nothing was changed; commit or stash them first".to_owned(),
-        Error::InTheWay { .. } => "nothing was changed; move them away first".to_owned(),
-        Error::Filtered { .. } => format!("nothing was changed; `git merge {branch}` runs your filters"),
+        Error::Uncommitted { .. } => format!("{untouched}; commit or stash them first"),
+        Error::InTheWay { .. } => format!("{untouched}; move them away first"),
+        Error::Filtered { .. } => format!("{untouched}; `git merge {branch}` runs your filters"),
+        Error::Unsettled { back, .. } => {
+            let back = match back {
+                0 => UNTOUCHED.to_owned(),
+                &back => format!("{} it had written are as they were again", files(back)),
+            };
+            format!(
+                "they are yours and were left alone; {back}; commit, stash or remove them, then say it again"
+            )
+        }
         Error::Detached { .. } => {
-            "nothing was changed; `git switch BRANCH` first, or bring in the files with `longhaul apply`"
-                .to_owned()
+            format!("{untouched}; `git switch BRANCH` first, or bring in the files with `longhaul apply`")
         }
         Error::Busy => "try again in a moment".to_owned(),
         Error::Gone { .. } => "its journal is kept: `longhaul logs` shows what it did".to_owned(),
         Error::Lock(index_lock::Error::Foreign { path })
         | Error::Commit(commit::Error::Lock(index_lock::Error::Foreign { path })) => {
-            format!("nothing was changed; if no git is running there, remove {} yourself", path.display())
+            format!("{untouched}; if no git is running there, remove {} yourself", path.display())
         }
         Error::Commit(commit::Error::UnderWay { .. }) => {
-            "nothing was changed; finish or abort it first".to_owned()
+            format!("{untouched}; finish or abort it first")
         }
         Error::Commit(_) | Error::Lock(_) | Error::Checkout(_) => {
             return Failure::from(anyhow::Error::from(error));

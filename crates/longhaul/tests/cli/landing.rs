@@ -188,6 +188,40 @@ fn what_outlives_a_killed_landing_writes_nothing_here() {
     assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "hello\n");
 }
 
+/// What the user made of the files after a landing was killed is left alone, and so is what the user committed.
+#[test]
+fn a_killed_landing_takes_nothing_from_the_user() {
+    let desk = repository();
+    let id = run(&desk, &[]);
+    let text = || std::fs::read_to_string(desk.path("a.txt")).unwrap();
+    // All files are written, and the branch is where it was.
+    killed(&desk, &["merge", &id], "update-ref");
+    assert_eq!(text(), "hello\n", "void: it was killed before");
+    desk.write("a.txt", "mine\n");
+    let refused = desk.say(&["merge", &id]);
+    assert_eq!(refused.code, 1);
+    assert_eq!(
+        refused.err,
+        format!(
+            "error: bringing in {id} was cut short, and these files are neither as they were nor as it writes them: a.txt\n\
+             hint: they are yours and were left alone; nothing was changed; commit, stash or remove them, then say it again\n"
+        )
+    );
+    assert_eq!((text().as_str(), desk.say(&["merge", &id]).code), ("mine\n", 1));
+
+    desk.write("a.txt", "first\n");
+    killed(&desk, &["apply", &id], "checkout-index");
+    desk.write("a.txt", "committed\n");
+    std::fs::remove_file(desk.path(".git/index.lock")).unwrap();
+    git(&desk.path(""), &["commit", "-q", "-am", "mine"]);
+    let before = checkout(&desk);
+    let refused = desk.say(&["merge", &id]);
+    assert_eq!((refused.code, text().as_str()), (1, "committed\n"));
+    assert!(refused.err.contains("another commit or branch is checked out since: nothing was taken back"));
+    assert!(refused.err.contains("error: the work conflicts with what is here, in a.txt"), "{}", refused.err);
+    assert_eq!(checkout(&desk), before);
+}
+
 #[test]
 fn a_conflict_names_the_files_and_leaves_no_trace() {
     let desk = repository();
