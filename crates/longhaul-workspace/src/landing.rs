@@ -155,6 +155,14 @@ impl Work {
         Ok(home.git().bytes(&[&asked[..], &trees].concat())?)
     }
 
+    /// Would a merge put what was not committed in the checkout onto its branch, as the commit the run began with?
+    pub fn merges_carried(&self) -> Result<bool, Error> {
+        let Some(base) = self.base.as_deref().filter(|_| self.carried) else { return Ok(false) };
+        let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
+        let asked = ["merge-base", "--is-ancestor", "--end-of-options", base, "HEAD"];
+        Ok(!home.git().print(&asked)?.status.success())
+    }
+
     /// Commits what stands in the run's worktree, so that it can be merged.
     fn committed(&self) -> Result<String, Error> {
         if !self.worktree.is_dir() {

@@ -28,6 +28,10 @@ pub struct ApplyArgs {
 /// What the run left uncommitted is committed on its branch first. If both sides changed the same lines, the files are named and
 /// your checkout stays as it was. Changes of your own that are not committed are never touched. `git reset --keep ORIG_HEAD`
 /// takes a merge back.
+///
+/// A run that began `--with-changes` has your uncommitted work as its first commit, and merging puts that onto your branch too,
+/// with a warning; `longhaul apply` brings in only what the run made, and `git reset ORIG_HEAD` takes such a merge back and leaves
+/// the files.
 #[derive(Debug, clap::Args)]
 pub struct MergeArgs {
     #[arg(value_name = "ID")]
@@ -47,6 +51,13 @@ pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
 
 pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
     let (work, untouched) = settled(app, &args.id)?;
+    if work.merges_carried().map_err(|error| hinted(error, &work, untouched))? {
+        render::warn(&format!(
+            "{} began with changes of yours that were not committed: merging puts them onto your branch as a commit of their own; \
+             `git reset ORIG_HEAD` takes it back and leaves the files, `longhaul apply` brings in only what the run made",
+            work.run
+        ));
+    }
     let landed = landing::merge(&work).map_err(|error| hinted(error, &work, untouched))?;
     let said = match &landed.commit {
         None => format!("everything of {} is on this branch already", work.run),
@@ -88,10 +99,7 @@ fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
             UNTOUCHED
         }
         How::TakenBack { paths } => {
-            render::warn(&format!(
-                "{cut_short}; {} it had written are as they were again",
-                files(paths.len())
-            ));
+            render::warn(&format!("{cut_short}; {}", again(paths.len())));
             "nothing else was changed"
         }
         How::MovedOn => {
@@ -127,6 +135,14 @@ fn report(app: &App, work: &Work, landed: &Landed, said: &str) {
 
 fn files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// That what was written is taken back.
+fn again(count: usize) -> String {
+    match count {
+        1 => "1 file it had written is as it was again".to_owned(),
+        count => format!("{count} files it had written are as they were again"),
+    }
 }
 
 fn name(change: &Change) -> String {
@@ -205,7 +221,7 @@ fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         Error::Unsettled { back, .. } => {
             let back = match back {
                 0 => UNTOUCHED.to_owned(),
-                &back => format!("{} it had written are as they were again", files(back)),
+                &back => again(back),
             };
             format!(
                 "they are yours and were left alone; {back}; commit, stash or remove them, then say it again"

@@ -253,6 +253,12 @@ fn changes_are_carried_in_only_if_asked_for() {
     assert!(!workspace(&without).exists() && workspace(&with).exists());
     assert_eq!(desk.get(&["diff", &with, "--name-only"]), "a.txt\n", "the user's own is not the run's");
     assert_eq!(desk.say(&["run", "x", "--with-changes", "--in-place"]).code, 2);
+    // What goes onto the branch beside the run's own is said, and only then.
+    let said = "began with changes of yours that were not committed: merging puts them onto your branch";
+    assert!(desk.say(&["merge", &with]).err.contains(said));
+    let again = desk.say(&["merge", &with]);
+    assert!(again.code == 0 && !again.err.contains(said), "{}", again.err);
+    assert_eq!(git(&desk.path(""), &["status", "--porcelain"]), "");
 }
 
 #[test]
