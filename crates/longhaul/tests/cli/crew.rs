@@ -329,6 +329,7 @@ conversations:
     assert!(file.contains("a key for the map service") && file.contains("needs resolve"), "{file}");
     desk.get(&["needs", "resolve", needs[0]["id"].as_str().unwrap(), "it is in the vault"]);
     assert_eq!(desk.get(&["resume", &id]), "I have it.\n");
+    assert!(!desk.path(".longhaul/needs/0001.md").exists(), "what is answered is needed no more");
     assert!(desk.get(&["logs", &id]).contains("The port is 80."));
     assert_eq!(desk.json(&["needs"]), json!([]));
 }
