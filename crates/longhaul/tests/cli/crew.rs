@@ -345,6 +345,27 @@ fn a_child_has_no_more_rights_than_its_parent() {
     assert!(!desk.path("pluto.txt").exists());
 }
 
+/// What is wrong with a plan file is said with the file and the field, as they stand there.
+#[test]
+fn a_wrong_plan_is_named_by_its_file() {
+    let desk = desk();
+    let refused = run(&desk, &[step("a", "PLUTTO", &[], false)], &[]);
+    assert_eq!(refused.code, 2);
+    let said = "plan.json: steps[0].agent: there is no agent `PLUTTO`; did you mean `PLUTO`?";
+    assert!(refused.err.contains(said), "{}", refused.err);
+    for bad in ["a\nb", "a\u{1b}[2J"] {
+        let refused = run(&desk, &[step(bad, "PLUTO", &[], false)], &[]);
+        assert_eq!(refused.code, 2);
+        let said = "plan.json: steps[0].id: may not hold line breaks or control characters";
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
+    for parallel in ["0", "65"] {
+        let refused = run(&desk, &[step("a", "PLUTO", &[], false)], &["--parallel", parallel]);
+        assert_eq!(refused.code, 2);
+        assert!(refused.err.contains("parallel must be 1 to 64"), "{}", refused.err);
+    }
+}
+
 /// F51: of many who answer one approval at once, one wins; the others are told, and the step runs once.
 #[test]
 fn one_answer_counts() {
