@@ -334,6 +334,11 @@ impl Step {
                 return Err(BadPlan::at(path, format!("is longer than {} bytes", limits::TEXT_BYTES_MAX)));
             }
         }
+        // It is shown in tables and names files.
+        if self.id.chars().any(char::is_control) {
+            let path = format!("steps[{index}].id");
+            return Err(BadPlan::at(path, "may not hold line breaks or control characters"));
+        }
         let empty = |command: &String| command.trim().is_empty();
         if let Some(place) = self.verify.iter().flatten().position(empty) {
             return Err(BadPlan::at(format!("steps[{index}].verify[{place}]"), "may not be empty"));

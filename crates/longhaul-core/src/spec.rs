@@ -353,6 +353,8 @@ pub enum BadSpec {
     TooLong { field: &'static str, max: usize },
     #[error("{field} must be at most {max}")]
     TooMuch { field: &'static str, max: u64 },
+    #[error("{field} must be {min} to {max}")]
+    OutOfRange { field: &'static str, min: u64, max: u64 },
     #[error(transparent)]
     Plan(#[from] BadPlan),
     #[error(transparent)]
@@ -429,10 +431,8 @@ impl RunSpec {
         self.limits.check()?;
         self.plan.check()?;
         if self.parallel.is_some_and(|parallel| !(1..=limits::PARALLEL_MAX).contains(&parallel)) {
-            return Err(BadSpec::TooMuch {
-                field: "parallel (from 1)",
-                max: u64::from(limits::PARALLEL_MAX),
-            });
+            let max = u64::from(limits::PARALLEL_MAX);
+            return Err(BadSpec::OutOfRange { field: "parallel", min: 1, max });
         }
         self.check_agents(&self.plan)
     }

@@ -1,5 +1,5 @@
 //! What an agent needs from a person, as a file: `needs/NNNN.md` in the state directory, for people who look into directories
-//! and for programs that watch them. Derived, like the event log: what counts is in the run.
+//! and for programs that watch them. Gone when it is answered. Derived, like the event log: what counts is in the run.
 
 use std::fs;
 use std::io::Write;
@@ -27,9 +27,12 @@ impl NeedsKeeper {
         fs::create_dir_all(&self.dir)?;
         let id = gate_id(&run.spec.id, gate);
         let text = format!(
-            "# I need this to continue\n\n{}\n\n- run: {}\n- agent: {}\n- since: {at}\n\nWhen it is there: `longhaul needs resolve {id} \"WHAT I SHOULD \
-             KNOW\"`, then `longhaul resume {}`\n",
-            ask.text, run.spec.id, run.spec.agent, run.spec.id
+            "# I need this to continue\n\n{}\n\n- run: {}\n- agent: {}\n- since: {at}\n\n{}WHAT I SHOULD KNOW\"`, then `longhaul resume {}`\n",
+            ask.text,
+            run.spec.id,
+            run.spec.agent,
+            how_to_resolve(&id),
+            run.spec.id
         );
         for number in 1..=NEEDS_MAX {
             let path = self.dir.join(format!("{number:04}.md"));
@@ -41,6 +44,23 @@ impl NeedsKeeper {
         }
         Ok(())
     }
+
+    /// Removes the need that was answered. Its last line tells it: what stands above is the agent's to write.
+    fn clear(&self, run: &Run, gate: u32) -> std::io::Result<()> {
+        let asked = how_to_resolve(&gate_id(&run.spec.id, gate));
+        for entry in fs::read_dir(&self.dir)?.flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            if text.lines().next_back().is_some_and(|line| line.starts_with(&asked)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the last line of a need begins.
+fn how_to_resolve(id: &str) -> String {
+    format!("When it is there: `longhaul needs resolve {id} \"")
 }
 
 impl Watcher for NeedsKeeper {
@@ -49,6 +69,9 @@ impl Watcher for NeedsKeeper {
             && ask.kind == AskKind::Need
         {
             drop(self.keep(run, *gate, at, ask));
+        }
+        if let Event::GateAnswered { gate, .. } = event {
+            drop(self.clear(run, *gate));
         }
     }
 

@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 
 use crate::git::{self, Git};
 use crate::gitdirs::{self, GitDirs};
-use crate::{commit, limits, process};
+use crate::{commit, limits, process, stage};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -287,9 +287,14 @@ fn sweep(scratch: &Path) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let is_index = name.ends_with(".index") || name.ends_with(".index.lock");
+        let is_stage = name.ends_with(stage::SUFFIX);
         let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
-        if is_index && pid.is_some_and(process::is_gone) {
+        let is_left = pid.is_some_and(process::is_gone);
+        if is_index && is_left {
             fs::remove_file(entry.path()).ok();
+        }
+        if is_stage && is_left {
+            fs::remove_dir_all(entry.path()).ok();
         }
     }
 }

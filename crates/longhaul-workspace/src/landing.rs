@@ -2,15 +2,15 @@
 //!
 //! Everything is worked out among git's objects first: what the result would be, where both sides changed the same, and which
 //! files would be written. Only when nothing of the user's would be lost is the first file touched, and before that it is noted
-//! what is about to happen, so that a landing that was killed is finished or taken back by the next command. Refuses to touch
-//! a file with changes that are not committed, to leave a conflict in a checkout, and to write files that are stored through a
+//! what is about to happen, so that a landing that was killed is finished or taken back by the next command. Taken back is only
+//! what still is exactly as it was written, and nothing at all once the user has gone on to another commit. Refuses to touch a
+//! file with changes that are not committed, to leave a conflict in a checkout, and to write files that are stored through a
 //! filter, because none is run here.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,7 @@ use crate::checkout::{self, Change, Checkout, Filters, Index, Node, io_error, pa
 use crate::commit::{self, signed};
 use crate::git;
 use crate::index_lock::{self, IndexLock};
+use crate::stage::{self, Stage};
 use crate::{digest_of, limits};
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,11 @@ pub enum Error {
     InTheWay { paths: Vec<PathBuf> },
     #[error("these files are stored through a filter, and no filter is run here: {}", shown(paths))]
     Filtered { paths: Vec<PathBuf> },
+    #[error(
+        "bringing in {run} was cut short, and these files are neither as they were nor as it writes them: {}",
+        shown(paths)
+    )]
+    Unsettled { run: String, paths: Vec<PathBuf>, back: usize },
     #[error("no branch is checked out in `{}`", path.display())]
     Detached { path: PathBuf },
     #[error("another longhaul is at work in this checkout")]
@@ -91,9 +97,18 @@ pub struct Landed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     pub run: String,
-    pub finished: bool,
-    /// Where files went that were neither as before nor as the landing writes them.
-    pub aside: Vec<PathBuf>,
+    pub how: How,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    Finished,
+    /// These files are as they were again.
+    TakenBack {
+        paths: Vec<PathBuf>,
+    },
+    /// Another commit or branch is checked out by now. Nothing was touched.
+    MovedOn,
 }
 
 /// How changes are printed.
@@ -146,6 +161,14 @@ impl Work {
         Ok(home.git().bytes(&[&asked[..], &trees].concat())?)
     }
 
+    /// Would a merge put what was not committed in the checkout onto its branch, as the commit the run began with?
+    pub fn merges_carried(&self) -> Result<bool, Error> {
+        let Some(base) = self.base.as_deref().filter(|_| self.carried) else { return Ok(false) };
+        let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
+        let asked = ["merge-base", "--is-ancestor", "--end-of-options", base, "HEAD"];
+        Ok(!home.git().print(&asked)?.status.success())
+    }
+
     /// Commits what stands in the run's worktree, so that it can be merged.
     fn committed(&self) -> Result<String, Error> {
         if !self.worktree.is_dir() {
@@ -182,7 +205,7 @@ pub fn apply(work: &Work) -> Result<Landed, Error> {
         uncommitted.contains_key(&change.path) && !carried_in
     });
     refuse(lost, |paths| Error::Uncommitted { paths })?;
-    let landing = Landing { run: work.run.clone(), before: ours, after: merged, moved: None, written: false };
+    let landing = Landing::new(&work.run, ours, merged, None);
     site.land(landing, &changes, &changes)?;
     Ok(Landed { changes, commit: None })
 }
@@ -232,7 +255,9 @@ fn merge_commit(site: &Site, run: &str, theirs: String, message: &str) -> Result
     let to_write: Vec<Change> =
         changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
     let moved = Some(Moved { from: head.clone(), to: commit.clone() });
-    let landing = Landing { run: run.to_owned(), before: head, after, moved, written: false };
+    // What is here already stays, should the rest be taken back.
+    let here = changes.iter().filter_map(|change| in_files.get_key_value(&change.path));
+    let landing = Landing::new(run, site.tree_with(&head, here)?, after, moved);
     site.land(landing, &changes, &to_write)?;
     Ok(Landed { changes, commit: Some(commit) })
 }
@@ -246,7 +271,8 @@ pub fn settle(work: &Work) -> Result<Option<Settled>, Error> {
 struct Site {
     checkout: Checkout,
     note: PathBuf,
-    held: File,
+    /// Locked for as long as this lives.
+    _held: File,
 }
 
 /// What is about to be written, on disk before the first file is touched.
@@ -260,6 +286,25 @@ struct Landing {
     moved: Option<Moved>,
     /// Are all files written?
     written: bool,
+    /// What was checked out, and on which branch. Older notes do not say.
+    #[serde(default)]
+    head: Option<String>,
+    #[serde(default)]
+    branch: Option<String>,
+}
+
+impl Landing {
+    fn new(run: &str, before: String, after: String, moved: Option<Moved>) -> Landing {
+        Landing { run: run.to_owned(), before, after, moved, written: false, head: None, branch: None }
+    }
+}
+
+/// What can be taken back of a landing, and what is the user's.
+struct Leftover {
+    back: Vec<Change>,
+    theirs: Vec<PathBuf>,
+    /// Is every file as it was to be?
+    is_whole: bool,
 }
 
 /// Where the branch goes.
@@ -288,12 +333,12 @@ impl Site {
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
         let lock = checkout.scratch().join(format!("landing-{name}.lock"));
         let held = File::options().create(true).append(true).open(&lock).map_err(io_error("open", &lock))?;
-        // A git that outlived a killed harness holds it too, and will be done in a moment.
+        // Another one may be done in a moment.
         if !limits::within(limits::LANDING_WAIT_MAX, || held.try_lock().is_ok()) {
             return Err(Error::Busy);
         }
         let note = checkout.scratch().join(format!("landing-{name}.json"));
-        let site = Site { checkout, note, held };
+        let site = Site { checkout, note, _held: held };
         let settled = site.settle()?;
         Ok((site, settled))
     }
@@ -329,9 +374,11 @@ impl Site {
         }
         refuse(in_the_way(self.checkout.top(), to_write).into_iter(), |paths| Error::InTheWay { paths })?;
         let lock = IndexLock::take(self.checkout.directory())?;
+        let (head, branch) = (Some(self.checkout.head()?), self.checkout.branch());
+        let landing = Landing { head, branch, ..landing };
         self.keep(&landing)?;
         if let Err(error) = self.write(to_write.iter().map(|change| (&change.path, &change.after))) {
-            self.take_back(&landing)?;
+            self.take_back(&self.leftover(&landing)?)?;
             self.forget()?;
             return Err(error);
         }
@@ -351,7 +398,10 @@ impl Site {
             self.checkout.git().bytes(&moved)?;
         }
         let index = self.checkout.index()?;
-        let changes = self.checkout.changes(from, &landing.after)?;
+        // What was staged since, or before, stays as it is.
+        let staged = nodes(self.staged(from)?);
+        let mut changes = self.checkout.changes(from, &landing.after)?;
+        changes.retain(|change| !staged.contains_key(&change.path));
         self.enter(&index, changes.iter().map(|change| (&change.path, &change.after)))?;
         // Entries whose files differ are named by it, which is no failure.
         self.checkout.git().with("GIT_INDEX_FILE", &index.0).print(&["update-index", "-q", "--refresh"])?;
@@ -364,18 +414,18 @@ impl Site {
         &self,
         wanted: impl Iterator<Item = (&'c PathBuf, &'c Option<Node>)> + Clone,
     ) -> Result<(), Error> {
-        let gone = wanted.clone().filter(|(_, node)| node.is_none());
-        for (path, _) in gone {
+        // A repository inside this one is not ours to check out.
+        let is_file = |node: &Option<Node>| node.as_ref().is_some_and(|node| node.mode != GITLINK);
+        let kept: Vec<_> = wanted.clone().filter(|(_, node)| is_file(node)).collect();
+        let index = self.checkout.index_of(NO_TREE)?;
+        self.enter(&index, kept.iter().copied())?;
+        let stage = Stage::of(&self.checkout, &index)?;
+        for (path, _) in wanted.filter(|(_, node)| node.is_none()) {
             remove_file(self.checkout.top(), path)?;
         }
-        // A repository inside this one is not ours to check out.
-        let kept: Vec<_> =
-            wanted.filter(|(_, node)| node.as_ref().is_some_and(|node| node.mode != GITLINK)).collect();
-        let index = self.checkout.index_of(NO_TREE)?;
-        self.enter(&index, kept.into_iter())?;
-        let held = self.held.try_clone().map_err(io_error("lock", &self.note))?;
-        let git = self.checkout.git().with("GIT_INDEX_FILE", &index.0).holding(Stdio::from(held));
-        git.bytes(&["checkout-index", "--all", "--force", "--quiet"])?;
+        for (path, _) in kept {
+            stage.put(self.checkout.top(), path)?;
+        }
         Ok(())
     }
 
@@ -405,49 +455,104 @@ impl Site {
         let Some(landing) = self.kept()? else { return Ok(None) };
         let lock = IndexLock::take(self.checkout.directory())?;
         let run = landing.run.clone();
-        let settled = if landing.written {
-            self.finish(&landing, &lock)?;
-            Settled { run, finished: true, aside: Vec::new() }
-        } else {
-            Settled { run, finished: false, aside: self.take_back(&landing)? }
-        };
-        self.forget()?;
-        Ok(Some(settled))
-    }
-
-    /// Makes the files as they were. What is neither as before nor as we write it may be the user's, and is set aside.
-    fn take_back(&self, landing: &Landing) -> Result<Vec<PathBuf>, Error> {
-        let now = self.checkout.snapshot()?.tree;
-        let since = nodes(self.checkout.changes(&landing.before, &now)?);
-        let (mut back, mut aside) = (Vec::new(), Vec::new());
-        for change in self.checkout.changes(&landing.before, &landing.after)? {
-            let disk = self.checkout.top().join(&change.path);
-            let is_there = disk.symlink_metadata().is_ok_and(|facts| !facts.is_dir());
-            let is_ours = match since.get(&change.path) {
-                Some(node) => node.is_none() || *node == change.after,
-                // Ignored files are in no snapshot.
-                None if change.before.is_none() && is_there => false,
-                None => continue,
-            };
-            if !is_ours && is_there {
-                aside.push(self.set_aside(&change.path)?);
-            }
-            back.push(change);
+        let at = self.whereabouts(&landing)?;
+        if at == Whereabouts::Elsewhere {
+            self.forget()?;
+            return Ok(Some(Settled { run, how: How::MovedOn }));
         }
-        self.write(back.iter().map(|change| (&change.path, &change.before)))?;
-        Ok(aside)
+        let leftover = self.leftover(&landing)?;
+        if at == Whereabouts::AtEnd || (landing.written && leftover.is_whole) {
+            self.finish(&landing, &lock)?;
+            self.forget()?;
+            return Ok(Some(Settled { run, how: How::Finished }));
+        }
+        let paths = self.take_back(&leftover)?;
+        self.forget()?;
+        if leftover.theirs.is_empty() {
+            return Ok(Some(Settled { run, how: How::TakenBack { paths } }));
+        }
+        Err(Error::Unsettled { run, paths: leftover.theirs, back: paths.len() })
     }
 
-    fn set_aside(&self, path: &Path) -> Result<PathBuf, Error> {
-        let place = self.checkout.scratch().join("aside");
-        let free = (1..).map(|number| place.join(number.to_string()).join(path));
-        let target = free.into_iter().find(|target| target.symlink_metadata().is_err()).unwrap_or(place);
-        let parent = target.parent().unwrap_or(&target);
-        fs::create_dir_all(parent).map_err(io_error("create", parent))?;
-        let from = self.checkout.top().join(path);
-        // The state directory may be on another disk.
-        fs::copy(&from, &target).map_err(io_error("set aside", &from))?;
-        Ok(target)
+    fn whereabouts(&self, landing: &Landing) -> Result<Whereabouts, Error> {
+        let head = self.checkout.head()?;
+        let moved = landing.moved.as_ref();
+        let start = landing.head.as_ref().or(moved.map(|moved| &moved.from));
+        let is_other_branch = landing.branch.is_some() && landing.branch != self.checkout.branch();
+        let is_at_end = landing.written && moved.is_some_and(|moved| moved.to == head);
+        Ok(match start {
+            _ if is_other_branch => Whereabouts::Elsewhere,
+            _ if is_at_end => Whereabouts::AtEnd,
+            Some(start) if *start != head => Whereabouts::Elsewhere,
+            Some(_) | None => Whereabouts::AtStart,
+        })
+    }
+
+    /// What stands of a landing: as it was, as it was to be, or as somebody else made it since.
+    fn leftover(&self, landing: &Landing) -> Result<Leftover, Error> {
+        let top = self.checkout.top();
+        let mut changes = self.checkout.changes(&landing.before, &landing.after)?;
+        let is_link = |node: &Option<Node>| node.as_ref().is_some_and(|node| node.mode == GITLINK);
+        changes.retain(|change| !is_link(&change.before) && !is_link(&change.after));
+        changes.iter().for_each(|change| stage::clear_arriving(top, &change.path));
+        let now = self.standing(&landing.before, &changes)?;
+        let is_now = |change: &Change, node: &Option<Node>| now.get(&change.path) == Some(node);
+        let is_whole = changes.iter().all(|change| is_now(change, &change.after));
+        changes.retain(|change| !is_now(change, &change.before));
+        let (written, theirs): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| is_now(change, &change.after));
+        let reversed = |change: Change| Change { before: change.after, after: change.before, ..change };
+        let mut back: Vec<Change> = written.into_iter().map(reversed).collect();
+        let mut theirs: Vec<PathBuf> = theirs.into_iter().map(|change| change.path).collect();
+        let blocked = in_the_way(top, &back);
+        back.retain(|change| !blocked.contains(change));
+        theirs.extend(blocked.into_iter().map(|change| change.path));
+        Ok(Leftover { back, theirs, is_whole })
+    }
+
+    /// What is on disk at the paths of `changes`, ignored files too. `tree` says how a mode that no disk keeps is read.
+    fn standing(&self, tree: &str, changes: &[Change]) -> Result<BTreeMap<PathBuf, Option<Node>>, Error> {
+        let top = self.checkout.top();
+        let is_file = |facts: &fs::Metadata| facts.is_file() || facts.file_type().is_symlink();
+        let (mut now, mut said) = (BTreeMap::new(), Vec::new());
+        for change in changes {
+            match facts_of(top, &change.path) {
+                Some(facts) if is_file(&facts) => {
+                    said.extend(path_bytes(&change.path));
+                    said.push(0);
+                    now.insert(change.path.clone(), change.before.clone());
+                }
+                None => drop(now.insert(change.path.clone(), None)),
+                // A pipe or the like is nobody's but the user's.
+                Some(_) => {}
+            }
+        }
+        let index = self.checkout.index_of(tree)?;
+        let taken = ["update-index", "-z", "--add", "--replace", "--stdin"];
+        self.checkout.git().with("GIT_INDEX_FILE", &index.0).reading(said).bytes(&taken)?;
+        let found = self.checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"])?;
+        for (path, node) in nodes(self.checkout.changes(tree, &found)?) {
+            // What had to make room in that index is known by now to be absent.
+            now.entry(path).and_modify(|known| *known = node);
+        }
+        Ok(now)
+    }
+
+    /// Makes what we wrote as it was before, and nothing else.
+    fn take_back(&self, leftover: &Leftover) -> Result<Vec<PathBuf>, Error> {
+        self.write(leftover.back.iter().map(|change| (&change.path, &change.after)))?;
+        Ok(leftover.back.iter().map(|change| change.path.clone()).collect())
+    }
+
+    /// A tree with some entries of its own.
+    fn tree_with<'c>(
+        &self,
+        tree: &str,
+        entries: impl Iterator<Item = (&'c PathBuf, &'c Option<Node>)>,
+    ) -> Result<String, Error> {
+        let index = self.checkout.index_of(tree)?;
+        self.enter(&index, entries)?;
+        Ok(self.checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"])?)
     }
 
     fn keep(&self, landing: &Landing) -> Result<(), Error> {
@@ -476,6 +581,23 @@ impl Site {
     fn forget(&self) -> Result<(), Error> {
         fs::remove_file(&self.note).map_err(|source| io_error("remove", &self.note)(source).into())
     }
+}
+
+/// Where a checkout stands, as a landing that was cut short sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereabouts {
+    AtStart,
+    /// The branch has moved as it was to.
+    AtEnd,
+    Elsewhere,
+}
+
+/// What is at a path that leads through no link, unless it is a directory.
+fn facts_of(top: &Path, path: &Path) -> Option<fs::Metadata> {
+    let mut parents = path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
+    let is_directory = |parent: &Path| top.join(parent).symlink_metadata().is_ok_and(|facts| facts.is_dir());
+    let facts = parents.all(is_directory).then(|| top.join(path).symlink_metadata().ok()).flatten();
+    facts.filter(|facts| !facts.is_dir())
 }
 
 /// A repository inside another, as a tree has it.

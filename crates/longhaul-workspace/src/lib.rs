@@ -22,6 +22,7 @@ pub mod place;
 pub mod process;
 pub mod session;
 pub mod source;
+mod stage;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};

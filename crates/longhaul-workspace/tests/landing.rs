@@ -9,7 +9,7 @@ use std::process::Command;
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::commit::{self, commit};
 use longhaul_workspace::index_lock;
-use longhaul_workspace::landing::{Error, Form, Work, apply, merge, settle};
+use longhaul_workspace::landing::{Error, Form, How, Work, apply, merge, settle};
 use longhaul_workspace::place::{Place, ensure};
 use tempfile::TempDir;
 
@@ -194,7 +194,11 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
     let before = fixture.checkout();
     let refused = |error: Error| match error {
         Error::Uncommitted { paths } | Error::Conflicts { paths } | Error::InTheWay { paths } => paths,
-        error @ (Error::Gone { .. } | Error::Filtered { .. } | Error::Detached { .. } | Error::Busy) => {
+        error @ (Error::Gone { .. }
+        | Error::Filtered { .. }
+        | Error::Detached { .. }
+        | Error::Busy
+        | Error::Unsettled { .. }) => {
             panic!("{error}")
         }
         error @ (Error::Commit(_) | Error::Lock(_) | Error::Checkout(_)) => panic!("{error}"),
@@ -466,50 +470,147 @@ fn raw_tree(repo: &Path, name: &str, inner: &str) -> String {
     id
 }
 
-/// A landing that was killed half way is taken back, and what the user wrote since is kept.
+/// A merge of four files, and the note of one that was killed.
+struct CutShort {
+    fixture: Fixture,
+    note: PathBuf,
+    committed: String,
+    said: String,
+}
+
+impl CutShort {
+    fn new() -> CutShort {
+        let fixture = Fixture::new();
+        let (repo, tree) = (fixture.repo(), fixture.tree());
+        write(&tree, "file", "agent\n");
+        write(&tree, "other", "agent\n");
+        write(&tree, "new", "agent\n");
+        fs::remove_file(tree.join("src/lib.rs")).unwrap();
+        let committed = fixture.commit().unwrap().unwrap().commit;
+        // The name of the note, as a landing that goes well uses it.
+        assert!(settle(&fixture.work()).unwrap().is_none());
+        let mut lock = fs::read_dir(fixture.scratch()).unwrap().map(|entry| entry.unwrap().path());
+        let note = lock.find(|path| path.extension().unwrap() == "lock").unwrap().with_extension("json");
+        let head = git(&repo, &["rev-parse", "HEAD"]);
+        let after = git(&repo, &["rev-parse", &format!("{committed}^{{tree}}")]);
+        let said = format!(
+            "{{\"run\":\"run_1\",\"before\":\"{head}\",\"after\":\"{after}\",\
+             \"moved\":{{\"from\":\"{head}\",\"to\":\"{committed}\"}},\
+             \"head\":\"{head}\",\"branch\":\"refs/heads/main\",\"written\":"
+        );
+        CutShort { fixture, note, committed, said }
+    }
+
+    fn note(&self, written: bool) {
+        fs::write(&self.note, format!("{}{written}}}", self.said)).unwrap();
+    }
+
+    /// Two of the files are written, one is removed, and the other is as it was.
+    fn half(&self) {
+        self.note(false);
+        let repo = self.fixture.repo();
+        write(&repo, "file", "agent\n");
+        write(&repo, "new", "agent\n");
+        fs::remove_file(repo.join("src/lib.rs")).unwrap();
+    }
+
+    fn settle(&self) -> How {
+        settle(&self.fixture.work()).unwrap().unwrap().how
+    }
+}
+
+/// A landing that was killed half way is taken back, and one that lacked only its commit is finished.
 #[test]
 fn a_killed_landing_is_taken_back_or_finished() {
-    let fixture = Fixture::new();
-    let (repo, tree) = (fixture.repo(), fixture.tree());
-    let work = fixture.work();
-    write(&tree, "file", "agent\n");
-    write(&tree, "other", "agent\n");
-    write(&tree, "new", "agent\n");
-    fs::remove_file(tree.join("src/lib.rs")).unwrap();
-    let committed = fixture.commit().unwrap().unwrap().commit;
-    let before = fixture.checkout();
-    let head = git(&repo, &["rev-parse", "HEAD"]);
-    // The name of the note, as a landing that goes well uses it.
-    assert!(settle(&work).unwrap().is_none());
-    let mut lock = fs::read_dir(fixture.scratch()).unwrap().map(|entry| entry.unwrap().path());
-    let note = lock.find(|path| path.extension().unwrap() == "lock").unwrap().with_extension("json");
-    let said = |written: bool| {
-        format!(
-            "{{\"run\":\"run_1\",\"before\":\"{head}\",\"after\":\"{}\",\"moved\":{{\"from\":\"{head}\",\"to\":\"{committed}\"}},\"written\":{written}}}",
-            git(&repo, &["rev-parse", &format!("{committed}^{{tree}}")])
-        )
-    };
-    // One file is written, one is half written, one gone, one as it was.
-    fs::write(&note, said(false)).unwrap();
-    write(&repo, "file", "agent\n");
-    write(&repo, "other", "ag");
-    fs::remove_file(repo.join("src/lib.rs")).unwrap();
-    let settled = settle(&work).unwrap().unwrap();
-    assert!(!settled.finished);
-    assert_eq!(settled.aside.len(), 1);
-    assert_eq!(fs::read_to_string(&settled.aside[0]).unwrap(), "ag");
-    assert_eq!(fixture.checkout(), before);
-    assert!(settle(&work).unwrap().is_none(), "once is enough");
+    let cut = CutShort::new();
+    let repo = cut.fixture.repo();
+    let before = cut.fixture.checkout();
+    cut.half();
+    let How::TakenBack { paths } = cut.settle() else { panic!("it is not taken back") };
+    assert_eq!(names(&paths), ["file", "new", "src/lib.rs"]);
+    assert_eq!(cut.fixture.checkout(), before);
+    assert!(settle(&cut.fixture.work()).unwrap().is_none(), "once is enough");
 
     // All files are written, the branch has not moved.
-    fs::write(&note, said(true)).unwrap();
-    for name in ["file", "other", "new"] {
-        write(&repo, name, "agent\n");
-    }
-    fs::remove_file(repo.join("src/lib.rs")).unwrap();
-    assert!(settle(&work).unwrap().unwrap().finished);
-    assert_eq!(git(&repo, &["rev-parse", "main"]), committed);
+    cut.half();
+    cut.note(true);
+    write(&repo, "other", "agent\n");
+    assert_eq!(cut.settle(), How::Finished);
+    assert_eq!(git(&repo, &["rev-parse", "main"]), cut.committed);
     assert_eq!(git(&repo, &["status", "--porcelain"]), "");
+
+    // The branch has moved and its index has not; what the user has staged since stays staged.
+    cut.note(true);
+    git(&repo, &["read-tree", "HEAD~1"]);
+    write(&repo, "other", "mine\n");
+    git(&repo, &["add", "other"]);
+    assert_eq!(cut.settle(), How::Finished);
+    assert_eq!(git(&repo, &["status", "--porcelain"]), "M  other");
+}
+
+/// What the user has made of the files since is the user's: it stays, it is named, and nothing lands on it.
+#[test]
+fn what_the_user_wrote_after_a_killed_landing_stays() {
+    let cut = CutShort::new();
+    let (repo, work) = (cut.fixture.repo(), cut.fixture.work());
+    for land in [apply, merge] {
+        cut.half();
+        write(&repo, "file", "agent\nand mine\n");
+        write(&repo, "other", "mine\n");
+        write(&repo, "new", "mine\n");
+        let refused = land(&work).unwrap_err();
+        let Error::Unsettled { paths, back, .. } = refused else { panic!("{refused}") };
+        assert_eq!((names(&paths), back), (vec!["file", "new", "other"], 1));
+        assert_eq!(read(&repo, "file"), "agent\nand mine\n");
+        assert_eq!((read(&repo, "other"), read(&repo, "new")), ("mine\n".into(), "mine\n".into()));
+        assert_eq!(read(&repo, "src/lib.rs"), "// code\n", "this one was ours");
+        // The next one is refused as any is that would touch what is not committed.
+        let stands = cut.fixture.checkout();
+        assert!(land(&work).is_err());
+        assert_eq!(cut.fixture.checkout(), stands);
+        fs::remove_file(repo.join("new")).unwrap();
+        git(&repo, &["reset", "--quiet", "--hard"]);
+    }
+    // Also where git does not look.
+    cut.half();
+    fs::remove_file(repo.join("new")).unwrap();
+    write(&repo, ".git/info/exclude", "new\n");
+    write(&repo, "new", "mine\n");
+    assert!(matches!(apply(&work), Err(Error::Unsettled { paths, .. }) if names(&paths) == ["new"]));
+    assert_eq!(read(&repo, "new"), "mine\n");
+}
+
+/// Once another commit or branch is checked out, or the user has put the files back, nothing is taken back.
+#[test]
+fn nothing_is_taken_back_once_the_user_has_moved_on() {
+    let commits: [&[&[&str]]; 3] = [
+        &[&["add", "."], &["commit", "--quiet", "-m", "I keep it"]],
+        &[&["commit", "--quiet", "--allow-empty", "-m", "mine"]],
+        &[&["checkout", "--quiet", "-b", "elsewhere"]],
+    ];
+    for commands in commits {
+        for written in [false, true] {
+            let cut = CutShort::new();
+            let repo = cut.fixture.repo();
+            cut.half();
+            cut.note(written);
+            for command in commands {
+                git(&repo, command);
+            }
+            let stands = cut.fixture.checkout();
+            assert_eq!(cut.settle(), How::MovedOn, "{commands:?}");
+            assert_eq!(cut.fixture.checkout(), stands, "{commands:?}");
+            assert!(settle(&cut.fixture.work()).unwrap().is_none(), "the note is gone");
+        }
+    }
+    let cut = CutShort::new();
+    let before = cut.fixture.checkout();
+    cut.half();
+    cut.note(true);
+    git(&cut.fixture.repo(), &["reset", "--quiet", "--hard"]);
+    fs::remove_file(cut.fixture.repo().join("new")).unwrap();
+    assert_eq!(cut.settle(), How::TakenBack { paths: Vec::new() });
+    assert_eq!(cut.fixture.checkout(), before);
 }
 
 /// What is carried in is a commit that nothing of the user's knows; the run's version of it comes back with `apply`.

@@ -288,7 +288,7 @@ impl App {
 
     /// A harness that leaves no trace.
     pub fn forgetful(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
-        if !settings.budget.is_unlimited() {
+        if !settings.enabled && !settings.budget.is_unlimited() {
             return Err(Failure::usage(
                 "harness.enabled is false and harness.budget is set: what leaves no trace cannot be counted",
             )

@@ -107,6 +107,8 @@ pub enum Why {
         minutes: f64,
         threshold: f64,
     },
+    /// There is a budget, and what leaves no trace cannot be counted.
+    Counted,
     /// Durable runs are switched off.
     Disabled,
 }
@@ -118,6 +120,8 @@ pub struct Measure {
     pub threshold_minutes: f64,
     /// Are there durable runs at all?
     pub durable: bool,
+    /// Is there a budget that all that is spent counts towards?
+    pub counted: bool,
 }
 
 impl Way {
@@ -136,13 +140,14 @@ impl Way {
             Why::Short { minutes, threshold } => format!(
                 "it is not marked longRunning, and its estimate of {minutes} minutes is not above the threshold of {threshold}"
             ),
+            Why::Counted => "harness.budget is set, and only a durable run can be counted".to_owned(),
             Why::Disabled => "harness.enabled is false".to_owned(),
         }
     }
 }
 
 impl Task {
-    /// In a durable run exactly if it is marked as long or estimated above the threshold.
+    /// In a durable run exactly if it is marked as long or estimated above the threshold, or if what it spends must be counted.
     pub fn way(&self, measure: Measure) -> Way {
         let threshold = measure.threshold_minutes;
         if !measure.durable {
@@ -153,6 +158,7 @@ impl Task {
             (false, Some(minutes)) if minutes > threshold => {
                 Way::Wrapped(Why::Estimated { minutes, threshold })
             }
+            (false, _) if measure.counted => Way::Wrapped(Why::Counted),
             (false, Some(minutes)) => Way::Direct(Why::Short { minutes, threshold }),
             (false, None) => Way::Direct(Why::Unmarked),
         }

@@ -188,12 +188,16 @@ proptest! {
     #[test]
     fn long_running_and_only_long_running_is_wrapped((list, _) in any_list(), threshold in 0.0f64..20.0) {
         for task in &list.tasks {
-            let way = task.way(Measure { threshold_minutes: threshold, durable: true });
+            let way = task.way(Measure { threshold_minutes: threshold, durable: true, counted: false });
             let long = task.long_running || task.estimated_minutes.is_some_and(|minutes| minutes > threshold);
             prop_assert_eq!(way.is_wrapped(), long);
             prop_assert_eq!(matches!(way, Way::Direct(_)), !long);
-            let without = task.way(Measure { threshold_minutes: threshold, durable: false });
-            prop_assert!(!without.is_wrapped());
+            for counted in [false, true] {
+                let without = task.way(Measure { threshold_minutes: threshold, durable: false, counted });
+                prop_assert!(!without.is_wrapped());
+            }
+            let counted = task.way(Measure { threshold_minutes: threshold, durable: true, counted: true });
+            prop_assert!(counted.is_wrapped());
         }
     }
 

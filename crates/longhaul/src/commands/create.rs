@@ -11,10 +11,10 @@ use longhaul_core::money::Usd;
 use longhaul_core::plan::{Draft, Plan};
 use longhaul_core::policy::{Limit, Policies, Policy};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, GitSource, Limits, Mode, OnAsk, Planner, RunSpec};
+use longhaul_core::spec::{Autonomy, BadSpec, GitSource, Limits, Mode, OnAsk, Planner, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
-use longhaul_engine::Harness;
+use longhaul_engine::{Error as EngineError, Harness};
 use longhaul_workspace::place;
 
 use super::conduct::{self, ConductArgs};
@@ -307,7 +307,8 @@ pub fn create(
     options: &Options,
 ) -> Result<Run, Failure> {
     let id = harness.new_run_id()?;
-    let run = made(app, harness, spec(app, harness, settings, task, options, id)?)?;
+    let spec = spec(app, harness, settings, task, options, id)?;
+    let run = made(app, harness, spec, |error| in_plan_file(app, options, error))?;
     if run.spec.task != task {
         render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
     }
@@ -315,12 +316,17 @@ pub fn create(
 }
 
 /// Makes the run that was spelled out.
-pub fn made(app: &App, harness: &Harness, spec: RunSpec) -> Result<Run, Failure> {
+pub fn made(
+    app: &App,
+    harness: &Harness,
+    spec: RunSpec,
+    told: impl FnOnce(longhaul_engine::Error) -> Failure,
+) -> Result<Run, Failure> {
     let models = spec.models.clone().unwrap_or_else(|| vec![spec.model.clone()]);
     for name in models.iter().map(String::as_str).chain(spec.conduct().other_models()) {
         check_model(harness, name, &spec.limits)?;
     }
-    let run = harness.create(spec)?;
+    let run = harness.create(spec).map_err(told)?;
     session::note(app, &run)?;
     servers::keep_met(app)?;
     Ok(run)
@@ -715,6 +721,22 @@ fn base(
 fn read_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     let shown = path.display();
     draft_plan(path, agent)?.checked().map_err(|error| Failure::usage(format!("{shown}: {error}")))
+}
+
+/// An agent that nobody has is named where it was written: in the file, by the word that stands there.
+fn in_plan_file(app: &App, options: &Options, error: EngineError) -> Failure {
+    let EngineError::Spec(BadSpec::UnknownAgent { index, agent, guess }) = &error else {
+        return error.into();
+    };
+    if matches!(options.plan.as_str(), "none" | AUTO) {
+        return error.into();
+    }
+    let path = app.cwd.join(&options.plan);
+    let is_long = std::fs::read_to_string(&path).is_ok_and(|text| text.contains("assignedAgent"));
+    let field = if is_long { "assignedAgent" } else { "agent" };
+    let shown = path.display();
+    Failure::usage(format!("{shown}: steps[{index}].{field}: there is no agent `{agent}`{guess}"))
+        .hint("`longhaul agents list` shows those there are")
 }
 
 /// A plan file as it stands: the steps of a new plan may depend on those of the old one.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
-use longhaul_workspace::landing::{self, Error, Landed, Work};
+use longhaul_workspace::landing::{self, Error, How, Landed, Work};
 use longhaul_workspace::{commit, index_lock};
 use serde_json::json;
 
@@ -28,6 +28,10 @@ pub struct ApplyArgs {
 /// What the run left uncommitted is committed on its branch first. If both sides changed the same lines, the files are named and
 /// your checkout stays as it was. Changes of your own that are not committed are never touched. `git reset --keep ORIG_HEAD`
 /// takes a merge back.
+///
+/// A run that began `--with-changes` has your uncommitted work as its first commit, and merging puts that onto your branch too,
+/// with a warning; `longhaul apply` brings in only what the run made, and `git reset ORIG_HEAD` takes such a merge back and leaves
+/// the files.
 #[derive(Debug, clap::Args)]
 pub struct MergeArgs {
     #[arg(value_name = "ID")]
@@ -35,8 +39,8 @@ pub struct MergeArgs {
 }
 
 pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
-    let work = settled(app, &args.id)?;
-    let landed = landing::apply(&work).map_err(|error| explained(error, &work))?;
+    let (work, untouched) = settled(app, &args.id)?;
+    let landed = landing::apply(&work).map_err(|error| hinted(error, &work, untouched))?;
     let said = match landed.changes.len() {
         0 => format!("nothing of {} is missing here", work.run),
         count => format!("{} of {} changed, not committed", files(count), work.run),
@@ -46,8 +50,15 @@ pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
 }
 
 pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
-    let work = settled(app, &args.id)?;
-    let landed = landing::merge(&work).map_err(|error| explained(error, &work))?;
+    let (work, untouched) = settled(app, &args.id)?;
+    if work.merges_carried().map_err(|error| hinted(error, &work, untouched))? {
+        render::warn(&format!(
+            "{} began with changes of yours that were not committed: merging puts them onto your branch as a commit of their own; \
+             `git reset ORIG_HEAD` takes it back and leaves the files, `longhaul apply` brings in only what the run made",
+            work.run
+        ));
+    }
+    let landed = landing::merge(&work).map_err(|error| hinted(error, &work, untouched))?;
     let said = match &landed.commit {
         None => format!("everything of {} is on this branch already", work.run),
         Some(commit) => format!("merged {} as {commit}, {}", work.run, files(landed.changes.len())),
@@ -56,8 +67,9 @@ pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The run's work, after whatever a killed landing left here has been settled.
-fn settled(app: &App, id: &str) -> Result<Work, Failure> {
+/// The run's work, after whatever a killed landing left here has been settled, and what is true from then on if nothing else
+/// is done.
+fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
     let run = app.reading()?.look(&app.run(id)?)?;
     if let (Some(source), Some(branch)) = (&run.spec.source, &run.spec.branch) {
         let (id, place) = (&run.spec.id, &run.spec.workspace);
@@ -73,18 +85,35 @@ fn settled(app: &App, id: &str) -> Result<Work, Failure> {
         render::warn(&format!("{} is still at work; this is what it has made so far", run.spec.id));
     }
     let work = work(app, &run)?;
-    if let Some(settled) = landing::settle(&work).map_err(|error| explained(error, &work))? {
-        let how = if settled.finished { "finished" } else { "taken back" };
-        render::warn(&format!("what was cut short while {} was brought in is now {how}", settled.run));
-        for path in settled.aside {
-            render::warn(&format!(
-                "a file that was neither yours as it was nor the run's is kept at {}",
-                path.display()
-            ));
+    let Some(settled) = landing::settle(&work).map_err(|error| explained(error, &work))? else {
+        return Ok((work, UNTOUCHED));
+    };
+    let cut_short = format!("bringing in {} was cut short", settled.run);
+    let untouched = match settled.how {
+        How::Finished => {
+            render::warn(&format!("{cut_short}, and is now finished"));
+            "nothing else was changed"
         }
-    }
-    Ok(work)
+        How::TakenBack { paths } if paths.is_empty() => {
+            render::warn(&format!("{cut_short}; nothing of it is left here"));
+            UNTOUCHED
+        }
+        How::TakenBack { paths } => {
+            render::warn(&format!("{cut_short}; {}", again(paths.len())));
+            "nothing else was changed"
+        }
+        How::MovedOn => {
+            render::warn(&format!(
+                "{cut_short}, and another commit or branch is checked out since: nothing was taken back; `git status` shows \
+                 what is left of it"
+            ));
+            UNTOUCHED
+        }
+    };
+    Ok((work, untouched))
 }
+
+const UNTOUCHED: &str = "nothing was changed";
 
 fn report(app: &App, work: &Work, landed: &Landed, said: &str) {
     if app.json() {
@@ -106,6 +135,14 @@ fn report(app: &App, work: &Work, landed: &Landed, said: &str) {
 
 fn files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// That what was written is taken back.
+fn again(count: usize) -> String {
+    match count {
+        1 => "1 file it had written is as it was again".to_owned(),
+        count => format!("{count} files it had written are as they were again"),
+    }
 }
 
 fn name(change: &Change) -> String {
@@ -168,26 +205,39 @@ pub fn failure(error: checkout::Error) -> Failure {
 
 /// The error with what can be done about it.
 pub fn explained(error: Error, work: &Work) -> Failure {
+    hinted(error, work, UNTOUCHED)
+}
+
+/// The same, where `untouched` says what is true of the checkout.
+fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
     let (branch, worktree) = (&work.branch, work.worktree.display());
     let hint = match &error {
         Error::Conflicts { .. } => format!(
-            "nothing was changed; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
+            "{untouched}; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
         ),
-        Error::Uncommitted { .. } => "nothing was changed; commit or stash them first".to_owned(),
-        Error::InTheWay { .. } => "nothing was changed; move them away first".to_owned(),
-        Error::Filtered { .. } => format!("nothing was changed; `git merge {branch}` runs your filters"),
+        Error::Uncommitted { .. } => format!("{untouched}; commit or stash them first"),
+        Error::InTheWay { .. } => format!("{untouched}; move them away first"),
+        Error::Filtered { .. } => format!("{untouched}; `git merge {branch}` runs your filters"),
+        Error::Unsettled { back, .. } => {
+            let back = match back {
+                0 => UNTOUCHED.to_owned(),
+                &back => again(back),
+            };
+            format!(
+                "they are yours and were left alone; {back}; commit, stash or remove them, then say it again"
+            )
+        }
         Error::Detached { .. } => {
-            "nothing was changed; `git switch BRANCH` first, or bring in the files with `longhaul apply`"
-                .to_owned()
+            format!("{untouched}; `git switch BRANCH` first, or bring in the files with `longhaul apply`")
         }
         Error::Busy => "try again in a moment".to_owned(),
         Error::Gone { .. } => "its journal is kept: `longhaul logs` shows what it did".to_owned(),
         Error::Lock(index_lock::Error::Foreign { path })
         | Error::Commit(commit::Error::Lock(index_lock::Error::Foreign { path })) => {
-            format!("nothing was changed; if no git is running there, remove {} yourself", path.display())
+            format!("{untouched}; if no git is running there, remove {} yourself", path.display())
         }
         Error::Commit(commit::Error::UnderWay { .. }) => {
-            "nothing was changed; finish or abort it first".to_owned()
+            format!("{untouched}; finish or abort it first")
         }
         Error::Commit(_) | Error::Lock(_) | Error::Checkout(_) => {
             return Failure::from(anyhow::Error::from(error));

@@ -329,6 +329,7 @@ conversations:
     assert!(file.contains("a key for the map service") && file.contains("needs resolve"), "{file}");
     desk.get(&["needs", "resolve", needs[0]["id"].as_str().unwrap(), "it is in the vault"]);
     assert_eq!(desk.get(&["resume", &id]), "I have it.\n");
+    assert!(!desk.path(".longhaul/needs/0001.md").exists(), "what is answered is needed no more");
     assert!(desk.get(&["logs", &id]).contains("The port is 80."));
     assert_eq!(desk.json(&["needs"]), json!([]));
 }
@@ -342,6 +343,27 @@ fn a_child_has_no_more_rights_than_its_parent() {
     let logs = desk.get(&["logs", &format!("{id}.1")]);
     assert!(logs.contains("tool `write` is not permitted"), "{logs}");
     assert!(!desk.path("pluto.txt").exists());
+}
+
+/// What is wrong with a plan file is said with the file and the field, as they stand there.
+#[test]
+fn a_wrong_plan_is_named_by_its_file() {
+    let desk = desk();
+    let refused = run(&desk, &[step("a", "PLUTTO", &[], false)], &[]);
+    assert_eq!(refused.code, 2);
+    let said = "plan.json: steps[0].agent: there is no agent `PLUTTO`; did you mean `PLUTO`?";
+    assert!(refused.err.contains(said), "{}", refused.err);
+    for bad in ["a\nb", "a\u{1b}[2J"] {
+        let refused = run(&desk, &[step(bad, "PLUTO", &[], false)], &[]);
+        assert_eq!(refused.code, 2);
+        let said = "plan.json: steps[0].id: may not hold line breaks or control characters";
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
+    for parallel in ["0", "65"] {
+        let refused = run(&desk, &[step("a", "PLUTO", &[], false)], &["--parallel", parallel]);
+        assert_eq!(refused.code, 2);
+        assert!(refused.err.contains("parallel must be 1 to 64"), "{}", refused.err);
+    }
 }
 
 /// F51: of many who answer one approval at once, one wins; the others are told, and the step runs once.

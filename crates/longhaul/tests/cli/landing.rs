@@ -148,6 +148,80 @@ fn committing_and_naming_can_be_switched_off() {
     }
 }
 
+/// A git of its own for a desk: before it does `word` it kills whoever asked for it, and then does it all the same.
+fn deadly_git(desk: &Desk, word: &str) -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap();
+    let real = std::env::split_paths(&path).map(|place| place.join("git")).find(|git| git.is_file()).unwrap();
+    let (real, done) = (real.display(), desk.path(".longhaul/done"));
+    let deadly = format!("kill -9 $PPID; '{real}' \"$@\"; touch '{}'; exit;;", done.display());
+    let script = format!("#!/bin/sh\ncase \" $* \" in *\" {word} \"*) {deadly} esac\nexec '{real}' \"$@\"\n");
+    let place = desk.path(".longhaul/deadly");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::write(place.join("git"), script).unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.join("git"), all).unwrap();
+    std::env::join_paths(std::iter::once(place).chain(std::env::split_paths(&path))).unwrap()
+}
+
+/// Says it with such a git, and waits for what outlived it.
+fn killed(desk: &Desk, args: &[&str], word: &str) {
+    use std::os::unix::process::ExitStatusExt;
+    let output = desk.command(args).env("PATH", deadly_git(desk, word)).output().unwrap();
+    assert_eq!(output.status.signal(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
+    while std::fs::remove_file(desk.path(".longhaul/done")).is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// A git that goes on after the harness was killed writes nothing into the user's checkout.
+#[test]
+fn what_outlives_a_killed_landing_writes_nothing_here() {
+    let desk = repository();
+    let id = run(&desk, &[]);
+    let before = checkout(&desk);
+    for word in ["apply", "merge"] {
+        killed(&desk, &[word, &id], "checkout-index");
+        assert_eq!(checkout(&desk), before, "{word}");
+        assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "first\n");
+    }
+    assert_eq!(desk.get(&["apply", &id]), "M a.txt\n");
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "hello\n");
+}
+
+/// What the user made of the files after a landing was killed is left alone, and so is what the user committed.
+#[test]
+fn a_killed_landing_takes_nothing_from_the_user() {
+    let desk = repository();
+    let id = run(&desk, &[]);
+    let text = || std::fs::read_to_string(desk.path("a.txt")).unwrap();
+    // All files are written, and the branch is where it was.
+    killed(&desk, &["merge", &id], "update-ref");
+    assert_eq!(text(), "hello\n", "void: it was killed before");
+    desk.write("a.txt", "mine\n");
+    let refused = desk.say(&["merge", &id]);
+    assert_eq!(refused.code, 1);
+    assert_eq!(
+        refused.err,
+        format!(
+            "error: bringing in {id} was cut short, and these files are neither as they were nor as it writes them: a.txt\n\
+             hint: they are yours and were left alone; nothing was changed; commit, stash or remove them, then say it again\n"
+        )
+    );
+    assert_eq!((text().as_str(), desk.say(&["merge", &id]).code), ("mine\n", 1));
+
+    desk.write("a.txt", "first\n");
+    killed(&desk, &["apply", &id], "checkout-index");
+    desk.write("a.txt", "committed\n");
+    std::fs::remove_file(desk.path(".git/index.lock")).unwrap();
+    git(&desk.path(""), &["commit", "-q", "-am", "mine"]);
+    let before = checkout(&desk);
+    let refused = desk.say(&["merge", &id]);
+    assert_eq!((refused.code, text().as_str()), (1, "committed\n"));
+    assert!(refused.err.contains("another commit or branch is checked out since: nothing was taken back"));
+    assert!(refused.err.contains("error: the work conflicts with what is here, in a.txt"), "{}", refused.err);
+    assert_eq!(checkout(&desk), before);
+}
+
 #[test]
 fn a_conflict_names_the_files_and_leaves_no_trace() {
     let desk = repository();
@@ -179,6 +253,12 @@ fn changes_are_carried_in_only_if_asked_for() {
     assert!(!workspace(&without).exists() && workspace(&with).exists());
     assert_eq!(desk.get(&["diff", &with, "--name-only"]), "a.txt\n", "the user's own is not the run's");
     assert_eq!(desk.say(&["run", "x", "--with-changes", "--in-place"]).code, 2);
+    // What goes onto the branch beside the run's own is said, and only then.
+    let said = "began with changes of yours that were not committed: merging puts them onto your branch";
+    assert!(desk.say(&["merge", &with]).err.contains(said));
+    let again = desk.say(&["merge", &with]);
+    assert!(again.code == 0 && !again.err.contains(said), "{}", again.err);
+    assert_eq!(git(&desk.path(""), &["status", "--porcelain"]), "");
 }
 
 #[test]

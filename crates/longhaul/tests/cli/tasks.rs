@@ -124,6 +124,38 @@ fn long_tasks_become_runs_and_others_do_not() {
     assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
 }
 
+/// What would have a list worked off elsewhere is refused; nothing but results is left beside it.
+#[test]
+fn a_list_is_worked_off_here_or_refused() {
+    let desk = with_tasks(&json!([{ "id": "a", "title": "A" }]));
+    let before = text(&desk);
+    for more in [&["--repo", "x"][..], &["--session", "s"], &["--with-changes"], &["--engine", "off"]] {
+        let refused = desk.say(&[&RUN[..], more].concat());
+        assert_eq!(refused.code, 2, "{more:?}");
+        assert!(refused.err.starts_with(&format!("error: {}", more[0])), "{}", refused.err);
+        assert!(refused.err.contains("is for one run, and this is a list"), "{}", refused.err);
+    }
+    assert_eq!(text(&desk), before);
+    assert_eq!(desk.say(&RUN).code, 0);
+    assert!(!desk.path(".prd.json.lock").exists(), "nothing is left beside the list");
+}
+
+/// What counts towards a budget is a durable run, whatever the list says of it.
+#[test]
+fn with_a_budget_every_task_is_counted() {
+    let desk = with_tasks(&json!([{ "id": "a", "title": "A" }]));
+    desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 1 } } }\n");
+    let said = desk.say(&RUN);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(
+        said.err.contains("harness.budget is set, and only a durable run can be counted"),
+        "{}",
+        said.err
+    );
+    assert_eq!(task(&desk, "a")["status"], "done");
+    assert!(task(&desk, "a")["runId"].is_string());
+}
+
 /// A7.1: a list without long tasks leaves no state at all.
 #[test]
 fn direct_tasks_leave_no_state() {

@@ -110,7 +110,7 @@ fn usage_is_counted_on_every_protocol() {
         assert_eq!(shown["costByIteration"], json!([iteration]), "{api}");
         let cost = rig.json(&["cost", &id]);
         let row = json!({ "stepId": "step-1", "iteration": 1, "model": model, "replies": 3, "usage": usage });
-        assert_eq!(cost, json!({ "id": id, "spending": [row], "total": usage }), "{api}");
+        assert_eq!(cost, json!({ "id": id, "spending": [row], "subAgents": [], "total": usage }), "{api}");
         let table = rig.get(&["cost", &id]);
         assert!(table.contains("$0.012") && table.contains(&model), "{api}: {table}");
     }

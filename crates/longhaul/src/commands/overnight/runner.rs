@@ -145,7 +145,7 @@ impl Runner<'_> {
         let mut spec = create::spec(self.app, &self.harness, &self.settings, &task, &options, id.clone())?;
         ideas::PROMPT.clone_into(&mut spec.prompt);
         spec.answer_schema = Some(Json::of(&ideas::schema(self.night.order.experiments)));
-        create::made(self.app, &self.harness, spec).map(drop)
+        create::made(self.app, &self.harness, spec, Failure::from).map(drop)
     }
 
     fn give_up_ideas(&mut self) -> Result<Option<Exit>, Failure> {
@@ -261,7 +261,7 @@ impl Runner<'_> {
         servers::meet(self.app, &self.settings, &self.sandbox, &options)?;
         let task = ideas::task(&self.night, &self.night.experiments[index].idea);
         let spec = create::spec(self.app, &self.harness, &self.settings, &task, &options, id.clone())?;
-        create::made(self.app, &self.harness, spec).map(drop)
+        create::made(self.app, &self.harness, spec, Failure::from).map(drop)
     }
 
     /// What every run of the night is created with, but for who is asked what.

@@ -4,6 +4,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::limits::TASK_LIST_BYTES_MAX;
@@ -21,8 +22,21 @@ pub struct ListFile {
     path: PathBuf,
     name: String,
     dir: Workspace,
-    /// Held as long as this lives; the kernel lets go of it when the process dies.
-    _lock: File,
+    /// Held as long as this lives.
+    _lock: Lock,
+}
+
+/// A file beside the list, gone with this value; the kernel lets go of it when the process dies.
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Still held, so that nobody else has it.
+        std::fs::remove_file(&self.path).ok();
+    }
 }
 
 /// A list to look at.
@@ -113,7 +127,7 @@ fn parsed(path: &Path, text: &str) -> Result<TaskList, Failure> {
     paper::read(text).map_err(|bad| Failure::usage(format!("{}: {bad}", path.display())))
 }
 
-fn lock(path: &Path, list: &Path) -> Result<File, Failure> {
+fn lock(path: &Path, list: &Path) -> Result<Lock, Failure> {
     let cannot = |error: std::io::Error| Failure::usage(format!("cannot lock {}: {error}", list.display()));
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
@@ -131,7 +145,14 @@ fn lock(path: &Path, list: &Path) -> Result<File, Failure> {
     // For people only: the kernel's lock is what counts.
     file.set_len(0).ok();
     writeln!(file, "{}", std::process::id()).ok();
-    Ok(file)
+    // Whoever held it before may have removed it between our opening and our holding it.
+    let is_there = path.metadata().is_ok_and(|there| {
+        file.metadata().is_ok_and(|held| (there.dev(), there.ino()) == (held.dev(), held.ino()))
+    });
+    if !is_there {
+        return lock(path, list);
+    }
+    Ok(Lock { path: path.to_owned(), _file: file })
 }
 
 /// An id as a file's name. One that has to be changed for it gets a mark of its own, so that no two are the same.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::list_file::ListFile;
 use self::runner::Runner;
-use super::create::Options;
+use super::create::{Options, Switch};
 use super::holding::HoldingArgs;
 use crate::agents;
 use crate::app::App;
@@ -52,7 +52,8 @@ The file is {\"meta\": {...}, \"tasks\": [{\"id\", \"title\", \"description\", \
 A task is ready when all it depends on is done. The earliest phase goes first, then the fewest attempts, then the order of the
 file; one task at a time, in the current directory. One that is marked longRunning, or whose estimatedMinutes are above the
 threshold, becomes a durable run, with a journal, checkpoints and approvals; all others are worked on directly and leave nothing
-behind but their output. What fails blocks all that depends on it.
+behind but their output. With `harness.budget` set all become durable runs, so that they are counted. What fails blocks all that
+depends on it.
 
 Kill it at any moment and start it again: a durable run goes on where it stood, a direct task is begun anew. Set a task's status
 back to `pending` to have it done again.
@@ -133,9 +134,11 @@ fn work(app: &App, args: RunArgs) -> Result<Exit, Failure> {
     if args.options.task_id.is_some() || args.options.plan != "none" {
         return Err(Failure::usage("--task-id and --plan are for one task, and this is a list"));
     }
+    check_place_typed(&args.options)?;
     let settings = app.settings()?;
     let threshold_minutes = args.threshold.as_secs_f64() / 60.0;
-    let measure = Measure { threshold_minutes, durable: settings.enabled };
+    let measure =
+        Measure { threshold_minutes, durable: settings.enabled, counted: !settings.budget.is_unlimited() };
     let path = app.cwd.join(&args.file);
     if args.explain {
         return explain(app, &list_file::read(&path)?, measure);
@@ -148,6 +151,21 @@ fn work(app: &App, args: RunArgs) -> Result<Exit, Failure> {
     let (exit, finished) = runner.work()?;
     report(app, &path, &finished, measure);
     Ok(exit)
+}
+
+/// A list is worked off right here: what would have it done elsewhere is refused and not passed over.
+fn check_place_typed(options: &Options) -> Result<(), Failure> {
+    let typed = [
+        ("--repo", options.repo.is_some()),
+        ("--session", options.session.is_some()),
+        ("--with-changes", options.with_changes),
+        ("--engine off", options.engine == Switch::Off),
+    ];
+    let Some((flag, _)) = typed.into_iter().find(|(_, is_typed)| *is_typed) else { return Ok(()) };
+    Err(Failure::usage(format!(
+        "{flag} is for one run, and this is a list: its tasks are worked on in the current directory"
+    ))
+    .hint("`longhaul run` takes it, for one task at a time"))
 }
 
 /// Every task that is not done, in the way it would be worked on.
