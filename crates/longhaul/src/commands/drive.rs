@@ -223,6 +223,12 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
             if *ending == Ending::Failed && run.cause == Some(Cause::Limit) {
                 render::hint(&after_the_limit(run));
             }
+            if *ending == Ending::Failed && run.plan.steps.len() > 1 {
+                render::hint(&format!(
+                    "`longhaul checkpoints {id}` lists the points before the step that failed; `longhaul rewind {id} --to N`, then \
+                     `longhaul replan {id} --plan FILE` or `longhaul resume {id}`"
+                ));
+            }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
         Ending::Paused(Cause::Asked) if run.gates.iter().any(|gate| gate.answer.is_none()) => {
@@ -244,6 +250,14 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
             if run.reason.as_ref().is_some_and(|reason| reason.contains("hook")) =>
         {
             render::hint(&format!("the work is kept; see to that, then `longhaul resume {id}`"));
+        }
+        Ending::Paused(Cause::Parked)
+            if run.reason.as_ref().is_some_and(|reason| reason.starts_with("no_plan")) =>
+        {
+            render::hint(&format!(
+                "`longhaul logs {id}` shows what the planner said; `longhaul resume {id}` asks it again, \
+                 `longhaul replan {id} --plan FILE` gives the run your own steps"
+            ));
         }
         Ending::Paused(Cause::Parked) if is_stuck(run) => render::hint(&format!(
             "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"

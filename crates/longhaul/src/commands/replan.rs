@@ -33,8 +33,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     if args.plan == AUTO {
         let settings = app.settings()?;
         let harness = app.driving(&settings, app.sandbox(settings.permissions.clone())?)?;
-        refuse_early(&harness, &id, &Wish::Plan).map_err(|failure| {
-            failure.hint("only a run created with `--plan auto` has a planner; `--plan FILE` needs none")
+        let has_planner = harness.look(&id)?.spec.planner.is_some();
+        refuse_early(&harness, &id, &Wish::Plan).map_err(|failure| match has_planner {
+            true => failure,
+            false => {
+                failure.hint("only a run created with `--plan auto` has a planner; `--plan FILE` needs none")
+            }
         })?;
         return told(app, &make(&harness, &id)?);
     }

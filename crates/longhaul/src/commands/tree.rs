@@ -47,7 +47,7 @@ fn children(harness: &Harness, id: &RunId) -> Result<Vec<RunRow>, Failure> {
 
 fn print(node: &Value, depth: usize) {
     let text = |name: &str| node[name].as_str().unwrap_or("");
-    let task = table::fit(text("task"), 50);
+    let task = table::fit(text("task").lines().next().unwrap_or_default(), 50);
     render::data(&format!(
         "{}{}  {}  {}  {task}",
         "  ".repeat(depth),
