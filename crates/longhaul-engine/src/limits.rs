@@ -79,3 +79,9 @@ pub const FIRST_REPLY_LOOK_MS: u64 = 100;
 
 /// Every how many looks into the inbox of a child that waits, those below it are looked at as well.
 pub const DEEP_LOOKS_EVERY: u32 = 10;
+
+/// Bytes of a task that a notice names it by.
+pub const NOTICE_TASK_BYTES_MAX: usize = 200;
+
+/// Bytes of what is asked or was said that a notice has of it; a telephone shows no more.
+pub const NOTICE_SAID_BYTES_MAX: usize = 800;

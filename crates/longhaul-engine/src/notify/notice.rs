@@ -9,7 +9,7 @@ use longhaul_core::view::gate_id;
 use serde::Serialize;
 
 use super::Occasion;
-use crate::limits::NOTICE_BYTES_MAX;
+use crate::limits::{NOTICE_BYTES_MAX, NOTICE_SAID_BYTES_MAX, NOTICE_TASK_BYTES_MAX};
 use crate::secrets::Secrets;
 
 /// One thing to say. The same key is the same thing, in whichever process.
@@ -43,7 +43,7 @@ impl Notice {
             occasion,
             run_id: run.spec.id.to_string(),
             agent_name: run.spec.agent.clone(),
-            task: head(&run.spec.task, 200).to_owned(),
+            task: head(&run.spec.task, NOTICE_TASK_BYTES_MAX).to_owned(),
             gate_id: None,
             title: plain(&title),
             text: head(text, NOTICE_BYTES_MAX).to_owned(),
@@ -66,7 +66,7 @@ fn of_child(run: &Run, child: &Child) -> Notice {
     let (agent, id) = (&child.errand.agent, &child.errand.id);
     // Every wait of it is told once, and it has gone on in between.
     let key = format!("{id}.waits.{}.{}", child.ledger.turns, child.ledger.calls);
-    let task = head(&child.errand.task, 200);
+    let task = head(&child.errand.task, NOTICE_TASK_BYTES_MAX);
     let text =
         format!("Task: {task}\nSee what it asks: longhaul approvals\nThen: longhaul resume {}", run.spec.id);
     Notice::new(run, Occasion::Waiting, key, format!("{agent} waits for you ({id})"), &text)
@@ -78,17 +78,19 @@ fn of_gate(run: &Run, gate: &Gate) -> Notice {
     let step_id = step.map_or("", |step| step.id.as_str());
     let (asks, type_this) = match &gate.ask {
         None => {
-            let what = step.map_or("", |step| head(&step.description, 500));
+            let what = step.map_or("", |step| head(&step.description, NOTICE_SAID_BYTES_MAX));
             (format!("May {step_id} begin? {what}"), format!("longhaul approve {id}"))
         }
         Some(ask) => match ask.kind {
             AskKind::Question | AskKind::Need => {
-                (head(&ask.text, 800).to_owned(), format!("longhaul answer {id} TEXT"))
+                (head(&ask.text, NOTICE_SAID_BYTES_MAX).to_owned(), format!("longhaul answer {id} TEXT"))
             }
-            AskKind::Permission => (head(&ask.text, 800).to_owned(), format!("longhaul approve {id}")),
+            AskKind::Permission => {
+                (head(&ask.text, NOTICE_SAID_BYTES_MAX).to_owned(), format!("longhaul approve {id}"))
+            }
         },
     };
-    let task = head(&run.spec.task, 200);
+    let task = head(&run.spec.task, NOTICE_TASK_BYTES_MAX);
     let text = format!(
         "{asks}\nTask: {task}\nSee all of it: longhaul approvals show {id}\nThen: {type_this}, or longhaul reject {id} --reason TEXT"
     );
@@ -102,20 +104,20 @@ pub(super) fn of_status(run: &Run, seq: u64, to: Status, cause: Cause) -> Option
         return None;
     }
     let (agent, id) = (&run.spec.agent, &run.spec.id);
-    let task = head(&run.spec.task, 200);
+    let task = head(&run.spec.task, NOTICE_TASK_BYTES_MAX);
     let (occasion, title, said) = match to {
         Status::Completed => {
             let output = run.output().unwrap_or_default();
-            (Occasion::Completed, format!("{agent} is done"), head(output, 800).to_owned())
+            (Occasion::Completed, format!("{agent} is done"), head(output, NOTICE_SAID_BYTES_MAX).to_owned())
         }
         Status::Failed if cause == Cause::Asked => return None,
         Status::Failed => {
             let error = run.error.as_deref().or(run.reason.as_deref()).unwrap_or_default();
-            (Occasion::Failed, format!("{agent} has failed"), head(error, 800).to_owned())
+            (Occasion::Failed, format!("{agent} has failed"), head(error, NOTICE_SAID_BYTES_MAX).to_owned())
         }
         Status::Paused if matches!(cause, Cause::Asked | Cause::Rejected) => return None,
         Status::Paused => {
-            let reason = head(run.reason.as_deref().unwrap_or_default(), 800);
+            let reason = head(run.reason.as_deref().unwrap_or_default(), NOTICE_SAID_BYTES_MAX);
             (
                 Occasion::Paused,
                 format!("{agent} has paused"),
