@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::accounts::{Accounts, Frugal};
+use crate::asking::Shelf;
 use crate::catalogue::{self, Clerk, RowKeeper};
 use crate::children::Crew;
 use crate::clock::{Clock, fresh_bits};
@@ -40,7 +41,7 @@ use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::needs::NeedsKeeper;
-use crate::perform::{Hands, Look, Performer, RunBlobs, Shelf, Work, stored};
+use crate::perform::{Hands, Look, Performer, RunBlobs, Work, stored};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 

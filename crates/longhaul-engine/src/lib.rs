@@ -5,6 +5,7 @@
 
 pub mod accounts;
 mod answers;
+pub mod asking;
 pub mod catalogue;
 pub mod checkpoints;
 pub mod children;

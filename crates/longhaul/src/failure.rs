@@ -119,9 +119,9 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
         StoreError::NotFound { .. } => {
             (Exit::Usage, Some("list what there is with `longhaul list`".to_owned()))
         }
-        StoreError::Held { holder, .. } => (
+        StoreError::Held { run, holder } => (
             Exit::Held,
-            Some(format!("process {} drives it; `longhaul pause ID` asks it to stop", holder.pid)),
+            Some(format!("process {} drives it; `longhaul pause {run}` asks it to stop", holder.pid)),
         ),
         StoreError::TakenBack { .. } => {
             (Exit::Failed, Some("look again: what was shown last is no longer part of it".to_owned()))

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Every row, in order.
-const ROWS: [&str; 27] = [
+const ROWS: [&str; 29] = [
     "suspended_memory",
     "suspended_threads",
     "step_p50",
@@ -34,7 +34,9 @@ const ROWS: [&str; 27] = [
     "open_time",
     "open_memory",
     "idle_memory",
+    "idle_private",
     "start",
+    "list",
     "forgetful_files",
 ];
 

@@ -485,7 +485,7 @@ impl Run {
         };
         // A message without content is refused by providers, and says nothing.
         if !is_empty {
-            let (text, raw) = (heard.text.to_owned(), heard.raw.clone());
+            let (text, raw) = (heard.text.to_owned(), heard.raw.clone().map(Box::new));
             self.say(Message::Assistant { text, calls: requests, raw });
         }
         if cut_off {

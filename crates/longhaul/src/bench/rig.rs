@@ -142,7 +142,7 @@ pub fn spec(id: RunId) -> RunSpec {
         autonomy: Autonomy::default(),
         limits,
         retry: RetryPolicy::default(),
-        tools: vec![ToolGrant { name: TOOL.to_owned(), class: EffectClass::Once, ask: None }],
+        tools: vec![ToolGrant { name: TOOL.to_owned(), class: EffectClass::Repeatable, ask: None }],
         workspace: String::new(),
         parent: None,
         depth: 0,
