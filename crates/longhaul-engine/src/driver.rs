@@ -174,12 +174,12 @@ impl Driver {
     }
 
     /// Has what a step left in the worktree committed, if that is wanted and not yet on record. Done between two inputs, and not
-    /// while sub-agents write there: half of their work would be in it.
+    /// while sub-agents write there: half of their work would be in it. Those with a branch of their own begin at what is committed.
     async fn keep_work(&mut self) -> Result<(), Error> {
         let run = self.run();
         let steps = run.plan.completed_count() as u32;
         let settled = matches!(run.status, Status::Running | Status::Completed);
-        let others_write = run.children.iter().any(Child::is_working);
+        let others_write = run.spec.family().is_none() && run.children.iter().any(Child::is_working);
         if run.spec.auto_commit != Some(true) || !settled || others_write || steps <= run.kept_steps {
             return Ok(());
         }

@@ -5,6 +5,7 @@
 
 pub mod accounts;
 mod answers;
+mod branches;
 pub mod catalogue;
 pub mod checkpoints;
 pub mod children;

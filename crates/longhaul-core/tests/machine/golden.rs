@@ -3,6 +3,7 @@
 use expect_test::expect_file;
 use longhaul_core::child::{ChildLedger, Errand, Origin, child_id};
 use longhaul_core::codec::{self, Error, KINDS, VERSION};
+use longhaul_core::collaboration::{Collaboration, Isolation, Strategy, Way};
 use longhaul_core::command::Wish;
 use longhaul_core::conduct::{
     Checks, Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings,
@@ -69,6 +70,17 @@ pub fn samples() -> Vec<Event> {
                 depth: Some(1),
                 store: text(),
             })),
+            ..spec()
+        })),
+        Event::RunCreated(Box::new(RunSpec {
+            collaboration: Some(Box::new(Collaboration {
+                way: Way::Parallel,
+                working_branch: Some(text()),
+                strategy: Strategy::PerAgent,
+                family: text(),
+            })),
+            workflow_run: Some(text()),
+            isolation: Some(Isolation::PerRun),
             ..spec()
         })),
         Event::StatusChanged {

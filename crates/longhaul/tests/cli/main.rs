@@ -24,6 +24,7 @@ mod notify;
 mod older_journals;
 mod outage;
 mod overnight;
+mod parallel;
 mod permissions;
 mod research;
 mod rewind;
