@@ -24,6 +24,7 @@ pub mod notify;
 pub mod perform;
 pub mod rewind;
 mod secrets;
+mod spent;
 pub mod watch;
 
 pub use answers::{Claim, Given};

@@ -85,6 +85,12 @@ pub fn remove(place: &Place) -> Result<(), Error> {
     // With its links resolved, as the repository knows it.
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     let whole = parent.zip(path.file_name()).map_or_else(|| path.clone(), |(parent, name)| parent.join(name));
+    match fs::remove_file(ready(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(io("remove the note beside")(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
     if path.symlink_metadata().is_ok() {
         if aside.is_dir() {
             fs::remove_dir_all(&aside).map_err(io("remove what was left of"))?;
@@ -100,6 +106,31 @@ pub fn remove(place: &Place) -> Result<(), Error> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io("remove")(error)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Was it prepared by these commands?
+pub fn is_ready(path: &Path, commands: &[String]) -> bool {
+    fs::read_to_string(ready(path)).is_ok_and(|said| said == prepared_by(commands))
+}
+
+/// Notes beside a place that it was.
+pub fn mark_ready(path: &Path, commands: &[String]) -> Result<(), Error> {
+    let note = ready(path);
+    fs::write(&note, prepared_by(commands)).map_err(|source| Error::Io {
+        action: "write",
+        path: note,
+        source,
+    })
+}
+
+fn prepared_by(commands: &[String]) -> String {
+    format!("{}\n", crate::digest_of(commands.join("\0").as_bytes()))
+}
+
+fn ready(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".ready");
+    path.with_file_name(name)
 }
 
 /// Where a place is moved while it is removed.
@@ -240,6 +271,14 @@ pub fn changes(tree: &Path, repo: Option<&Path>, base: Option<&str>) -> Option<S
     let more = more.count();
     lines.extend((more > 0).then(|| format!(" and {more} more new files")));
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// What two commits of a repository differ in, for people. `None` if nothing does, or git cannot tell.
+pub fn changes_between(repo: &Path, base: &str, end: &str) -> Option<String> {
+    let asked =
+        ["--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
+    let stat = ["--stat=100", "--stat-count=60", "--end-of-options", base, end];
+    Git::at(repo).run(&[&asked[..], &stat].concat()).ok().filter(|stat| !stat.is_empty())
 }
 
 /// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so

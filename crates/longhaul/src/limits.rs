@@ -72,3 +72,6 @@ pub const FILES_SHOWN_MAX: usize = 40;
 
 /// Bytes of what a check printed on merged files that are shown: its end says what is wrong.
 pub const MERGE_OUTPUT_BYTES_MAX: usize = 4 * 1024;
+
+/// Runs of a session that are looked at for one that is paused there. Older ones were passed over before.
+pub const SESSION_RUNS_LOOKED_AT_MAX: usize = 20;

@@ -64,6 +64,8 @@ pub struct Settings {
     pub git: Git,
     /// Ignored paths that a fresh worktree gets from the checkout.
     pub copy: Vec<String>,
+    /// Are runs to be kept in NATS? Nothing does that yet.
+    pub nats: bool,
     /// Commands that prepare a fresh workspace.
     pub setup: Vec<String>,
     /// With whom a run shares where it works.
@@ -149,6 +151,24 @@ struct File {
     git: Option<GitSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<WorkspaceSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nats: Option<NatsSection>,
+}
+
+/// Where runs will be kept that spread over many machines. Read and shown; nothing uses it yet.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct NatsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kv_bucket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_bucket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_file_size: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<String>,
 }
 
 /// What a fresh worktree needs.
@@ -401,6 +421,13 @@ fn defaults() -> Value {
             "cleanup_on_complete": false,
             "cleanup_after": "24h",
         },
+        "nats": {
+            "enabled": false,
+            "kv_bucket": "harness-state",
+            "object_bucket": "harness-files",
+            "max_file_size": "100MB",
+            "ttl": "24h",
+        },
         "compaction": {
             "enabled": compaction.enabled,
             "threshold": f64::from(compaction.threshold) / 100.0,
@@ -528,6 +555,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         }
     }
     let read = Reading { origins: &origins, places: &places };
+    read.duration("nats.ttl")?;
     Ok(Settings {
         enabled: read.value("harness.enabled")?,
         autonomy: read.autonomy()?,
@@ -558,6 +586,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             collaboration: read.parsed("git.collaboration")?,
             workflow_branch_strategy: read.parsed("git.workflow_branch_strategy")?,
         },
+        nats: read.value("nats.enabled")?,
         copy: read.paths("workspace.copy")?,
         setup: read.commands("workspace.setup")?,
         isolation: read.parsed("workspace.isolation_mode")?,

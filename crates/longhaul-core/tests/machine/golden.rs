@@ -281,6 +281,10 @@ pub fn samples() -> Vec<Event> {
         Event::FilesStored { stored: Stored::Tree { tree: text(), left_out: 1 }, moment: Moment::Now },
         Event::FilesStored { stored: Stored::Failed { why: text() }, moment: Moment::BeforeFirst },
         Event::CheckpointNamed { number: 2, name: text() },
+        Event::SetUpStarted { commands: vec![text()] },
+        Event::SetUpEnded { error: Some(text()), duration_us: 9 },
+        Event::SetUpEnded { error: None, duration_us: 9 },
+        Event::SpentBefore { usage },
     ]
 }
 
@@ -387,7 +391,8 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
             if spec.permissions.is_some()
                 || spec.conduct.is_some()
                 || spec.crew.is_some()
-                || spec.base.is_some() =>
+                || spec.base.is_some()
+                || spec.collaboration.is_some() =>
         {
             return None;
         }

@@ -101,6 +101,9 @@ pub struct Options {
     /// Work where the earlier runs of this session worked; a new name begins one. One run at a time
     #[arg(long, value_name = "NAME", conflicts_with = "in_place")]
     pub session: Option<String>,
+    /// With `--session`: also if another run of it is paused or waits there
+    #[arg(long, requires = "session")]
+    pub force: bool,
     /// How it works together with other runs of its session [default: git.collaboration, sequential]
     ///
     /// sequential: on the session's branch, one run at a time, each seeing what those before it committed. parallel: each on a
@@ -163,6 +166,7 @@ impl Options {
             in_place: false,
             with_changes: false,
             session: None,
+            force: false,
             collaboration: None,
             workflow_run: None,
             repo: None,

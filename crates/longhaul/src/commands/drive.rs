@@ -47,6 +47,7 @@ pub fn drive(
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
+            super::workspace::after_completion(app, &run)?;
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_core::collaboration::{Home, Way};
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, Wait};
 use longhaul_core::time::Timestamp;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock};
@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::limits::SESSION_UNUSED_MAX;
+use crate::limits::{SESSION_RUNS_LOOKED_AT_MAX, SESSION_UNUSED_MAX};
 use crate::render::{self, table};
 use crate::settings::Settings;
 
@@ -317,7 +317,41 @@ pub fn refuse_held(app: &App, settings: &Settings, options: &Options) -> Result<
         let (pid, host) = (lease.process.pid, lease.process.host);
         return Err(failure(Error::Locked { run: lease.run, pid, host, since: lease.acquired_at }));
     }
-    Ok(())
+    match resting(app, &session)?.filter(|_| !options.force) {
+        None => Ok(()),
+        Some(run) => Err(Failure {
+            exit: Exit::Held,
+            error: anyhow::anyhow!(
+                "Session locked by run {}, which {} in it",
+                run.spec.id,
+                how_it_rests(&run)
+            ),
+            hint: Some(format!(
+                "`longhaul resume {0}` goes on with it, `longhaul stop {0}` ends it; `--force` works there all the same, and                  `--collaboration parallel` beside it",
+                run.spec.id
+            )),
+        }),
+    }
+}
+
+/// The last run of a session that has not ended and will be gone on with there: it is paused, or waits for a person. One whose
+/// process died is not waited for.
+fn resting(app: &App, session: &Session) -> Result<Option<Run>, Failure> {
+    if !session.exists() {
+        return Ok(None);
+    }
+    let (harness, notes) = (app.reading()?, session.notes().map_err(failure)?);
+    let looked = |visit: &Visit| harness.look(&RunId::parse(&visit.run).ok()?).ok();
+    let rests = |run: &Run| {
+        run.status == Status::Paused || (run.status == Status::Running && run.wait() == Wait::Human)
+    };
+    let visits =
+        notes.runs.iter().rev().filter(|visit| visit.branch.is_none()).take(SESSION_RUNS_LOOKED_AT_MAX);
+    Ok(visits.filter_map(looked).find(rests))
+}
+
+fn how_it_rests(run: &Run) -> &'static str {
+    if run.status == Status::Paused { "is paused" } else { "waits for a person" }
 }
 
 /// Writes a new run down in its session.

@@ -35,3 +35,4 @@ mod tasks;
 mod tools;
 mod trust;
 mod words;
+mod workspaces;

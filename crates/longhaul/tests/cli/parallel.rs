@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ conversations:
       - text: "Pages."
   - match: { agent: backend }
     turns:
-      - calls: [ { tool: bash, args: { command: "while [ ! -e ../../../../go ]; do sleep 0.02; done; echo tables > tables.txt" } } ]
+      - calls: [ { tool: bash, args: { command: "while [ ! -e go ]; do sleep 0.02; done; rm go; echo tables > tables.txt" } } ]
       - text: "Tables."
   - match: { agent: left }
     turns:
@@ -35,7 +36,7 @@ conversations:
   - match: { agent: lazy }
     turns: [ { text: "Done." } ]
   - turns:
-      - calls: [ { tool: bash, args: { command: "echo $PWD > by-$(basename $PWD).txt" } } ]
+      - calls: [ { tool: bash, args: { command: "mktemp ./by-XXXXXXXX" } } ]
       - text: "Mine."
 "#;
 
@@ -86,6 +87,20 @@ fn ended(child: Child) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// Waits for the first run of the session to have its worktree, and answers where that is.
+fn until_at_work(desk: &Desk) -> PathBuf {
+    let start = Instant::now();
+    loop {
+        let made =
+            std::fs::read_dir(desk.path(".longhaul/sessions/port/run")).into_iter().flatten().flatten();
+        if let Some(place) = made.map(|entry| entry.path()).find(|path| path.join("a.txt").exists()) {
+            return place;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "no run has begun");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// D14.5, D16.2, D16.3, D16.6, D20.2: two agents at once, each on a branch of its own from the same base; the merge step puts both
 /// onto the branch they began at, and nothing is in the user's checkout before.
 #[test]
@@ -93,6 +108,7 @@ fn two_agents_work_at_once_and_are_merged() {
     let desk = repository();
     let (before, base) = (checkout(&desk), git(&desk, &["rev-parse", "HEAD"]));
     let backend = started(&desk, "backend");
+    let place = until_at_work(&desk);
     // It waits until the other has come and gone.
     let frontend = run(&desk, "frontend");
     assert_eq!(frontend["branch"], "agent/port/frontend");
@@ -101,7 +117,7 @@ fn two_agents_work_at_once_and_are_merged() {
     assert!(refused.err.starts_with("error: Session locked by run run_"), "{}", refused.err);
     let early = desk.say(&["merge", "--session", "port", "--into", "nowhere"]);
     assert!(early.code == 1 && early.err.contains("there is no branch `nowhere`"), "{}", early.err);
-    desk.write(".longhaul/go", "");
+    std::fs::write(place.join("go"), "").unwrap();
     let backend = ended(backend);
     assert_eq!(backend["branch"], "agent/port/backend");
     for branch in ["agent/port/frontend", "agent/port/backend"] {

@@ -20,7 +20,7 @@ const PLACES: [usize; 12] = [1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 36];
 
 const SCRIPT: &str = "conversations:
   - turns:
-      - calls: [ { tool: bash, args: { command: 'echo mine > by-$(basename $PWD).txt' } } ]
+      - calls: [ { tool: bash, args: { command: 'mktemp ./by-XXXXXXXX' } } ]
       - text: Done.
 ";
 
@@ -190,7 +190,7 @@ fn is_completed(rig: &Rig) {
     assert_eq!(rig.status(&id), "completed");
     let branch = rig.json(&["show", &id, "--json"])["branch"].as_str().unwrap().to_owned();
     let made = git(rig, &["ls-tree", "-r", "--name-only", &branch]);
-    assert!(made.contains(&format!("by-{id}.txt")), "{made}");
+    assert!(made.contains("by-"), "{made}");
     assert_eq!(git(rig, &["rev-list", "--count", &format!("main..{branch}")]), "1", "committed once");
 }
 
