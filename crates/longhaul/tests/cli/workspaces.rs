@@ -81,14 +81,26 @@ fn the_mode_says_with_whom_a_workspace_is_shared() {
     }
     // Two steps of a workflow see the same files and commits; another workflow does not.
     set(&desk, "");
-    let notes = |shown: &Value| std::fs::read_to_string(Path::new(&text(&shown["workspace"])).join("notes")).unwrap();
+    let notes =
+        |shown: &Value| std::fs::read_to_string(Path::new(&text(&shown["workspace"])).join("notes")).unwrap();
     let (second, other) = (run(&desk, &["--workflow-run=w1"]), run(&desk, &["--workflow-run=w2"]));
     assert_eq!((notes(&second).as_str(), notes(&other).as_str()), ("line\nline\n", "line\n"));
-    assert_eq!((text(&second["branch"]), text(&other["branch"])), ("agent/workflow-w1".into(), "agent/workflow-w2".into()));
-    for settings in ["workspace: { isolation_mode: alone }", "git: { collaboration: both }", "git: { workflow_branch_strategy: x }"] {
+    assert_eq!(
+        (text(&second["branch"]), text(&other["branch"])),
+        ("agent/workflow-w1".into(), "agent/workflow-w2".into())
+    );
+    for settings in [
+        "workspace: { isolation_mode: alone }",
+        "git: { collaboration: both }",
+        "git: { workflow_branch_strategy: x }",
+    ] {
         set(&desk, settings);
         let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
-        assert!(refused.code == 2 && refused.err.contains("longhaul.yaml: it is "), "{settings}: {}", refused.err);
+        assert!(
+            refused.code == 2 && refused.err.contains("longhaul.yaml: it is "),
+            "{settings}: {}",
+            refused.err
+        );
     }
     assert_eq!(git(&desk, &["status", "--porcelain"]), "");
 }
@@ -172,7 +184,9 @@ fn a_fresh_workspace_is_set_up_once() {
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "ready\n");
     run(&desk, &["--session=s"]);
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "ready\n");
-    let kinds = |id: &Value| -> Vec<String> { desk.events(&text(id)).iter().map(|event| text(&event["type"])).collect() };
+    let kinds = |id: &Value| -> Vec<String> {
+        desk.events(&text(id)).iter().map(|event| text(&event["type"])).collect()
+    };
     let first = kinds(&first["id"]);
     let at = |kind: &str| first.iter().position(|found| found == kind).unwrap();
     assert!(at("setup_started") < at("setup_ended") && at("setup_ended") < at("turn_started"), "{first:?}");
@@ -180,7 +194,11 @@ fn a_fresh_workspace_is_set_up_once() {
     set(&desk, "workspace: { setup: \"echo no such thing; exit 3\" }");
     let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
     assert_eq!(refused.code, 1);
-    for words in ["could not be set up: `echo no such thing; exit 3`: exit code 3", "no such thing", "the agent has not begun"] {
+    for words in [
+        "could not be set up: `echo no such thing; exit 3`: exit code 3",
+        "no such thing",
+        "the agent has not begun",
+    ] {
         assert!(refused.err.contains(words), "{}", refused.err);
     }
     let id = text(&desk.json(&["list"])[0]["id"]);
@@ -195,7 +213,10 @@ fn a_fresh_workspace_is_set_up_once() {
     // A repository's own file runs nothing before it is trusted.
     set(&desk, "");
     desk.write("longhaul.yaml", "workspace: { setup: \"touch set-up\" }");
-    let doubted = desk.command(&["run", "x", "--model", "scripted/s.yaml", "--json"]).env_remove("LONGHAUL_TRUST").output();
+    let doubted = desk
+        .command(&["run", "x", "--model", "scripted/s.yaml", "--json"])
+        .env_remove("LONGHAUL_TRUST")
+        .output();
     let doubted = doubted.unwrap();
     let told = String::from_utf8(doubted.stderr).unwrap();
     assert!(told.contains("sets workspace.setup, which is ignored until you trust it"), "{told}");
@@ -228,7 +249,13 @@ fn a_session_is_kept_for_a_run_that_rests_in_it() {
     let id = text(&desk.json(&["list"])[0]["id"]);
     let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=s"]);
     assert_eq!(refused.code, 7);
-    assert!(refused.err.starts_with(&format!("error: Session locked by run {id}, which waits for a person in it\n")), "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .starts_with(&format!("error: Session locked by run {id}, which waits for a person in it\n")),
+        "{}",
+        refused.err
+    );
     desk.get(&["pause", &id]);
     let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=s"]);
     assert!(refused.err.contains("which is paused in it"), "{}", refused.err);
