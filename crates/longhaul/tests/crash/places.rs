@@ -41,8 +41,9 @@ struct Deed {
     check: fn(&Rig),
 }
 
-const DEEDS: [Deed; 5] = [
+const DEEDS: [Deed; 6] = [
     Deed { name: "worktree and branch", prepare: created, check: is_completed },
+    Deed { name: "agents with a branch each", prepare: created_with_agents, check: has_both },
     Deed { name: "merge into a checkout", prepare: two_runs, check: is_merged },
     Deed { name: "merge beside a checkout", prepare: two_runs_elsewhere, check: is_merged_elsewhere },
     Deed { name: "workspace cleanup", prepare: one_run, check: is_cleaned_up },
@@ -163,6 +164,13 @@ fn is_sound(rig: &Rig, what: &str) {
 fn repository() -> Rig {
     let rig = Rig::new();
     rig.script(SCRIPT);
+    fs::create_dir(rig.work().join("agents")).unwrap();
+    for name in ["one", "two"] {
+        let text = format!("---\ndescription: {name}\n---\nYou are {name}.\n");
+        fs::write(rig.work().join(format!("agents/{name}.md")), text).unwrap();
+    }
+    let steps = "steps: [ { id: a, description: one, agent: one }, { id: b, description: two, agent: two } ]";
+    fs::write(rig.work().join("steps.yaml"), steps).unwrap();
     for args in [
         &["init", "-q", "--initial-branch=main"][..],
         &["config", "user.name", "x"],
@@ -192,6 +200,23 @@ fn words(args: &[String]) -> Vec<&str> {
 fn created(rig: &Rig) -> Vec<String> {
     let id = rig.says(&["create", "--task", "x", "--model", "scripted/script.yaml"]);
     typed(&["resume", id.trim()])
+}
+
+fn created_with_agents(rig: &Rig) -> Vec<String> {
+    let apart = ["--plan=steps.yaml", "--collaboration=parallel"];
+    let id = rig.says(&[&["create", "--task", "x", "--model", "scripted/script.yaml"][..], &apart].concat());
+    typed(&["resume", id.trim()])
+}
+
+fn has_both(rig: &Rig) {
+    let id = rig.runs().into_iter().find(|id| !id.contains('.')).unwrap();
+    assert_eq!(rig.status(&id), "completed");
+    let shown = rig.json(&["show", &id, "--json"]);
+    assert_eq!(shown["subAgentCount"], 2, "none was sent twice");
+    let branch = shown["branch"].as_str().unwrap();
+    let made = git(rig, &["ls-tree", "-r", "--name-only", branch]);
+    assert_eq!(made.lines().filter(|name| name.starts_with("by-")).count(), 2, "{made}");
+    assert_eq!(git(rig, &["rev-list", "--count", "--merges", branch]), "2", "each was merged once");
 }
 
 fn is_completed(rig: &Rig) {
