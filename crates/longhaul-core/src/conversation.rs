@@ -168,6 +168,18 @@ impl Usage {
         self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
     }
 
+    /// What is left of it beside another.
+    pub fn without(&self, other: &Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.saturating_sub(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(other.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_sub(other.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(other.cache_write_tokens),
+            cost: self.cost.less(other.cost),
+            unpriced_tokens: self.unpriced_tokens.saturating_sub(other.unpriced_tokens),
+        }
+    }
+
     pub fn tokens(&self) -> u64 {
         [self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_write_tokens]
             .into_iter()

@@ -449,6 +449,26 @@ pub enum Event {
         #[n(1)]
         name: String,
     },
+    /// The commands that prepare a fresh workspace are about to be run.
+    #[n(61)]
+    SetUpStarted {
+        #[n(0)]
+        commands: Vec<String>,
+    },
+    /// They have been, or one of them failed.
+    #[n(62)]
+    SetUpEnded {
+        #[n(0)]
+        error: Option<String>,
+        #[n(1)]
+        duration_us: u64,
+    },
+    /// The run was taken back, and this is what it had used after the point it goes on from. It is used all the same.
+    #[n(63)]
+    SpentBefore {
+        #[n(0)]
+        usage: Usage,
+    },
 }
 
 /// What became of the files of a workspace when they were to be stored.
@@ -729,6 +749,9 @@ impl Event {
             Event::WorkKept { .. } => 55,
             Event::FilesStored { .. } => 56,
             Event::CheckpointNamed { .. } => 57,
+            Event::SetUpStarted { .. } => 61,
+            Event::SetUpEnded { .. } => 62,
+            Event::SpentBefore { .. } => 63,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::budget::Exhausted;
 use crate::child::ChildReport;
 use crate::command::Command;
 use crate::conduct::{Checks, Looping};
-use crate::conversation::{ModelFailure, ModelReply};
+use crate::conversation::{ModelFailure, ModelReply, Usage};
 use crate::effect::Wake;
 use crate::event::{Aside, Kept, Moment, Stored};
 use crate::evidence::Examination;
@@ -112,6 +112,19 @@ pub enum Input {
     FilesStored {
         stored: Stored,
         moment: Moment,
+    },
+    /// A fresh workspace is about to be prepared by these commands.
+    SetUpStarted {
+        commands: Vec<String>,
+    },
+    /// It was, or what went wrong.
+    SetUpEnded {
+        error: Option<String>,
+        duration_us: u64,
+    },
+    /// What the run had used, all in all, before it was taken back.
+    SpentBefore {
+        usage: Usage,
     },
     /// The journal is kept in the fallback store, and why.
     FellBack {

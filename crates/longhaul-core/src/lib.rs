@@ -7,6 +7,7 @@
 pub mod budget;
 pub mod child;
 pub mod codec;
+pub mod collaboration;
 pub mod command;
 pub mod conduct;
 pub mod context;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::collaboration::{Collaboration, Home, Isolation, Strategy, Way};
 use crate::conduct::{BadConduct, Conduct};
 use crate::ids::RunId;
 use crate::json::Json;
@@ -117,6 +118,18 @@ pub struct RunSpec {
     #[n(36)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<GitSource>>,
+    /// How its branch goes together with those of others; without a word nobody else is at work where it works.
+    #[n(39)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collaboration: Option<Box<Collaboration>>,
+    /// The run of a workflow that it is part of, as whoever started it calls it.
+    #[n(40)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_run: Option<String>,
+    /// With whom it shares where it works; without a word, with its workflow.
+    #[n(41)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
 }
 
 /// A repository that is brought from elsewhere.
@@ -370,6 +383,24 @@ pub enum BadSpec {
 }
 
 impl RunSpec {
+    /// Does it work beside other runs of its session, on a branch of its own?
+    pub fn is_parallel(&self) -> bool {
+        self.collaboration.as_ref().is_some_and(|collaboration| collaboration.way == Way::Parallel)
+    }
+
+    /// What the branches of those begin with that it sends to work apart from it, if they do.
+    pub fn family(&self) -> Option<&str> {
+        let collaboration = self.collaboration.as_ref()?;
+        let apart = collaboration.way == Way::Parallel || collaboration.strategy == Strategy::PerAgent;
+        apart.then_some(collaboration.family.as_str())
+    }
+
+    /// Where it works, as far as that is shared with others.
+    pub fn home(&self) -> Home<'_> {
+        let isolation = self.isolation.unwrap_or_default();
+        isolation.home(self.session.as_deref(), self.workflow_run.as_deref())
+    }
+
     pub fn may_use_engine(&self) -> bool {
         self.engine_enabled.unwrap_or(true)
     }

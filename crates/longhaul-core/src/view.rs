@@ -61,6 +61,9 @@ pub struct RunView {
     pub checkpoint_interval_ms: u64,
     pub engine_enabled: bool,
     pub session_id: Option<String>,
+    /// What it was started with, beside its agent's file and the settings.
+    #[serde(default)]
+    pub execution_context: ExecutionContext,
     pub workspace: String,
     pub branch: Option<String>,
     /// The repository the workspace was made from, if that was not the user's own.
@@ -131,6 +134,7 @@ impl RunView {
             checkpoint_interval_ms: run.spec.checkpoint_interval_ms,
             engine_enabled: run.spec.may_use_engine(),
             session_id: run.spec.session.clone(),
+            execution_context: ExecutionContext::of(&run.spec),
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
             source: run.spec.source.as_deref().cloned(),
@@ -148,6 +152,54 @@ impl RunView {
             finish_reason: report::finish_reason(run),
             duration_ms: run.completed_at.unwrap_or(run.updated_at).millis_since(run.created_at),
             engine: engine(&run.spec).to_owned(),
+        }
+    }
+}
+
+/// What is passed with each start of a run, and never by settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutionContext {
+    pub session_id: Option<String>,
+    pub workflow_run_id: Option<String>,
+    pub agent_run_id: String,
+    pub agent_name: String,
+    pub task: String,
+    pub git_source: Option<GitSourceView>,
+}
+
+/// The repository a run works on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GitSourceView {
+    /// Where it is, or the path of the user's own.
+    pub url: String,
+    /// The branch that the run works on.
+    pub branch: Option<String>,
+    /// What it began at: what was asked for, else the commit.
+    #[serde(rename = "ref")]
+    pub reference: Option<String>,
+    pub depth: Option<u32>,
+}
+
+impl ExecutionContext {
+    pub fn of(spec: &RunSpec) -> ExecutionContext {
+        let source = spec.source.as_deref();
+        let url = source.map(|source| source.url.clone()).or_else(|| spec.repository.clone());
+        let asked = source.and_then(|source| source.reference.clone());
+        let git_source = url.map(|url| GitSourceView {
+            url,
+            branch: spec.branch.clone(),
+            reference: asked.or_else(|| spec.base.clone()),
+            depth: source.and_then(|source| source.depth),
+        });
+        ExecutionContext {
+            session_id: spec.session.clone(),
+            workflow_run_id: spec.workflow_run.clone(),
+            agent_run_id: spec.id.to_string(),
+            agent_name: spec.agent.clone(),
+            task: spec.task.clone(),
+            git_source,
         }
     }
 }
@@ -462,6 +514,14 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         }
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             entries!(line, "type": "files_not_stored", "level": "warn", "reason": why);
+        }
+        Event::SpentBefore { usage } => entries!(line, "type": "spent_before", "usage": usage),
+        Event::SetUpStarted { commands } => {
+            entries!(line, "type": "setup_started", "commands": commands);
+        }
+        Event::SetUpEnded { error, duration_us } => {
+            let success = error.is_none();
+            entries!(line, "type": "setup_ended", "success": success, "error": error, "durationMs": millis(*duration_us));
         }
         Event::CheckpointNamed { number, name } => {
             entries!(line, "type": "checkpoint_named", "number": number, "name": name);

@@ -165,6 +165,9 @@ impl Book {
         {
             self.spend(record.at, today, usage);
         }
+        if let Event::SpentBefore { usage } = &event {
+            self.count(record.at, today, usage);
+        }
         if let Event::TurnFailed { .. } | Event::AsideEnded { .. } | Event::ModelReplied { .. } = &event {
             self.is_asking = false;
         }
@@ -175,6 +178,13 @@ impl Book {
     }
 
     fn spend(&mut self, at: Timestamp, today: i64, usage: &Usage) {
+        self.count(at, today, usage);
+        if (usage.cost, usage.tokens()) > (self.dearest.cost, self.dearest.tokens()) {
+            self.dearest = *usage;
+        }
+    }
+
+    fn count(&mut self, at: Timestamp, today: i64, usage: &Usage) {
         let day = day_of(at);
         // A clock that was set back does not take what was spent out of today.
         if day != self.day && (day == today || self.day != today) {
@@ -184,9 +194,6 @@ impl Book {
             self.of_day.add(usage);
         }
         self.ever.add(usage);
-        if (usage.cost, usage.tokens()) > (self.dearest.cost, self.dearest.tokens()) {
-            self.dearest = *usage;
-        }
     }
 }
 

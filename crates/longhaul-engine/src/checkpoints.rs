@@ -167,6 +167,7 @@ impl Harness {
         let seen = Seen::of(&cutting, id, point)?;
         // First of all: once the journal is cut, nobody knows whose they were.
         self.put_away_all(home, id, &seen.children)?;
+        self.note_spent(home, id)?;
         let kept_as = match seen.goes_back() {
             true => Some(self.cut(home, &cutting, id, seen.checkpoint.end)?),
             false => None,

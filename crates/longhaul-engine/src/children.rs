@@ -17,6 +17,7 @@ use longhaul_core::status::Status;
 use longhaul_model::Quiet;
 use longhaul_tools::Cancel;
 
+use crate::branches::{handed_in, parted};
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
 use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS};
@@ -57,7 +58,7 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
     let id = &charge.errand.id;
     match harness.find(id)? {
         // Only who is not there yet is made: what one has done counts, whatever became of its agent since.
-        None => drop(harness.create(fitted(harness, charge)?)?),
+        None => drop(harness.create(parted(harness, fitted(harness, charge)?)?)?),
         // A run that was copied, imported or taken back knows the names of children that are not its own.
         Some(run) if run.spec.parent != charge.spec.parent || run.spec.task != charge.spec.task => {
             return Err(Error::Crew(format!("{id} is on another errand")));
@@ -67,11 +68,14 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
     loop {
         let run = harness.look(id)?;
         if run.status.is_terminal() {
-            return Ok(report(&run));
+            return Ok(handed_in(harness, charge, &run).await);
         }
         let opening = Opening { limits: raised(&run, charge.errand.limits), ..Opening::default() };
         match harness.drive(id, opening, Vec::new(), Arc::new(Quiet)) {
-            Ok(driven) => return Ok(report(&rested(driven, cancel).await?)),
+            Ok(driven) => {
+                let run = rested(driven, cancel).await?;
+                return Ok(handed_in(harness, charge, &run).await);
+            }
             // A person drives it from elsewhere: what comes of it is looked at when they are done.
             Err(Error::Store(longhaul_store::Error::Held { .. })) => {
                 let slept = tokio::time::sleep(Duration::from_millis(CHILD_POLL_MS));

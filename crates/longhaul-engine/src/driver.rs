@@ -1,5 +1,6 @@
 //! The driver: decide, append, apply, perform, in that order, in one function. Everything else here only waits.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use longhaul_core::run::{Files, Run};
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::{prompt, report};
 use longhaul_tools::{Cancel, CancelSwitch, Examine};
+use longhaul_workspace::place;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -44,6 +46,14 @@ pub struct Driver {
     cannot_store: bool,
     /// How many named checkpoints have their files.
     named: usize,
+    /// What prepares the workspace, if it is not prepared yet.
+    preparation: Option<Preparation>,
+}
+
+/// Commands that are run in a workspace before anybody works there.
+pub struct Preparation {
+    pub commands: Vec<String>,
+    pub place: PathBuf,
 }
 
 /// Where driving a run led.
@@ -89,11 +99,22 @@ impl Driver {
             storing: None,
             cannot_store: false,
             named,
+            preparation: None,
         }
+    }
+
+    /// The same with a workspace to be prepared first.
+    #[must_use]
+    pub fn preparing(self, preparation: Option<Preparation>) -> Driver {
+        Driver { preparation, ..self }
     }
 
     /// Starts with `first`, then goes on until the run rests. Returns the run as it was left.
     pub async fn drive(mut self, first: Input) -> Result<(Run, Ending), Error> {
+        if let Some(why) = self.set_up().await? {
+            let run = self.ledger.put_down()?.spec.id;
+            return Err(Error::SetUp { run, why });
+        }
         self.take(first)?;
         self.take_inbox()?;
         loop {
@@ -114,6 +135,30 @@ impl Driver {
         let run = self.ledger.put_down()?;
         let ending = ending(&run);
         Ok((run, ending))
+    }
+
+    /// Has a fresh workspace prepared, before the run is told to begin. One that cannot be leaves the run as it was, to be started
+    /// again; so does whatever is asked meanwhile. That it is ready is noted beside it: a resumed run finds it so, and a fork,
+    /// which has a workspace of its own, does not.
+    async fn set_up(&mut self) -> Result<Option<String>, Error> {
+        let Some(Preparation { commands, place }) = self.preparation.take() else { return Ok(None) };
+        self.take(Input::SetUpStarted { commands: commands.clone() })?;
+        let work = Work::SetUp { run: self.run().spec.id.clone(), commands: commands.clone() };
+        let mut preparing = self.performer.perform(work, self.cancel.clone());
+        let ended = tokio::select! {
+            ended = &mut preparing => ended,
+            Some(_) = self.commands.recv() => {
+                self.switch.cancel();
+                preparing.await
+            }
+        };
+        let Some(Input::SetUpEnded { error, duration_us }) = ended else { return Err(Error::Stuck) };
+        self.take(Input::SetUpEnded { error: error.clone(), duration_us })?;
+        if error.is_none() {
+            let failed = |error| Error::Workspace { path: place.clone(), source: Box::new(error) };
+            place::mark_ready(&place, &commands).map_err(failed)?;
+        }
+        Ok(error)
     }
 
     /// Decide, append, apply (all in the ledger), perform. Nothing is performed before its intent is on disk.
@@ -174,12 +219,12 @@ impl Driver {
     }
 
     /// Has what a step left in the worktree committed, if that is wanted and not yet on record. Done between two inputs, and not
-    /// while sub-agents write there: half of their work would be in it.
+    /// while sub-agents write there: half of their work would be in it. Those with a branch of their own begin at what is committed.
     async fn keep_work(&mut self) -> Result<(), Error> {
         let run = self.run();
         let steps = run.plan.completed_count() as u32;
         let settled = matches!(run.status, Status::Running | Status::Completed);
-        let others_write = run.children.iter().any(Child::is_working);
+        let others_write = run.spec.family().is_none() && run.children.iter().any(Child::is_working);
         if run.spec.auto_commit != Some(true) || !settled || others_write || steps <= run.kept_steps {
             return Ok(());
         }

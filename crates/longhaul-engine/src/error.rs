@@ -22,6 +22,8 @@ pub enum Error {
     Spec(#[from] BadSpec),
     #[error("cannot open workspace {path}")]
     Workspace { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("the workspace of {run} could not be set up: {why}")]
+    SetUp { run: RunId, why: String },
     #[error("workspace {path} is gone, and with it what the run had done there")]
     WorkspaceGone { path: PathBuf },
     #[error("model {name} cannot be used")]

@@ -32,7 +32,7 @@ use crate::asking::Shelf;
 use crate::catalogue::{self, Clerk, RowKeeper};
 use crate::children::Crew;
 use crate::clock::{Clock, fresh_bits};
-use crate::driver::{Driver, Ending};
+use crate::driver::{Driver, Ending, Preparation};
 use crate::error::{Error, Unreadable};
 use crate::exchange::Export;
 use crate::fold::{Fold, Onlooker, entry};
@@ -60,6 +60,8 @@ pub struct Harness {
     hidden: Arc<[PathBuf]>,
     /// Ignored paths that a fresh worktree gets from the checkout.
     copied: Arc<[String]>,
+    /// Commands that prepare a fresh workspace.
+    setup: Arc<[String]>,
     /// What is written nowhere.
     secrets: Secrets,
     /// Who knows the agents that errands are given to.
@@ -140,6 +142,7 @@ impl Harness {
             contained: None,
             hidden: Arc::default(),
             copied: Arc::default(),
+            setup: Arc::default(),
             secrets,
             crew: None,
             budget: Budget::default(),
@@ -198,6 +201,23 @@ impl Harness {
     #[must_use]
     pub fn copying(self, paths: Vec<String>) -> Harness {
         Harness { copied: paths.into(), ..self }
+    }
+
+    /// The same with commands that prepare a fresh workspace.
+    #[must_use]
+    pub fn setting_up(self, commands: Vec<String>) -> Harness {
+        Harness { setup: commands.into(), ..self }
+    }
+
+    /// What prepares the workspace of a run, if that is not done. One that it works in with others, or that is the user's, is not
+    /// its to prepare.
+    fn preparation(&self, run: &Run) -> Option<Preparation> {
+        let place = PathBuf::from(&run.spec.workspace);
+        let shares = run.spec.parent.is_some() && run.spec.family().is_none();
+        let is_ours = !matches!(self.place(run, &place), Place::InPlace(_));
+        let commands = self.setup.to_vec();
+        let is_due = is_ours && !shares && !commands.is_empty() && !place::is_ready(&place, &commands);
+        is_due.then_some(Preparation { commands, place })
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -362,7 +382,8 @@ impl Harness {
             Some(accounts) => Arc::new(Frugal { performer: hands, accounts, run: id.clone() }),
             None => hands,
         };
-        let driver = Driver::new(ledger, performer, Arc::clone(&self.clock), commands);
+        let preparation = self.preparation(ledger.run());
+        let driver = Driver::new(ledger, performer, Arc::clone(&self.clock), commands).preparing(preparation);
         let (harness, resting) = (self.clone(), id.clone());
         let task = tokio::spawn(async move {
             let rested = driver.drive(first).await;
@@ -648,6 +669,7 @@ impl Harness {
         let run = fold.into_run(id)?;
         let mut ledger = Ledger::new(run, journal, store, Arc::clone(&self.clock), watchers);
         ledger.commit(Input::OlderSchema { version })?;
+        self.settle_spent(&mut ledger)?;
         Ok((ledger, generation))
     }
 

@@ -6,6 +6,7 @@
 pub mod accounts;
 mod answers;
 pub mod asking;
+mod branches;
 pub mod catalogue;
 pub mod checkpoints;
 pub mod children;
@@ -24,6 +25,7 @@ pub mod notify;
 pub mod perform;
 pub mod rewind;
 mod secrets;
+mod spent;
 pub mod watch;
 
 pub use answers::{Claim, Given};

@@ -85,3 +85,9 @@ pub const NOTICE_TASK_BYTES_MAX: usize = 200;
 
 /// Bytes of what is asked or was said that a notice has of it; a telephone shows no more.
 pub const NOTICE_SAID_BYTES_MAX: usize = 800;
+
+/// Tries at merging what a sub-agent made, each of which only another merge or commit in the same place makes void.
+pub const CHILD_MERGE_TRIES_MAX: u32 = 20;
+
+/// Letters of a task in the first line of the commit that merges it.
+pub const MERGE_TITLE_LETTERS_MAX: usize = 64;

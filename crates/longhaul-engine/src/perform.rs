@@ -19,7 +19,7 @@ use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_model::Deltas;
 use longhaul_store::Store;
 use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
-use longhaul_tools::{Blobs, Cancel, Context, Examine, Printed, Tool, Toolbox, examine};
+use longhaul_tools::{Blobs, Cancel, Context, Examine, Printed, Tool, Toolbox, examine, set_up};
 use longhaul_workspace::Workspace;
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::checkpoints::Vault;
@@ -57,6 +57,11 @@ pub enum Work {
     /// No effect of the machine's either: what stands in the workspace is kept for the way back.
     StoreFiles {
         moment: Moment,
+    },
+    /// A fresh workspace is prepared. No effect of the machine's either: it comes before the machine is asked.
+    SetUp {
+        run: RunId,
+        commands: Vec<String>,
     },
     /// No effect of the machine's: it is done again until it is on record, and does nothing the second time.
     Keep(Keep),
@@ -129,6 +134,11 @@ impl Performer for Hands {
                     let lost = |error: tokio::task::JoinError| Stored::Failed { why: error.to_string() };
                     Some(Input::FilesStored { stored: stored.unwrap_or_else(lost), moment })
                 })
+            }
+            Work::SetUp { run, commands } => {
+                let (bash, secrets) = (self.toolbox.get("bash").cloned(), self.secrets.clone());
+                let context = self.preparing(run, cancel);
+                Box::pin(async move { Some(prepared_place(bash, &context, &commands, &secrets).await) })
             }
             Work::Keep(keep) => {
                 let (tree, scratch) = (self.workspace.root().to_owned(), self.scratch.clone());
@@ -215,6 +225,20 @@ impl Hands {
 }
 
 impl Hands {
+    fn preparing(&self, run: RunId, cancel: Cancel) -> Context {
+        Context {
+            workspace: Arc::clone(&self.workspace),
+            key: format!("{run}.set_up"),
+            run,
+            timeout: LOOK_TIME_MAX,
+            cwd: None,
+            cancel,
+            blobs: Arc::clone(&self.blobs),
+            rules: Arc::clone(&self.rules),
+            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
+        }
+    }
+
     fn looking(&self, look: &Look, cancel: Cancel) -> Context {
         Context {
             workspace: Arc::clone(&self.workspace),
@@ -228,6 +252,23 @@ impl Hands {
             printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
         }
     }
+}
+
+/// Runs the commands that prepare a workspace.
+async fn prepared_place(
+    bash: Option<Arc<dyn Tool>>,
+    context: &Context,
+    commands: &[String],
+    secrets: &Secrets,
+) -> Input {
+    let started = Instant::now();
+    let ended = match bash {
+        Some(bash) => set_up(commands, bash, context).await,
+        None => Err("there is no bash to run commands with".to_owned()),
+    };
+    let error = ended.err().map(|error| secrets.strike(&error).into_owned());
+    let duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX).max(1);
+    Input::SetUpEnded { error, duration_us }
 }
 
 /// Looks at the work. A panic in looking is a warning, not the run's end.
@@ -347,6 +388,9 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::OutOfBudget(_)
         | Input::WorkKept { .. }
         | Input::FilesStored { .. }
+        | Input::SetUpStarted { .. }
+        | Input::SetUpEnded { .. }
+        | Input::SpentBefore { .. }
         | Input::FellBack { .. }) => other,
     }
 }

@@ -59,6 +59,9 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         carried: None,
         auto_commit: None,
         source: None,
+        collaboration: None,
+        workflow_run: None,
+        isolation: None,
     }
 }
 

@@ -83,9 +83,15 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Co
 
 /// The message with the trailer, and nothing in it that could be taken for another.
 pub(crate) fn signed(message: &str, run: &str) -> String {
+    signed_by_all(message, &[run])
+}
+
+/// The same for the work of several.
+pub(crate) fn signed_by_all(message: &str, runs: &[&str]) -> String {
     let clean = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
     let message: String = message.chars().map(clean).collect();
-    format!("{}\n\n{TRAILER}: {run}\n", message.trim())
+    let trailers: String = runs.iter().map(|run| format!("{TRAILER}: {run}\n")).collect();
+    format!("{}\n\n{trailers}", message.trim())
 }
 
 /// Does the commit say that it is by this run? Only its last paragraph counts.

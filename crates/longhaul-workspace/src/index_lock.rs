@@ -33,8 +33,20 @@ pub(crate) struct IndexLock {
 }
 
 impl IndexLock {
-    /// `directory` is where the index is.
+    /// `directory` is where the index is. Another part of ours that has it may be done in a moment.
     pub(crate) fn take(directory: &Path) -> Result<IndexLock, Error> {
+        let mut taken = IndexLock::try_take(directory);
+        limits::within(limits::INDEX_WAIT_MAX, || {
+            let waits = matches!(taken, Err(Error::Ours { .. }));
+            if waits {
+                taken = IndexLock::try_take(directory);
+            }
+            !waits
+        });
+        taken
+    }
+
+    fn try_take(directory: &Path) -> Result<IndexLock, Error> {
         let path = directory.join("index.lock");
         for _ in 0..2 {
             match OpenOptions::new().write(true).create_new(true).open(&path) {

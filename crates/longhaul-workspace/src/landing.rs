@@ -170,7 +170,7 @@ impl Work {
     }
 
     /// Commits what stands in the run's worktree, so that it can be merged.
-    fn committed(&self) -> Result<String, Error> {
+    pub(crate) fn committed(&self) -> Result<String, Error> {
         if !self.worktree.is_dir() {
             return Ok(self.result()?.head);
         }
@@ -219,6 +219,22 @@ pub fn merge(work: &Work) -> Result<Landed, Error> {
     merge_commit(&site, &work.run, theirs, &message)
 }
 
+/// The same into the worktree of whoever sent the run, as a commit of that one's: also where the branch could simply be moved.
+pub fn merge_for(sender: &str, work: &Work) -> Result<Landed, Error> {
+    let (site, _) = Site::open(work)?;
+    site.refuse_unready()?;
+    let theirs = work.committed()?;
+    let checkout = &site.checkout;
+    let head = checkout.head()?;
+    if contains(checkout, &head, &theirs) {
+        return Ok(Landed { changes: Vec::new(), commit: None });
+    }
+    let message = signed(&format!("Merge {}: {}", work.run, work.title), sender);
+    let merged = site.merged(&[], &head, &theirs)?;
+    let commit = checkout.make_commit(&merged, &[&head, &theirs], &message)?;
+    site.arrive(&work.run, head, commit, merged)
+}
+
 /// Brings a commit of elsewhere into the branch that is checked out in `repository`, under the same rules.
 pub fn bring(repository: &Path, scratch: &Path, run: &str, commit: &str) -> Result<Landed, Error> {
     let site = Site::at(repository, scratch)?.0;
@@ -230,36 +246,51 @@ pub fn bring(repository: &Path, scratch: &Path, run: &str, commit: &str) -> Resu
 fn merge_commit(site: &Site, run: &str, theirs: String, message: &str) -> Result<Landed, Error> {
     let checkout = &site.checkout;
     let head = checkout.head()?;
-    let contains = |outer: &str, inner: &str| {
-        checkout.git().bytes(&["merge-base", "--is-ancestor", "--end-of-options", inner, outer]).is_ok()
-    };
-    if contains(&head, &theirs) {
+    if contains(checkout, &head, &theirs) {
         return Ok(Landed { changes: Vec::new(), commit: None });
     }
-    let (after, commit) = if contains(&theirs, &head) {
+    let (after, commit) = if contains(checkout, &theirs, &head) {
         (checkout.tree_of(&theirs)?, theirs)
     } else {
         let merged = site.merged(&[], &head, &theirs)?;
         let commit = checkout.make_commit(&merged, &[&head, &theirs], message)?;
         (merged, commit)
     };
-    let changes = checkout.changes(&head, &after)?;
-    let in_files = nodes(checkout.changes(&head, &checkout.snapshot()?.tree)?);
-    let staged = nodes(site.staged(&head)?);
-    // What is here already as the merge would have it is no work that could be lost.
-    let differs = |here: &BTreeMap<PathBuf, Option<Node>>, change: &Change| {
-        here.get(&change.path).is_some_and(|node| *node != change.after)
-    };
-    let lost = changes.iter().filter(|change| differs(&in_files, change) || differs(&staged, change));
-    refuse(lost, |paths| Error::Uncommitted { paths })?;
-    let to_write: Vec<Change> =
-        changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
-    let moved = Some(Moved { from: head.clone(), to: commit.clone() });
-    // What is here already stays, should the rest be taken back.
-    let here = changes.iter().filter_map(|change| in_files.get_key_value(&change.path));
-    let landing = Landing::new(run, site.tree_with(&head, here)?, after, moved);
-    site.land(landing, &changes, &to_write)?;
-    Ok(Landed { changes, commit: Some(commit) })
+    site.arrive(run, head, commit, after)
+}
+
+/// Is the second commit part of the history of the first?
+pub(crate) fn contains(checkout: &Checkout, outer: &str, inner: &str) -> bool {
+    checkout.git().bytes(&["merge-base", "--is-ancestor", "--end-of-options", inner, outer]).is_ok()
+}
+
+/// What a merge of two commits comes to, made without any checkout.
+pub(crate) enum Merge {
+    Clean {
+        tree: String,
+    },
+    /// The tree has the places that conflict marked, in these files.
+    Conflicts {
+        tree: String,
+        paths: Vec<PathBuf>,
+    },
+}
+
+pub(crate) fn merge_trees(
+    checkout: &Checkout,
+    options: &[&str],
+    ours: &str,
+    theirs: &str,
+) -> Result<Merge, Error> {
+    let fixed = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"];
+    let printed = checkout.git().print(&[&fixed[..], options, &[ours, theirs]].concat())?;
+    let mut words = split(&printed.bytes);
+    let tree = words.next().map(|tree| String::from_utf8_lossy(tree).trim().to_owned());
+    match (printed.status.code(), tree) {
+        (Some(0), Some(tree)) => Ok(Merge::Clean { tree }),
+        (Some(1), Some(tree)) => Ok(Merge::Conflicts { tree, paths: words.map(path_of).collect() }),
+        (_, _) => Err(printed.failed("merge-tree".to_owned()).into()),
+    }
 }
 
 /// Finishes or takes back what a killed landing left in the checkout.
@@ -268,8 +299,8 @@ pub fn settle(work: &Work) -> Result<Option<Settled>, Error> {
 }
 
 /// The user's checkout while this process alone may land something there.
-struct Site {
-    checkout: Checkout,
+pub(crate) struct Site {
+    pub(crate) checkout: Checkout,
     note: PathBuf,
     /// Locked for as long as this lives.
     _held: File,
@@ -319,7 +350,7 @@ impl Site {
         Site::at(&work.repository, &work.scratch)
     }
 
-    fn refuse_unready(&self) -> Result<(), Error> {
+    pub(crate) fn refuse_unready(&self) -> Result<(), Error> {
         commit::refuse_under_way(&self.checkout)?;
         match self.checkout.branch() {
             Some(_) => Ok(()),
@@ -327,7 +358,7 @@ impl Site {
         }
     }
 
-    fn at(repository: &Path, scratch: &Path) -> Result<(Site, Option<Settled>), Error> {
+    pub(crate) fn at(repository: &Path, scratch: &Path) -> Result<(Site, Option<Settled>), Error> {
         let checkout = Checkout::open(repository, scratch, Filters::Absent)?;
         let name = digest_of(path_bytes(checkout.top()));
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
@@ -343,17 +374,40 @@ impl Site {
         Ok((site, settled))
     }
 
-    /// The tree of a merge of two commits, made without any checkout.
+    /// The tree of a merge of two commits.
     fn merged(&self, options: &[&str], ours: &str, theirs: &str) -> Result<String, Error> {
-        let fixed = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"];
-        let printed = self.checkout.git().print(&[&fixed[..], options, &[ours, theirs]].concat())?;
-        let mut words = split(&printed.bytes);
-        let tree = words.next().map(|tree| String::from_utf8_lossy(tree).trim().to_owned());
-        match (printed.status.code(), tree) {
-            (Some(0), Some(tree)) => Ok(tree),
-            (Some(1), Some(_)) => Err(Error::Conflicts { paths: words.map(path_of).collect() }),
-            (_, _) => Err(printed.failed("merge-tree".to_owned()).into()),
+        match merge_trees(&self.checkout, options, ours, theirs)? {
+            Merge::Clean { tree } => Ok(tree),
+            Merge::Conflicts { paths, .. } => Err(Error::Conflicts { paths }),
         }
+    }
+
+    /// Brings the checkout from `head` to a commit whose files are `after`, if nothing of the user's is lost by it.
+    pub(crate) fn arrive(
+        &self,
+        run: &str,
+        head: String,
+        commit: String,
+        after: String,
+    ) -> Result<Landed, Error> {
+        let checkout = &self.checkout;
+        let changes = checkout.changes(&head, &after)?;
+        let in_files = nodes(checkout.changes(&head, &checkout.snapshot()?.tree)?);
+        let staged = nodes(self.staged(&head)?);
+        // What is here already as the merge would have it is no work that could be lost.
+        let differs = |here: &BTreeMap<PathBuf, Option<Node>>, change: &Change| {
+            here.get(&change.path).is_some_and(|node| *node != change.after)
+        };
+        let lost = changes.iter().filter(|change| differs(&in_files, change) || differs(&staged, change));
+        refuse(lost, |paths| Error::Uncommitted { paths })?;
+        let to_write: Vec<Change> =
+            changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
+        let moved = Some(Moved { from: head.clone(), to: commit.clone() });
+        // What is here already stays, should the rest be taken back.
+        let here = changes.iter().filter_map(|change| in_files.get_key_value(&change.path));
+        let landing = Landing::new(run, self.tree_with(&head, here)?, after, moved);
+        self.land(landing, &changes, &to_write)?;
+        Ok(Landed { changes, commit: Some(commit) })
     }
 
     /// How what is staged differs from a commit.
@@ -374,8 +428,12 @@ impl Site {
         }
         refuse(in_the_way(self.checkout.top(), to_write).into_iter(), |paths| Error::InTheWay { paths })?;
         let lock = IndexLock::take(self.checkout.directory())?;
-        let (head, branch) = (Some(self.checkout.head()?), self.checkout.branch());
-        let landing = Landing { head, branch, ..landing };
+        let (head, branch) = (self.checkout.head()?, self.checkout.branch());
+        // Somebody has committed here since this was worked out.
+        if landing.moved.as_ref().is_some_and(|moved| moved.from != head) {
+            return Err(Error::Busy);
+        }
+        let landing = Landing { head: Some(head), branch, ..landing };
         self.keep(&landing)?;
         if let Err(error) = self.write(to_write.iter().map(|change| (&change.path, &change.after))) {
             self.take_back(&self.leftover(&landing)?)?;

@@ -3,7 +3,8 @@
 //! Owns the disk side of a workspace: opening files so that no path leads out (`files`), replacing them so that a
 //! crash leaves the old or the new bytes and nothing between (`files`), listing directories without
 //! ever following a link (`directory`), making the directory itself (`place`), how git is started (`git`), what stands in a checkout
-//! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`), and how a run's work is kept (`commit`) and brought to the user (`landing`).
+//! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`), and how a run's work is kept (`commit`), brought to the user (`landing`)
+//! and joined with that of others (`joining`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 mod beneath;
@@ -16,6 +17,7 @@ mod files;
 pub mod git;
 pub mod gitdirs;
 pub mod index_lock;
+pub mod joining;
 pub mod landing;
 pub mod limits;
 pub mod place;

@@ -99,3 +99,12 @@ pub const CHECKPOINT_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Files that are stored one by one. More at once go into one pack: a file and a sync for each would take minutes.
 pub const CHECKPOINT_LOOSE_MAX: usize = 512;
+
+/// Letters of an agent's name in the name of a branch.
+pub const BRANCH_AGENT_LETTERS_MAX: usize = 40;
+
+/// Names tried for a branch. More agents of one name in one session is a program gone wrong.
+pub const BRANCH_TRIES_MAX: usize = 10_000;
+
+/// Time that is waited for an index that another part of this program is changing: a commit or the end of a merge.
+pub const INDEX_WAIT_MAX: Duration = Duration::from_secs(2);

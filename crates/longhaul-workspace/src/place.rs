@@ -52,6 +52,8 @@ pub enum Error {
     NotEmpty { path: PathBuf },
     #[error("the worktree path `{}` is still being made by another process", path.display())]
     Held { path: PathBuf },
+    #[error("every name for a branch `{family}…` is taken")]
+    NoName { family: String },
     #[error("cannot {action} `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -83,6 +85,12 @@ pub fn remove(place: &Place) -> Result<(), Error> {
     // With its links resolved, as the repository knows it.
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     let whole = parent.zip(path.file_name()).map_or_else(|| path.clone(), |(parent, name)| parent.join(name));
+    match fs::remove_file(ready(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(io("remove the note beside")(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
     if path.symlink_metadata().is_ok() {
         if aside.is_dir() {
             fs::remove_dir_all(&aside).map_err(io("remove what was left of"))?;
@@ -98,6 +106,31 @@ pub fn remove(place: &Place) -> Result<(), Error> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io("remove")(error)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Was it prepared by these commands?
+pub fn is_ready(path: &Path, commands: &[String]) -> bool {
+    fs::read_to_string(ready(path)).is_ok_and(|said| said == prepared_by(commands))
+}
+
+/// Notes beside a place that it was.
+pub fn mark_ready(path: &Path, commands: &[String]) -> Result<(), Error> {
+    let note = ready(path);
+    fs::write(&note, prepared_by(commands)).map_err(|source| Error::Io {
+        action: "write",
+        path: note,
+        source,
+    })
+}
+
+fn prepared_by(commands: &[String]) -> String {
+    format!("{}\n", crate::digest_of(commands.join("\0").as_bytes()))
+}
+
+fn ready(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".ready");
+    path.with_file_name(name)
 }
 
 /// Where a place is moved while it is removed.
@@ -152,6 +185,52 @@ pub fn branch(repo: &Path, name: &str) -> Option<String> {
     Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
 }
 
+/// The branch that is checked out, by its short name.
+pub fn current_branch(repo: &Path) -> Option<String> {
+    Git::at(repo).run(&["symbolic-ref", "--quiet", "--short", "HEAD"]).ok()
+}
+
+/// Makes a branch at a commit, unless there is one of that name.
+pub fn make_branch(repo: &Path, name: &str, commit: &str) -> Result<(), Error> {
+    let reference = format!("refs/heads/{name}");
+    let nothing = "0".repeat(commit.len());
+    let made = ["update-ref", "--create-reflog", "--end-of-options", &reference, commit, &nothing];
+    match Git::at(repo).run(&made) {
+        Err(_) if branch(repo, name).is_some() => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
+}
+
+/// A name for an agent's branch that begins with `family` and that no branch has, nor is in `taken`.
+pub fn free_branch(repo: &Path, family: &str, agent: &str, taken: &[String]) -> Result<String, Error> {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    let agent: String = agent.chars().map(plain).take(limits::BRANCH_AGENT_LETTERS_MAX).collect();
+    let agent = agent.trim_matches('-');
+    let agent = if agent.is_empty() { "agent" } else { agent };
+    let family_of = format!("refs/heads/{family}");
+    let there =
+        Git::at(repo).printing_much().run(&["for-each-ref", "--format=%(refname:lstrip=2)", &family_of])?;
+    // A branch below that name takes it too.
+    let takes = |line: &str, name: &str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_free = |name: &String| !taken.contains(name) && !there.lines().any(|line| takes(line, name));
+    let numbered = (2..=limits::BRANCH_TRIES_MAX).map(|number| format!("{family}{agent}-{number}"));
+    let mut names = std::iter::once(format!("{family}{agent}")).chain(numbered);
+    names.find(is_free).ok_or_else(|| Error::NoName { family: family.to_owned() })
+}
+
+/// A worktree at a commit, on no branch. What is left there of an earlier one is removed first; so must this one be.
+pub fn detached(repo: &Path, path: &Path, commit: &str) -> Result<(), Error> {
+    remove(&passing(repo, path))?;
+    worktree::add_detached(repo, path, commit)
+}
+
+/// Such a worktree, to be removed.
+pub fn passing(repo: &Path, path: &Path) -> Place {
+    Place::Worktree { repo: repo.to_owned(), path: path.to_owned(), branch: String::new(), start: None }
+}
+
 /// Where a run's worktree stands, compared with the checkout it was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -167,8 +246,7 @@ pub fn standing(tree: &Path, repo: &Path) -> Option<Standing> {
     let head = Git::at(repo).run(&["rev-parse", "--verify", "HEAD^{commit}"]).ok()?;
     let since = format!("{head}..HEAD");
     let commits = Git::at(tree).run(&["rev-list", "--count", &since]).ok()?.parse().ok()?;
-    let branch = Git::at(tree).run(&["symbolic-ref", "--quiet", "--short", "HEAD"]).ok();
-    Some(Standing { branch, commits, is_dirty: is_dirty(tree) })
+    Some(Standing { branch: current_branch(tree), commits, is_dirty: is_dirty(tree) })
 }
 
 /// What differs in a directory from where its work began, for people: `base` if that is known, else the last commit it has in
@@ -193,6 +271,14 @@ pub fn changes(tree: &Path, repo: Option<&Path>, base: Option<&str>) -> Option<S
     let more = more.count();
     lines.extend((more > 0).then(|| format!(" and {more} more new files")));
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// What two commits of a repository differ in, for people. `None` if nothing does, or git cannot tell.
+pub fn changes_between(repo: &Path, base: &str, end: &str) -> Option<String> {
+    let asked =
+        ["--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
+    let stat = ["--stat=100", "--stat-count=60", "--end-of-options", base, end];
+    Git::at(repo).run(&[&asked[..], &stat].concat()).ok().filter(|stat| !stat.is_empty())
 }
 
 /// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so

@@ -86,6 +86,25 @@ pub struct Notes {
 pub struct Visit {
     pub run: String,
     pub at: Timestamp,
+    /// The branch it has to itself, if it works beside others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+}
+
+impl Notes {
+    /// Was there no run yet in the workspace that they share?
+    pub fn is_only_parallel(&self) -> bool {
+        self.branch.is_none() && self.repository.is_some()
+    }
+
+    /// The runs that worked beside others, in their order, each with its branch.
+    pub fn parallel(&self) -> impl Iterator<Item = (&Visit, &String)> {
+        self.runs.iter().filter_map(|visit| Some((visit, visit.branch.as_ref()?)))
+    }
+
+    pub fn branches(&self) -> Vec<String> {
+        self.parallel().map(|(_, branch)| branch.clone()).collect()
+    }
 }
 
 /// Who has a session, as everybody may read it.
@@ -146,6 +165,19 @@ impl Session {
     /// Where its runs work.
     pub fn workspace(&self) -> PathBuf {
         self.directory.join("workspace")
+    }
+
+    /// Where a run works that has a branch to itself.
+    pub fn beside(&self, run: &str) -> PathBuf {
+        self.directory.join("run").join(run)
+    }
+
+    /// Keeps others from being given a branch here, until it is dropped.
+    pub fn naming(&self) -> Result<File, Error> {
+        fs::create_dir_all(&self.directory).map_err(io_error("create", &self.directory))?;
+        let lock = self.open("naming.lock")?;
+        lock.lock().map_err(io_error("lock", &self.directory))?;
+        Ok(lock)
     }
 
     pub fn notes(&self) -> Result<Notes, Error> {

@@ -45,6 +45,21 @@ pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str, start: &str) -> Res
     }
 }
 
+/// Makes a worktree at a commit, on no branch, where nothing is.
+pub(crate) fn add_detached(repo: &Path, path: &Path, commit: &str) -> Result<(), Error> {
+    create_directories(path)?;
+    let path = path.canonicalize().map_err(io_error("resolve", path))?;
+    let lock = lock(&path)?;
+    let added = past_new_worktrees(|| {
+        let fixed = ["worktree", "add", "--quiet", "--detach", "--"].map(OsStr::new);
+        let arguments = [&fixed[..], &[path.as_os_str(), OsStr::new(commit)]].concat();
+        let held = lock.try_clone().map_err(git::Error::Spawn)?;
+        Git::at(repo).holding(Stdio::from(held)).run(&arguments)
+    });
+    added?;
+    Ok(())
+}
+
 /// Forgets a worktree whose directory is gone, and no other.
 pub(crate) fn forget(repo: &Path, path: &Path) -> Result<(), Error> {
     match Registration::find(&common_directory(repo)?, path)? {

@@ -114,7 +114,7 @@ fn what_is_known_of_a_session_is_kept() {
     assert_eq!(all(&outer.path().join("none")).unwrap().len(), 0);
     let session = session(outer.path());
     let at = Timestamp::from_millis(3000);
-    let visits = (0..1001).map(|run| Visit { run: format!("run_{run}"), at });
+    let visits = (0..1001).map(|run| Visit { run: format!("run_{run}"), at, branch: None });
     session.note(at, |notes| notes.runs.extend(visits)).unwrap();
     let notes = session.notes().unwrap();
     assert_eq!((notes.created_at.as_millis(), notes.last_used_at.as_millis()), (1000, 3000));

@@ -37,6 +37,8 @@ pub struct App {
     servers: OnceLock<Servers>,
     /// Was the user told what is not trusted? Once is enough.
     told: OnceLock<()>,
+    /// The same of what is set and does nothing.
+    told_of_nats: OnceLock<()>,
     /// Everything that is written and shown nowhere, whoever found it.
     pub secrets: Secrets,
 }
@@ -50,8 +52,8 @@ impl App {
             Some(dir) => cwd.join(dir),
             None => project.join(".longhaul"),
         };
-        let (servers, told, secrets) = Default::default();
-        Ok(App { shared, cwd, project, state_dir, servers, told, secrets })
+        let (servers, told, told_of_nats, secrets) = Default::default();
+        Ok(App { shared, cwd, project, state_dir, servers, told, told_of_nats, secrets })
     }
 
     pub fn json(&self) -> bool {
@@ -67,6 +69,11 @@ impl App {
                 "this repository's longhaul.yaml sets {names}, which is ignored until you trust it; \
                  `longhaul trust` shows what it would do, and asks"
             ));
+        }
+        if settings.nats && self.told_of_nats.set(()).is_ok() {
+            render::warn(
+                "nats.enabled is set, and nothing here keeps runs in NATS yet: they are kept on this machine",
+            );
         }
         Ok(settings)
     }
@@ -164,7 +171,8 @@ impl App {
         let toolbox = self.toolbox(settings, sandbox)?;
         let harness = Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock));
         let harness = self.staffed(harness, settings);
-        let harness = harness.hiding(users_own()).copying(settings.copy.clone());
+        let harness =
+            harness.hiding(users_own()).copying(settings.copy.clone()).setting_up(settings.setup.clone());
         Ok(harness.with_secrets(self.secrets.clone()).with_budget(settings.budget))
     }
 

@@ -21,10 +21,7 @@ impl Naming<'_> {
     /// A name of this run's own. The end of its id tells two runs of one task apart.
     pub fn branch(&self, repository: &Path) -> String {
         let prefix = &self.git.branch_prefix;
-        // A branch `agent` leaves no room for an `agent/x`.
-        let is_taken = |name: &str| place::branch(repository, name).is_some();
-        let taken = prefix.match_indices('/').any(|(end, _)| is_taken(&prefix[..end]));
-        if !self.git.auto_branch || taken {
+        if !self.git.auto_branch || self.prefix(repository) != prefix {
             return format!("longhaul/{}", self.id);
         }
         let end = self.id_end();
@@ -35,18 +32,31 @@ impl Naming<'_> {
 }
 
 impl Naming<'_> {
-    /// The branch of a session, which all its runs share.
-    pub fn session_branch(&self, repository: &Path, session: &str) -> String {
-        let prefix = &self.git.branch_prefix;
-        let is_taken = |name: &str| place::branch(repository, name).is_some();
-        let taken = prefix.match_indices('/').any(|(end, _)| is_taken(&prefix[..end]));
-        let prefix = if !self.git.auto_branch || taken { "longhaul/" } else { prefix };
-        let plain = format!("{prefix}session-{session}");
+    /// The branch of a session or the like, which all its runs share.
+    pub fn shared_branch(&self, repository: &Path, label: &str) -> String {
+        let plain = format!("{}{label}", self.prefix(repository));
         // Somebody's branch, or that of a session which was deleted: its commits are not ours to go on from.
-        if is_taken(&plain) { format!("{plain}-{}", self.id_end()) } else { plain }
+        if place::branch(repository, &plain).is_some() { format!("{plain}-{}", self.id_end()) } else { plain }
     }
 
-    fn id_end(&self) -> &str {
+    /// What the branches of agents begin with that work side by side.
+    pub fn family(&self, repository: &Path, name: &str) -> String {
+        let plain = format!("{}{name}", self.prefix(repository));
+        // A branch of that very name leaves no room below it.
+        let taken = place::branch(repository, &plain).is_some();
+        if taken { format!("{plain}-{}/", self.id_end()) } else { format!("{plain}/") }
+    }
+
+    /// As the settings have it, unless that is switched off or cannot be.
+    fn prefix(&self, repository: &Path) -> &str {
+        let prefix = &self.git.branch_prefix;
+        // A branch `agent` leaves no room for an `agent/x`.
+        let is_taken = |name: &str| place::branch(repository, name).is_some();
+        let taken = prefix.match_indices('/').any(|(end, _)| is_taken(&prefix[..end]));
+        if !self.git.auto_branch || taken { "longhaul/" } else { prefix }
+    }
+
+    pub fn id_end(&self) -> &str {
         let id = self.id.as_str();
         &id[id.len().saturating_sub(ID_END)..]
     }

@@ -86,6 +86,12 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
             Exit::Usage,
             hint("put it back, or start over with a new run; an empty directory there is taken as it is"),
         ),
+        EngineError::SetUp { run, .. } => (
+            Exit::Failed,
+            Some(format!(
+                "the agent has not begun; see to workspace.setup in longhaul.yaml, then `longhaul resume {run}`"
+            )),
+        ),
         EngineError::Workspace { .. } => {
             (Exit::Usage, hint("see where the run works with `longhaul show ID`"))
         }

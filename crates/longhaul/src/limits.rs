@@ -69,3 +69,9 @@ pub const NIGHT_SAID_BYTES_MAX: usize = 4 * 1024;
 
 /// Files that a rewind names one by one. More are counted.
 pub const FILES_SHOWN_MAX: usize = 40;
+
+/// Bytes of what a check printed on merged files that are shown: its end says what is wrong.
+pub const MERGE_OUTPUT_BYTES_MAX: usize = 4 * 1024;
+
+/// Runs of a session that are looked at for one that is paused there. Older ones were passed over before.
+pub const SESSION_RUNS_LOOKED_AT_MAX: usize = 20;

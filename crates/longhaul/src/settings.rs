@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_agents::{Origin, Place, Roster};
 use longhaul_core::budget::{Allowance, Budget};
+use longhaul_core::collaboration::{Isolation, Strategy, Way};
 use longhaul_core::conduct::Compaction;
 use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
@@ -63,6 +64,13 @@ pub struct Settings {
     pub git: Git,
     /// Ignored paths that a fresh worktree gets from the checkout.
     pub copy: Vec<String>,
+    /// Are runs to be kept in NATS? Nothing does that yet.
+    pub nats: bool,
+    /// Commands that prepare a fresh workspace.
+    pub setup: Vec<String>,
+    /// With whom a run shares where it works.
+    pub isolation: Isolation,
+    pub cleanup: Cleanup,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
     /// Whose default model is used when no model is named.
@@ -98,8 +106,21 @@ pub struct Git {
     pub auto_branch: bool,
     pub branch_prefix: String,
     pub auto_commit: bool,
-    /// The branch that runs begin at; what is checked out, if none is named.
+    /// The branch that runs begin at, and that parallel work is merged into; what is checked out, if none is named.
     pub working_branch: Option<String>,
+    /// How runs of one session work together, unless it is said for one of them.
+    pub collaboration: Way,
+    /// Whether the agents that a run sends have a branch each.
+    pub workflow_branch_strategy: Strategy,
+}
+
+/// When the workspaces of ended runs are taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleanup {
+    /// As soon as a run has completed.
+    pub on_complete: bool,
+    /// What `workspace cleanup` takes for old.
+    pub after_ms: u64,
 }
 
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
@@ -130,6 +151,24 @@ struct File {
     git: Option<GitSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<WorkspaceSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nats: Option<NatsSection>,
+}
+
+/// Where runs will be kept that spread over many machines. Read and shown; nothing uses it yet.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct NatsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kv_bucket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_bucket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_file_size: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<String>,
 }
 
 /// What a fresh worktree needs.
@@ -138,6 +177,23 @@ struct File {
 struct WorkspaceSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     copy: Option<Vec<String>>,
+    /// One command or several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    setup: Option<OneOrMore>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isolation_mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cleanup_on_complete: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cleanup_after: Option<String>,
+}
+
+/// A list, or what would be its only item.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -153,6 +209,10 @@ struct GitSection {
     require_approval: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     working_branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collaboration: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow_branch_strategy: Option<String>,
 }
 
 /// When a conversation is made shorter.
@@ -351,8 +411,23 @@ fn defaults() -> Value {
             "auto_commit": true,
             "require_approval": true,
             "working_branch": null,
+            "collaboration": "sequential",
+            "workflow_branch_strategy": "shared",
         },
-        "workspace": { "copy": [] },
+        "workspace": {
+            "copy": [],
+            "setup": [],
+            "isolation_mode": "per_workflow",
+            "cleanup_on_complete": false,
+            "cleanup_after": "24h",
+        },
+        "nats": {
+            "enabled": false,
+            "kv_bucket": "harness-state",
+            "object_bucket": "harness-files",
+            "max_file_size": "100MB",
+            "ttl": "24h",
+        },
         "compaction": {
             "enabled": compaction.enabled,
             "threshold": f64::from(compaction.threshold) / 100.0,
@@ -480,6 +555,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         }
     }
     let read = Reading { origins: &origins, places: &places };
+    read.duration("nats.ttl")?;
     Ok(Settings {
         enabled: read.value("harness.enabled")?,
         autonomy: read.autonomy()?,
@@ -507,8 +583,17 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             branch_prefix: read.branch("git.branch_prefix")?.unwrap_or_default(),
             auto_commit: read.value("git.auto_commit")?,
             working_branch: read.branch("git.working_branch")?,
+            collaboration: read.parsed("git.collaboration")?,
+            workflow_branch_strategy: read.parsed("git.workflow_branch_strategy")?,
         },
+        nats: read.value("nats.enabled")?,
         copy: read.paths("workspace.copy")?,
+        setup: read.commands("workspace.setup")?,
+        isolation: read.parsed("workspace.isolation_mode")?,
+        cleanup: Cleanup {
+            on_complete: read.value("workspace.cleanup_on_complete")?,
+            after_ms: read.duration("workspace.cleanup_after")?.unwrap_or_default(),
+        },
         retry: RetryPolicy {
             max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
             base_backoff_ms: read.at_most("harness.retries.base_backoff_ms", BACKOFF_BASE_MS_MAX)?,
@@ -787,6 +872,19 @@ impl Reading<'_> {
         match paths.iter().find(|path| !longhaul_workspace::carry::is_within(Path::new(path))) {
             Some(path) => Err(self.wrong(key, &format!("{path:?} is no path below a checkout"))),
             None => Ok(paths),
+        }
+    }
+
+    /// One command, or a list of them.
+    fn commands(&self, key: &str) -> Result<Vec<String>, Failure> {
+        let written: OneOrMore = self.value(key)?;
+        let commands = match written {
+            OneOrMore::One(command) => vec![command],
+            OneOrMore::More(commands) => commands,
+        };
+        match commands.iter().any(|command| command.trim().is_empty()) {
+            true => Err(self.wrong(key, "a command is empty")),
+            false => Ok(commands),
         }
     }
 

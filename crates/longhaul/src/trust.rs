@@ -89,6 +89,10 @@ pub fn items(project: &Value, users: &Value) -> Vec<Item> {
         let does = vec![format!("shows agents files that git ignores: {}", shown(&value.to_string()))];
         items.push(Item { key: "workspace.copy".to_owned(), does, value: value.clone() });
     }
+    if let Some(value) = project["workspace"].get("setup") {
+        let does = vec![format!("runs {} in each fresh workspace", shown(&value.to_string()))];
+        items.push(Item { key: "workspace.setup".to_owned(), does, value: value.clone() });
+    }
     let enabled = &project["harness"]["enabled"];
     if *enabled == false && users["harness"]["enabled"] != false {
         let does = vec!["keeps nothing of any run: no journal, nothing to resume or to look at".to_owned()];

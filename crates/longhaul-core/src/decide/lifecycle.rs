@@ -5,6 +5,7 @@ use super::{Decision, Refusal, ask, call, child, limit, planning, recovery, sche
 use crate::codec;
 use crate::command::{Command, Wish};
 use crate::conduct::Checks;
+use crate::conversation::Usage;
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, Kept, Moment, Rest, Stored};
 use crate::ids::CommandId;
@@ -142,6 +143,15 @@ pub(super) fn files_stored(run: &Run, stored: Stored, moment: Moment) -> Decisio
         return Decision::nothing();
     }
     Decision::remember(Event::FilesStored { stored, moment })
+}
+
+/// Only what the run does not know of is new to it.
+pub(super) fn spent_before(run: &Run, all: &Usage) -> Decision {
+    let usage = all.without(&run.ledger().usage);
+    if usage == Usage::default() {
+        return Decision::nothing();
+    }
+    Decision::remember(Event::SpentBefore { usage })
 }
 
 /// What a person wants changed for the rest of the run; what is the same already is not remembered again.

@@ -94,6 +94,11 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::ChecksChanged { checks } => Ok(lifecycle::checks_changed(run, checks)),
         Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
         Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
+        Input::SpentBefore { usage } => Ok(lifecycle::spent_before(run, &usage)),
+        Input::SetUpStarted { commands } => Ok(Decision::remember(Event::SetUpStarted { commands })),
+        Input::SetUpEnded { error, duration_us } => {
+            Ok(Decision::remember(Event::SetUpEnded { error, duration_us }))
+        }
         Input::FilesStored { stored, moment } => Ok(lifecycle::files_stored(run, stored, moment)),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }

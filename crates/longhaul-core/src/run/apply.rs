@@ -22,7 +22,11 @@ use crate::tool::{EffectClass, Outcome};
 impl Run {
     pub(super) fn remember(&mut self, at: Timestamp, event: &Event) {
         match event {
-            Event::RunCreated(_) | Event::Imported { .. } | Event::PlanCompleted => {}
+            Event::RunCreated(_)
+            | Event::Imported { .. }
+            | Event::PlanCompleted
+            | Event::SetUpStarted { .. }
+            | Event::SetUpEnded { .. } => {}
             Event::StatusChanged { to, cause, reason, .. } => {
                 self.change_status(at, *to, *cause, reason.clone())
             }
@@ -204,6 +208,12 @@ impl Run {
                 }
             }
             Event::Told { text } => self.say(Message::User { text: text.clone() }),
+            Event::SpentBefore { usage } => {
+                self.usage.add(usage);
+                // No conversation that is on record: it counts for the run, and for none of its iterations.
+                let (step, iteration, model) = (self.current_step, 0, self.spec.model.clone());
+                self.spending.insert(0, Spending { step, iteration, model, replies: 0, usage: *usage });
+            }
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
         }
     }

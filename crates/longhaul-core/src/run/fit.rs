@@ -85,6 +85,9 @@ impl Run {
             | Event::WorkKept { .. }
             | Event::FilesStored { .. }
             | Event::CheckpointNamed { .. }
+            | Event::SetUpStarted { .. }
+            | Event::SetUpEnded { .. }
+            | Event::SpentBefore { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

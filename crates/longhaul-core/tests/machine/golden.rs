@@ -3,6 +3,7 @@
 use expect_test::expect_file;
 use longhaul_core::child::{ChildLedger, Errand, Origin, child_id};
 use longhaul_core::codec::{self, Error, KINDS, VERSION};
+use longhaul_core::collaboration::{Collaboration, Isolation, Strategy, Way};
 use longhaul_core::command::Wish;
 use longhaul_core::conduct::{
     Checks, Compaction, Conduct, Judge, Looping, Protect, ProtectPolicy, Surroundings,
@@ -69,6 +70,17 @@ pub fn samples() -> Vec<Event> {
                 depth: Some(1),
                 store: text(),
             })),
+            ..spec()
+        })),
+        Event::RunCreated(Box::new(RunSpec {
+            collaboration: Some(Box::new(Collaboration {
+                way: Way::Parallel,
+                working_branch: Some(text()),
+                strategy: Strategy::PerAgent,
+                family: text(),
+            })),
+            workflow_run: Some(text()),
+            isolation: Some(Isolation::PerRun),
             ..spec()
         })),
         Event::StatusChanged {
@@ -269,6 +281,10 @@ pub fn samples() -> Vec<Event> {
         Event::FilesStored { stored: Stored::Tree { tree: text(), left_out: 1 }, moment: Moment::Now },
         Event::FilesStored { stored: Stored::Failed { why: text() }, moment: Moment::BeforeFirst },
         Event::CheckpointNamed { number: 2, name: text() },
+        Event::SetUpStarted { commands: vec![text()] },
+        Event::SetUpEnded { error: Some(text()), duration_us: 9 },
+        Event::SetUpEnded { error: None, duration_us: 9 },
+        Event::SpentBefore { usage },
     ]
 }
 
@@ -375,7 +391,8 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
             if spec.permissions.is_some()
                 || spec.conduct.is_some()
                 || spec.crew.is_some()
-                || spec.base.is_some() =>
+                || spec.base.is_some()
+                || spec.collaboration.is_some() =>
         {
             return None;
         }

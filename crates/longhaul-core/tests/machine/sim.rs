@@ -180,6 +180,9 @@ pub fn spec() -> RunSpec {
         carried: None,
         auto_commit: None,
         source: None,
+        collaboration: None,
+        workflow_run: None,
+        isolation: None,
     }
 }
 

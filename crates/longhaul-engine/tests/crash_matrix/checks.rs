@@ -95,6 +95,9 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::WorkKept { .. }
             | Event::FilesStored { .. }
             | Event::CheckpointNamed { .. }
+            | Event::SetUpStarted { .. }
+            | Event::SetUpEnded { .. }
+            | Event::SpentBefore { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

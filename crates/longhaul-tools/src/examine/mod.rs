@@ -80,6 +80,20 @@ pub async fn examine(asked: &Examine, bash: Arc<dyn Tool>, context: &Context) ->
     (!context.cancel.is_cancelled()).then_some(found)
 }
 
+/// Runs the commands that prepare a workspace, one after another, held like those of the agent. The error says which of them failed,
+/// how, and what it printed last.
+pub async fn set_up(commands: &[String], bash: Arc<dyn Tool>, context: &Context) -> Result<(), String> {
+    let shell = Shell { bash, context };
+    for (index, command) in commands.iter().enumerate() {
+        let check = shell.check(index, command).await.ok_or("it was interrupted")?;
+        if !check.passed {
+            let printed = check.output.trim_end();
+            return Err(format!("`{command}`: {}\n{printed}", check.ended).trim_end().to_owned());
+        }
+    }
+    Ok(())
+}
+
 /// A protected file may be as it was, and another in the commit that is handed over.
 async fn look_at_commits(asked: &Examine, shell: &Shell<'_>, found: &mut Examination) {
     let protect = asked.protect.as_ref().filter(|protect| !protect.globs.is_empty());

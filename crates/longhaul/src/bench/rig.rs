@@ -165,5 +165,8 @@ pub fn spec(id: RunId) -> RunSpec {
         carried: None,
         auto_commit: None,
         source: None,
+        collaboration: None,
+        workflow_run: None,
+        isolation: None,
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_agents::Origin;
+use longhaul_core::collaboration::{Isolation, Way};
 use longhaul_core::conduct::{Looping, Surroundings};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
@@ -11,15 +12,14 @@ use longhaul_core::money::Usd;
 use longhaul_core::plan::{Draft, Plan};
 use longhaul_core::policy::{Limit, Policies, Policy};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, BadSpec, GitSource, Limits, Mode, OnAsk, Planner, RunSpec};
+use longhaul_core::spec::{Autonomy, BadSpec, Limits, Mode, OnAsk, Planner, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::{Error as EngineError, Harness};
 use longhaul_workspace::place;
 
 use super::conduct::{self, ConductArgs};
-use super::session::{self, Session};
-use super::{landing, list, replan, source};
+use super::{placing, replan, session};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::autonomy::RhythmArgs;
@@ -34,7 +34,7 @@ use crate::misread;
 use crate::render;
 use crate::schema;
 use crate::servers;
-use crate::settings::{Git, Settings, Source};
+use crate::settings::{Settings, Source};
 
 /// The plan is to be made.
 pub const AUTO: &str = "auto";
@@ -101,6 +101,19 @@ pub struct Options {
     /// Work where the earlier runs of this session worked; a new name begins one. One run at a time
     #[arg(long, value_name = "NAME", conflicts_with = "in_place")]
     pub session: Option<String>,
+    /// With `--session`: also if another run of it is paused or waits there
+    #[arg(long, requires = "session")]
+    pub force: bool,
+    /// How it works together with other runs of its session [default: git.collaboration, sequential]
+    ///
+    /// sequential: on the session's branch, one run at a time, each seeing what those before it committed. parallel: each on a
+    /// branch (agent/SESSION/AGENT) and in a worktree of its own, any number at once, also its sub-agents;
+    /// `longhaul merge --session NAME` brings the branches together.
+    #[arg(long, value_name = "sequential|parallel", conflicts_with = "in_place")]
+    pub collaboration: Option<Way>,
+    /// The run of a workflow this is part of, by any name: its runs work in one place, one after another
+    #[arg(long, value_name = "NAME", conflicts_with = "in_place")]
+    pub workflow_run: Option<String>,
     /// Work on this repository instead of the one here: https, ssh (also git@host:path), or a path
     #[arg(long, value_name = "URL", conflicts_with_all = ["in_place", "with_changes"])]
     pub repo: Option<String>,
@@ -134,6 +147,42 @@ pub struct Options {
     /// The commit a worktree begins with, instead of what is checked out.
     #[arg(skip)]
     pub commit: Option<String>,
+}
+
+impl Options {
+    /// What is meant when nothing else is typed, for runs that are made by other commands.
+    pub fn of(agent: String) -> Options {
+        Options {
+            agent,
+            model: Vec::new(),
+            mode: ModeArg::Exec,
+            answer_schema: None,
+            autonomy: None,
+            plan: "none".to_owned(),
+            parallel: None,
+            on_ask: None,
+            ask: Vec::new(),
+            tools: None,
+            in_place: false,
+            with_changes: false,
+            session: None,
+            force: false,
+            collaboration: None,
+            workflow_run: None,
+            repo: None,
+            reference: None,
+            depth: None,
+            engine: Switch::On,
+            task_id: None,
+            tool_timeout_ms: None,
+            rhythm: RhythmArgs::default(),
+            conduct: ConductArgs::default(),
+            limits: LimitArgs::default(),
+            looping: None,
+            iterations_typed: false,
+            commit: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -307,8 +356,12 @@ pub fn create(
     options: &Options,
 ) -> Result<Run, Failure> {
     let id = harness.new_run_id()?;
+    // Two that are created at once must not be given the same branch.
+    let named = session::naming(app, settings, options)?;
     let spec = spec(app, harness, settings, task, options, id)?;
     let run = made(app, harness, spec, |error| in_plan_file(app, options, error))?;
+    drop(named);
+    placing::make_working_branch(&settings.git, &run)?;
     if run.spec.task != task {
         render::warn("a key stands in the task; it was struck out, and neither kept nor sent");
     }
@@ -392,7 +445,7 @@ pub fn spec(
         grant.ok_or_else(none)?.ask = Some(true);
     }
     let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
-    let place = place(app, options, &naming)?;
+    let place = placing::place(app, settings, options, &naming)?;
     let keeps = place.branch.is_some();
     let surroundings = surroundings(app, &place);
     let looping = options.looping.clone().map(|looping| match agent.limits.max_iterations {
@@ -430,6 +483,10 @@ pub fn spec(
         parent: None,
         depth: 0,
         session: options.session.clone(),
+        collaboration: place.collaboration.map(Box::new),
+        workflow_run: options.workflow_run.clone(),
+        isolation: Some(placing::isolation(settings, options))
+            .filter(|isolation| *isolation != Isolation::default()),
         parallel: options.parallel,
         crew: Some(crew::mates(&settings.agent_dirs)?),
         planner: planner.map(Box::new),
@@ -439,7 +496,7 @@ pub fn spec(
 }
 
 /// What the agent is told of where it works.
-fn surroundings(app: &App, place: &Chosen) -> Surroundings {
+fn surroundings(app: &App, place: &placing::Chosen) -> Surroundings {
     let mut environment = format!(
         "Workspace: {}\nPlatform: {} {}\n",
         place.path.display(),
@@ -556,165 +613,6 @@ pub fn settled_model(name: &str, base: &Path) -> String {
         Some(file) => format!("scripted/{}", base.join(file).display()),
         None => name.to_owned(),
     }
-}
-
-struct Chosen {
-    path: PathBuf,
-    repository: Option<PathBuf>,
-    branch: Option<String>,
-    /// The commit it begins with.
-    base: Option<String>,
-    carried: bool,
-    source: Option<GitSource>,
-}
-
-impl Chosen {
-    /// A directory that belongs to no repository, or to one that is none of our business.
-    fn plain(path: PathBuf) -> Chosen {
-        Chosen { path, repository: None, branch: None, base: None, carried: false, source: None }
-    }
-}
-
-/// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
-fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Chosen, Failure> {
-    if options.in_place {
-        if let Some(other) = list::at_work_in(app, &app.cwd)? {
-            render::warn(&format!(
-                "{other} works in this directory as well, at this moment; they may change the same files"
-            ));
-        }
-        return Ok(Chosen::plain(app.cwd.clone()));
-    }
-    if options.repo.is_some() {
-        return from_elsewhere(app, options, naming);
-    }
-    if let Some(name) = &options.session {
-        return in_session(app, options, naming, &session::named(app, name)?);
-    }
-    let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
-    Ok(match repository(&app.cwd) {
-        Some(repository) => {
-            let (base, carried) = base(app, options, &repository, naming)?;
-            let branch = Some(naming.branch(&repository));
-            Chosen { path, repository: Some(repository), branch, base: Some(base), carried, source: None }
-        }
-        None => Chosen::plain(path),
-    })
-}
-
-/// A repository of elsewhere, in a workspace of the run's own or of its session.
-fn from_elsewhere(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Chosen, Failure> {
-    let (source, base) = source::fetched(app, options)?;
-    let session = options.session.as_deref().map(|name| session::named(app, name)).transpose()?;
-    let Some(session) = session else {
-        let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
-        let branch = Some(naming.branch(Path::new(&source.store)));
-        return Ok(Chosen { branch, base: Some(base), source: Some(source), ..Chosen::plain(path) });
-    };
-    let path = session.workspace();
-    let branch = if session.exists() {
-        let notes = session.notes().map_err(session::failure)?;
-        if notes.source.as_ref() != Some(&source.url) {
-            let of = notes.source.or(notes.repository).unwrap_or_else(|| "no repository".to_owned());
-            return Err(Failure::usage(format!(
-                "session {} is of {of}, not of {}",
-                session.name(),
-                source.url
-            )));
-        }
-        notes.branch
-    } else {
-        Some(naming.session_branch(Path::new(&source.store), session.name()))
-    };
-    Ok(Chosen { branch, base: Some(base), source: Some(source), ..Chosen::plain(path) })
-}
-
-/// In a session: where it is, if there was a run in it, and else made like a run's own place.
-fn in_session(
-    app: &App,
-    options: &Options,
-    naming: &branch::Naming<'_>,
-    session: &Session,
-) -> Result<Chosen, Failure> {
-    let path = session.workspace();
-    if !session.exists() {
-        let Some(repository) = repository(&app.cwd) else { return Ok(Chosen::plain(path)) };
-        let (base, carried) = base(app, options, &repository, naming)?;
-        let branch = Some(naming.session_branch(&repository, session.name()));
-        return Ok(Chosen {
-            path,
-            repository: Some(repository),
-            branch,
-            base: Some(base),
-            carried,
-            source: None,
-        });
-    }
-    if options.with_changes {
-        return Err(Failure::usage(format!("--with-changes: session {} has begun already", session.name())));
-    }
-    let notes = session.notes().map_err(session::failure)?;
-    let repository = notes.repository.map(PathBuf::from).filter(|_| notes.branch.is_some());
-    // What earlier runs of the session did is not this one's.
-    let base =
-        repository.as_ref().and_then(|repository| place::head(&path).or_else(|| place::head(repository)));
-    let Some(url) = notes.source else {
-        return Ok(Chosen { path, repository, branch: notes.branch, base, carried: false, source: None });
-    };
-    // One that was brought from elsewhere is a repository of its own.
-    let Some(base) = place::head(&path).filter(|_| path.join(".git").is_dir()) else {
-        let name = session.name();
-        return Err(Failure::usage(format!("the workspace of session {name} was not made yet"))
-            .hint(format!("`--repo {url}` fetches it")));
-    };
-    let source = Some(source::known(app, &url)?);
-    Ok(Chosen { branch: notes.branch, base: Some(base), source, ..Chosen::plain(path) })
-}
-
-/// The commit a worktree begins with when nobody says which: that of the working branch, else what is checked out.
-pub fn start(git: &Git, repository: &Path) -> Result<String, Failure> {
-    let shown = repository.display();
-    match &git.working_branch {
-        Some(name) => place::branch(repository, name).ok_or_else(|| {
-            Failure::usage(format!("git.working_branch: there is no branch `{name}` in {shown}"))
-        }),
-        None => {
-            place::head(repository).ok_or_else(|| Failure::usage(format!("{shown} has no commit any more")))
-        }
-    }
-}
-
-/// The commit the worktree begins with: what is checked out, with what is not committed there if that was asked for.
-fn base(
-    app: &App,
-    options: &Options,
-    repository: &Path,
-    naming: &branch::Naming<'_>,
-) -> Result<(String, bool), Failure> {
-    if let Some(commit) = &options.commit {
-        return Ok((commit.clone(), false));
-    }
-    let start = start(naming.git, repository)?;
-    if let Some(name) = &naming.git.working_branch {
-        if options.with_changes {
-            return Err(Failure::usage("--with-changes is for a run that begins at what is checked out")
-                .hint(format!("git.working_branch names `{name}`")));
-        }
-        return Ok((start, false));
-    }
-    if !place::is_dirty(repository) {
-        return Ok((start, false));
-    }
-    if !options.with_changes {
-        render::warn(
-            "changes that are not committed are not in the run's worktree; `--with-changes` would carry them in, \
-             `--in-place` would work on them",
-        );
-        return Ok((start, false));
-    }
-    let checkout = landing::opened(app, repository)?;
-    let carried = checkout.carry(naming.id.as_str()).map_err(landing::failure)?;
-    Ok((carried, true))
 }
 
 /// A plan file, checked.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use longhaul_core::command::Wish;
 use longhaul_core::conduct::Looping;
 use longhaul_core::event::{AskKind, Cause};
+use longhaul_core::evidence::Examination;
 use longhaul_core::ids::RunId;
 use longhaul_core::report::is_stuck;
 use longhaul_core::run::Run;
@@ -15,6 +16,7 @@ use longhaul_core::view::{RunView, gate_id};
 use longhaul_engine::notify::Notifier;
 use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
+use longhaul_tools::{Cancel, Examine};
 use longhaul_workspace::place::{self, Standing};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -45,6 +47,7 @@ pub fn drive(
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
+            super::workspace::after_completion(app, &run)?;
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
             }
@@ -102,6 +105,24 @@ pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) 
         notifier.close();
     }
     Ok(rested)
+}
+
+/// Runs commands on the files of a run that nobody drives, held like those of an agent. `None` if that was interrupted.
+pub fn examined(harness: &Harness, run: &Run, examine: Examine) -> Result<Option<Examination>, Failure> {
+    runtime()?.block_on(async {
+        let (switch, cancel) = Cancel::new();
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let looking = harness.examine(run, examine, cancel);
+        tokio::pin!(looking);
+        loop {
+            tokio::select! {
+                found = &mut looking => return found.map_err(Failure::from),
+                _ = interrupt.recv() => switch.cancel(),
+                _ = terminate.recv() => switch.cancel(),
+            }
+        }
+    })
 }
 
 /// What one run is driven on: this thread. A run takes one step after another, so handing them from thread to thread

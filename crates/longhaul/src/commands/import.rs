@@ -104,6 +104,9 @@ fn defaults(
         carried: None,
         auto_commit: None,
         source: None,
+        collaboration: None,
+        workflow_run: None,
+        isolation: None,
         id,
     })
 }

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
-use longhaul_workspace::landing::{self, Error, How, Landed, Work};
+use longhaul_workspace::landing::{self, Error, How, Landed, Settled, Work};
 use longhaul_workspace::{commit, index_lock};
 use serde_json::json;
 
+use super::joining::{self, JoiningArgs};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -29,13 +30,27 @@ pub struct ApplyArgs {
 /// your checkout stays as it was. Changes of your own that are not committed are never touched. `git reset --keep ORIG_HEAD`
 /// takes a merge back.
 ///
+/// With `--session`, the branches of its parallel runs that have completed are merged into the branch they began at, in the order
+/// the runs were created, as one commit; that branch is moved once all of them fit together and every `--verify` command has passed on
+/// the result, and not at all otherwise.
+///
 /// A run that began `--with-changes` has your uncommitted work as its first commit, and merging puts that onto your branch too,
 /// with a warning; `longhaul apply` brings in only what the run made, and `git reset ORIG_HEAD` takes such a merge back and leaves
 /// the files.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  longhaul merge run_1c4                                    into the branch you are on
+  longhaul merge --session port --verify 'make test'        all parallel runs of a session
+  longhaul merge --session port --agent coder               an agent resolves what conflicts")]
 pub struct MergeArgs {
-    #[arg(value_name = "ID")]
-    pub id: String,
+    #[arg(value_name = "ID", required_unless_present = "session", conflicts_with = "session")]
+    pub id: Option<String>,
+    /// Merge the parallel runs of this session instead
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+    #[command(flatten)]
+    pub joining: JoiningArgs,
 }
 
 pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
@@ -50,7 +65,15 @@ pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
 }
 
 pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
-    let (work, untouched) = settled(app, &args.id)?;
+    match (&args.id, &args.session) {
+        (_, Some(session)) => joining::merge(app, session, &args.joining),
+        (Some(id), None) => merge_run(app, id),
+        (None, None) => Err(Failure::usage("name a run, or a session with --session")),
+    }
+}
+
+fn merge_run(app: &App, id: &str) -> Result<Exit, Failure> {
+    let (work, untouched) = settled(app, id)?;
     if work.merges_carried().map_err(|error| hinted(error, &work, untouched))? {
         render::warn(&format!(
             "{} began with changes of yours that were not committed: merging puts them onto your branch as a commit of their own; \
@@ -85,11 +108,15 @@ fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
         render::warn(&format!("{} is still at work; this is what it has made so far", run.spec.id));
     }
     let work = work(app, &run)?;
-    let Some(settled) = landing::settle(&work).map_err(|error| explained(error, &work))? else {
-        return Ok((work, UNTOUCHED));
-    };
+    let settled = landing::settle(&work).map_err(|error| explained(error, &work))?;
+    Ok((work, tell_settled(settled)))
+}
+
+/// Says what became of a landing that was killed, and answers what is true from then on.
+pub fn tell_settled(settled: Option<Settled>) -> &'static str {
+    let Some(settled) = settled else { return UNTOUCHED };
     let cut_short = format!("bringing in {} was cut short", settled.run);
-    let untouched = match settled.how {
+    match settled.how {
         How::Finished => {
             render::warn(&format!("{cut_short}, and is now finished"));
             "nothing else was changed"
@@ -109,31 +136,37 @@ fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
             ));
             UNTOUCHED
         }
-    };
-    Ok((work, untouched))
+    }
 }
 
 const UNTOUCHED: &str = "nothing was changed";
 
 fn report(app: &App, work: &Work, landed: &Landed, said: &str) {
     if app.json() {
-        let files: Vec<_> = landed
-            .changes
-            .iter()
-            .map(|change| json!({ "path": name(change), "status": status(change) }))
-            .collect();
+        let files = files_json(landed);
         render::json(
             &json!({ "id": work.run, "repository": work.repository, "commit": landed.commit, "files": files }),
         );
         return;
     }
-    for change in &landed.changes {
-        render::data(&format!("{} {}", status(change), name(change).escape_debug()));
-    }
+    list(landed);
     render::talk(said);
 }
 
-fn files(count: usize) -> String {
+/// The files that came in, a line each.
+pub fn list(landed: &Landed) {
+    for change in &landed.changes {
+        render::data(&format!("{} {}", status(change), name(change).escape_debug()));
+    }
+}
+
+/// The same for programs.
+pub fn files_json(landed: &Landed) -> Vec<serde_json::Value> {
+    let file = |change: &Change| json!({ "path": name(change), "status": status(change) });
+    landed.changes.iter().map(file).collect()
+}
+
+pub fn files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
@@ -209,7 +242,7 @@ pub fn explained(error: Error, work: &Work) -> Failure {
 }
 
 /// The same, where `untouched` says what is true of the checkout.
-fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
+pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
     let (branch, worktree) = (&work.branch, work.worktree.display());
     let hint = match &error {
         Error::Conflicts { .. } => format!(

@@ -88,6 +88,12 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => vec![format!("(committed {commit})")],
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => vec![format!("(not committed: {why})")],
         Event::WorkKept { kept: Kept::Unchanged, .. } => Vec::new(),
+        Event::SetUpStarted { commands } => vec![format!("(setting up: {})", commands.join("; "))],
+        Event::SetUpEnded { error: Some(error), .. } => vec![format!("(not set up: {error})")],
+        Event::SetUpEnded { error: None, .. } => Vec::new(),
+        Event::SpentBefore { usage } => {
+            vec![format!("(used before it was taken back: {} tokens)", usage.tokens())]
+        }
         Event::CheckpointNamed { number, name } => vec![format!("(checkpoint {number} is named {name})")],
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             vec![format!("(files not stored: {why})")]

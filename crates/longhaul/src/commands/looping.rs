@@ -12,6 +12,7 @@ use super::create::{self, LimitArgs, ModeArg, Options, settled_model};
 use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::record::RecordArgs;
+use super::session;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -152,6 +153,7 @@ fn start(app: &App, args: Args) -> Result<Exit, Failure> {
         features: args.init_from.is_some().then_some(true),
         ..Looping::default()
     });
+    session::refuse_held(app, &settings, &args.options)?;
     let iterations_typed = args.iterations.max_iterations.is_some();
     let options = Options { looping: Some(looping), iterations_typed, ..args.options };
     let sandbox = hold(app, &settings, &args.holding)?;

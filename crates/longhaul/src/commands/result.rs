@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use longhaul_core::collaboration::Home;
 use longhaul_core::report::Report;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
@@ -40,8 +41,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     }
     let misfit = misfit(&run);
     let mut report = Report::of(&run);
-    // Commands change files too, and of a run without evidence nobody has looked.
-    report.changes = report.changes.or_else(|| changes(&run));
+    // What stands there now: the last look of the harness may have been before the last change.
+    report.changes = changes(&run).or(report.changes);
     if args.output {
         render::words(&report.output);
     } else if app.json() {
@@ -53,12 +54,25 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     Ok(exit(&run, misfit))
 }
 
-/// What differs in the workspace, as it is now, from what the work began with.
+/// What differs in the workspace, as it is now, from what the work began with. What was merged since, and what later runs of a
+/// session have done, changes nothing about that.
 fn changes(run: &Run) -> Option<String> {
     if !run.has_worked() {
         return None;
     }
-    let base = run.baseline.as_ref().and_then(|baseline| baseline.commit.as_deref());
+    let baseline = run.baseline.as_ref().and_then(|baseline| baseline.commit.as_deref());
+    let base = run.spec.base.as_deref().or(baseline);
+    let workspace = Path::new(&run.spec.workspace);
+    let repository = run.spec.repository.as_deref().map(Path::new);
+    let is_shared = run.status.is_terminal() && run.spec.home() != Home::Own;
+    if let (Some(repository), Some(base)) = (repository, base)
+        && (is_shared || !workspace.is_dir())
+    {
+        let branch =
+            run.spec.branch.as_ref().filter(|_| !is_shared).map(|branch| format!("refs/heads/{branch}"));
+        let end = branch.or_else(|| run.commits.last().cloned())?;
+        return place::changes_between(repository, base, &end);
+    }
     place::changes(Path::new(&run.spec.workspace), run.spec.repository.as_deref().map(Path::new), base)
 }
 

@@ -51,7 +51,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     if !settings.enabled {
         return run_without_trace(app, &settings, &args);
     }
-    session::refuse_held(app, args.options.session.as_deref())?;
+    session::refuse_held(app, &settings, &args.options)?;
     let record = args.record.settled(app)?;
     // Before anything is made: a run whose commands cannot be held is none.
     let sandbox = hold(app, &settings, &args.holding)?;

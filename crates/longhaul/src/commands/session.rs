@@ -1,11 +1,13 @@
 //! `session`: named workspaces that outlive runs, and who has them.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_core::collaboration::{Home, Way};
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, Wait};
 use longhaul_core::time::Timestamp;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock};
@@ -15,21 +17,25 @@ pub use longhaul_workspace::session::Session;
 use longhaul_workspace::session::{self, Error, Held, Hold, Name, Notes, Visit};
 use serde_json::{Value, json};
 
-use super::source;
+use super::create::Options;
 use super::workspace::bytes_below;
+use super::{placing, source};
 use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::limits::SESSION_UNUSED_MAX;
+use crate::limits::{SESSION_RUNS_LOOKED_AT_MAX, SESSION_UNUSED_MAX};
 use crate::render::{self, table};
+use crate::settings::Settings;
 
-/// Sessions: named workspaces that several runs share, one after another
+/// Sessions: named workspaces that several runs share, one after another or side by side
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   longhaul run \"Begin the port\" --session port       begins it
   longhaul run \"Go on\" --session port                sees the files and commits of the first
+  longhaul run \"Do the pages\" --session port --agent frontend --collaboration parallel
+  longhaul merge --session port                      brings the branches of parallel runs together
   longhaul session cleanup --older-than 7d --dry-run")]
 pub struct Args {
     #[command(subcommand)]
@@ -80,7 +86,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Info { name } => info(app, &named(app, &name)?),
         What::Delete { name, force } => {
             let session = named(app, &name)?;
-            delete(&session, force)?;
+            delete(app, &session, force)?;
             render::talk(&format!("session {name} removed"));
             Ok(Exit::Ok)
         }
@@ -133,7 +139,8 @@ fn info(app: &App, session: &Session) -> Result<Exit, Failure> {
     }
     for run in shown["runs"].as_array().into_iter().flatten() {
         let word = |key: &str| run[key].as_str().unwrap_or_default().to_owned();
-        render::data(&format!("{:<12} {} {}", "run", table::clean(&word("run")), word("at")));
+        let line = format!("{:<12} {} {} {}", "run", table::clean(&word("run")), word("at"), word("branch"));
+        render::data(line.trim_end());
     }
     Ok(Exit::Ok)
 }
@@ -160,7 +167,8 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
     for session in session::all(&sessions(app)).map_err(failure)? {
         let name = session.name().to_owned();
         let notes = session.notes().map_err(failure)?;
-        if !is_old(&notes, older_than) || matches!(session.hold(now()), Ok(Hold::Live(_)) | Err(_)) {
+        let is_held = matches!(session.hold(now()), Ok(Hold::Live(_)) | Err(_));
+        if !is_old(&notes, older_than) || is_held || at_work(app, &notes)?.is_some() {
             continue;
         }
         if is_unsaved(&session, &notes) {
@@ -168,7 +176,7 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
         } else if dry_run {
             gone.push(name);
         } else {
-            delete(&session, false)?;
+            delete(app, &session, false)?;
             gone.push(name);
         }
     }
@@ -183,9 +191,14 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
     Ok(Exit::Ok)
 }
 
-fn delete(session: &Session, force: bool) -> Result<(), Failure> {
+fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
     let notes = session.notes().map_err(failure)?;
     let (held, _) = session.take("session delete", SESSION_EXPIRY).map_err(failure)?;
+    if let Some(run) = at_work(app, &notes)? {
+        let locked = anyhow::anyhow!("Session locked by run {run}, which works beside others there");
+        let hint = Some(format!("`longhaul pause {run}` asks it to stop"));
+        return Err(Failure { exit: Exit::Held, error: locked, hint });
+    }
     if !force && is_unsaved(session, &notes) {
         return Err(Failure::from(anyhow::anyhow!(
             "session {} has changes that are nowhere else, in {}",
@@ -194,8 +207,36 @@ fn delete(session: &Session, force: bool) -> Result<(), Failure> {
         ))
         .hint("commit or push them there, or remove them as well with --force"));
     }
-    place::remove(&place_of(session, &notes)).map_err(anyhow::Error::from)?;
+    for place in [vec![place_of(session, &notes)], places_beside(session, &notes)].concat() {
+        place::remove(&place).map_err(anyhow::Error::from)?;
+    }
     session.delete(held).map_err(failure)
+}
+
+/// A run at work there on a branch of its own, if there is one.
+fn at_work(app: &App, notes: &Notes) -> Result<Option<RunId>, Failure> {
+    if notes.parallel().next().is_none() {
+        return Ok(None);
+    }
+    let harness = app.reading()?;
+    let is_held = |id: &RunId| {
+        harness.store_of(id).is_ok_and(|store| store.holder(id).is_ok_and(|holder| holder.is_some()))
+    };
+    Ok(notes.parallel().filter_map(|(visit, _)| RunId::parse(&visit.run).ok()).find(is_held))
+}
+
+/// Where the runs work that have a branch each.
+fn places_beside(session: &Session, notes: &Notes) -> Vec<Place> {
+    let Some(repo) = notes.repository.as_ref().filter(|repo| Path::new(repo).is_dir()) else {
+        return Vec::new();
+    };
+    let place = |(visit, branch): (&Visit, &String)| Place::Worktree {
+        repo: repo.into(),
+        path: session.beside(&visit.run),
+        branch: branch.clone(),
+        start: None,
+    };
+    notes.parallel().map(place).collect()
 }
 
 fn place_of(session: &Session, notes: &Notes) -> Place {
@@ -215,6 +256,10 @@ fn is_unsaved(session: &Session, notes: &Notes) -> bool {
     let workspace = session.workspace();
     // One that was brought from elsewhere has its branch nowhere but here.
     let is_alone = notes.source.is_some() && place::has_own_commits(&workspace);
+    let is_unsaved = |place: &Place| place.directory().is_dir() && place::is_dirty(place.directory());
+    if places_beside(session, notes).iter().any(is_unsaved) {
+        return true;
+    }
     notes.branch.is_some() && workspace.is_dir() && (is_alone || place::is_dirty(&workspace))
 }
 
@@ -235,28 +280,93 @@ pub fn named(app: &App, name: &str) -> Result<Session, Failure> {
     Ok(Session::at(&sessions(app), Name::parse(name).map_err(failure)?))
 }
 
+/// The workspace that a run shares with others, whether it is there or not; nothing, if it shares none. A workflow's and
+/// everybody's are kept like a session's, but not among them: nobody has asked for them by name.
+pub fn of_home(app: &App, home: Home<'_>) -> Result<Option<Session>, Failure> {
+    let workspaces = app.state_dir.join("workspace");
+    let (within, name) = match home {
+        Home::Session(name) => (sessions(app), name),
+        Home::Workflow(name) => (workspaces.join("workflow"), name),
+        Home::Everybody => (workspaces, EVERYBODYS),
+        Home::Own => return Ok(None),
+    };
+    Ok(Some(Session::at(&within, Name::parse(name).map_err(failure)?)))
+}
+
+/// The name of the workspace that all runs share with `workspace.isolation_mode: shared`.
+const EVERYBODYS: &str = "shared";
+
+/// Keeps other processes from choosing a branch in the same session, while a parallel run is created there.
+pub fn naming(app: &App, settings: &Settings, options: &Options) -> Result<Option<File>, Failure> {
+    if placing::way(settings, options) != Way::Parallel {
+        return Ok(None);
+    }
+    let Some(session) = of_home(app, placing::home(settings, options))? else { return Ok(None) };
+    app.make_home()?;
+    session.naming().map(Some).map_err(failure)
+}
+
 /// Refuses a run in a session that another one has, before anything is made for it.
-pub fn refuse_held(app: &App, name: Option<&str>) -> Result<(), Failure> {
-    let Some(name) = name else { return Ok(()) };
+pub fn refuse_held(app: &App, settings: &Settings, options: &Options) -> Result<(), Failure> {
+    let Some(session) = of_home(app, placing::home(settings, options))? else { return Ok(()) };
+    if placing::way(settings, options) == Way::Parallel {
+        return Ok(());
+    }
     app.home()?;
-    let session = named(app, name)?;
     if let (true, Ok(Hold::Live(lease))) = (session.exists(), session.hold(now())) {
         let (pid, host) = (lease.process.pid, lease.process.host);
         return Err(failure(Error::Locked { run: lease.run, pid, host, since: lease.acquired_at }));
     }
-    Ok(())
+    match resting(app, &session)?.filter(|_| !options.force) {
+        None => Ok(()),
+        Some(run) => Err(Failure {
+            exit: Exit::Held,
+            error: anyhow::anyhow!(
+                "Session locked by run {}, which {} in it",
+                run.spec.id,
+                how_it_rests(&run)
+            ),
+            hint: Some(format!(
+                "`longhaul resume {0}` goes on with it, `longhaul stop {0}` ends it; `--force` works there all the same, and                  `--collaboration parallel` beside it",
+                run.spec.id
+            )),
+        }),
+    }
+}
+
+/// The last run of a session that has not ended and will be gone on with there: it is paused, or waits for a person. One whose
+/// process died is not waited for.
+fn resting(app: &App, session: &Session) -> Result<Option<Run>, Failure> {
+    if !session.exists() {
+        return Ok(None);
+    }
+    let (harness, notes) = (app.reading()?, session.notes().map_err(failure)?);
+    let looked = |visit: &Visit| harness.look(&RunId::parse(&visit.run).ok()?).ok();
+    let rests = |run: &Run| {
+        run.status == Status::Paused || (run.status == Status::Running && run.wait() == Wait::Human)
+    };
+    let visits =
+        notes.runs.iter().rev().filter(|visit| visit.branch.is_none()).take(SESSION_RUNS_LOOKED_AT_MAX);
+    Ok(visits.filter_map(looked).find(rests))
+}
+
+fn how_it_rests(run: &Run) -> &'static str {
+    if run.status == Status::Paused { "is paused" } else { "waits for a person" }
 }
 
 /// Writes a new run down in its session.
 pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
-    let Some(name) = &run.spec.session else { return Ok(()) };
-    let visit = Visit { run: run.spec.id.to_string(), at: now() };
-    named(app, name)?
+    let Some(session) = of_home(app, run.spec.home())? else { return Ok(()) };
+    let branch = run.spec.branch.clone().filter(|_| run.spec.is_parallel());
+    let visit = Visit { run: run.spec.id.to_string(), at: now(), branch };
+    session
         .note(now(), |notes| {
             if notes.runs.is_empty() {
                 notes.repository.clone_from(&run.spec.repository);
-                notes.branch.clone_from(&run.spec.branch);
                 notes.source = run.spec.source.as_ref().map(|source| source.url.clone());
+            }
+            if !run.spec.is_parallel() && (notes.runs.is_empty() || notes.is_only_parallel()) {
+                notes.branch.clone_from(&run.spec.branch);
             }
             notes.runs.push(visit);
         })
@@ -267,12 +377,17 @@ pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
 /// Takes the session of a run that is about to be driven; nothing, if it is in none.
 pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, Failure> {
     // Without sessions, the journal need not be read for this.
-    if !sessions(app).is_dir() {
+    let workspaces = app.state_dir.join("workspace");
+    let shared = [sessions(app), workspaces.join("workflow"), workspaces.join(EVERYBODYS)];
+    if !shared.iter().any(|shared| shared.is_dir()) {
         return Ok(None);
     }
     let run = harness.look(id)?;
-    let Some(name) = run.spec.session.clone() else { return Ok(None) };
-    let (held, stale) = named(app, &name)?.take(id.as_str(), SESSION_EXPIRY).map_err(failure)?;
+    let Some(session) = of_home(app, run.spec.home())?.filter(|_| is_within(&run)) else {
+        return Ok(None);
+    };
+    let name = session.name().to_owned();
+    let (held, stale) = session.take(id.as_str(), SESSION_EXPIRY).map_err(failure)?;
     if let Some(lease) = stale {
         // What the dead run left running would work against this one.
         if let Ok(dead) = RunId::parse(&lease.run) {
@@ -287,6 +402,12 @@ pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, F
         source::brought_up_to_date(app, &run);
     }
     Ok(Some(held))
+}
+
+/// Does it work in the workspace that the session's runs share? Those beside others, sub-agents apart and forks do not.
+fn is_within(run: &Run) -> bool {
+    !run.spec.is_parallel()
+        && Path::new(&run.spec.workspace).file_name().is_some_and(|name| name == "workspace")
 }
 
 pub fn failure(error: Error) -> Failure {

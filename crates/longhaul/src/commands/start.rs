@@ -31,7 +31,7 @@ pub struct Args {
     /// First take the run back to a checkpoint, by number or name, also one that has ended since or whose journal is damaged later
     ///
     /// Everything on record since is cut from the journal, which is kept beside it as it was. What the calls made since
-    /// did to files and elsewhere is not undone, and what they cost is no longer counted. The decision that made the
+    /// did to files and elsewhere is not undone, and what they cost is counted all the same. The decision that made the
     /// checkpoint is kept whole: a run that was paused with it is paused, one that ended with it cannot go on from there.
     /// `longhaul checkpoints ID` lists them; `longhaul rewind ID --to N` takes the files back as well.
     #[arg(long, value_name = "N|NAME")]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
+use longhaul_core::status::Status;
 use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_workspace::place::{self, Place, REMOVING};
 use serde_json::json;
@@ -29,9 +30,9 @@ pub enum What {
     /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
     /// any repository is gone. Sessions are never touched.
     Cleanup {
-        /// Ended so long ago, like `7d`
-        #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration::parse)]
-        older_than: Duration,
+        /// Ended so long ago, like `7d` [default: workspace.cleanup_after, 24h]
+        #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+        older_than: Option<Duration>,
         /// Only say which
         #[arg(long)]
         dry_run: bool,
@@ -40,6 +41,10 @@ pub enum What {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let What::Cleanup { older_than, dry_run } = args.what;
+    let older_than = match older_than {
+        Some(typed) => typed,
+        None => Duration::from_millis(app.settings_quietly()?.cleanup.after_ms),
+    };
     let harness = app.reading()?;
     let (mut gone, mut bytes) = (Vec::new(), 0);
     for path in directories(&app.state_dir.join("workspace").join("run")) {
@@ -50,11 +55,16 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             None => (name, false),
         };
         // What is not a run's, or is of a run that cannot be read, is not ours to judge.
-        let Ok(run) = RunId::parse(&name).map_err(|_| ()).and_then(|id| harness.look(&id).map_err(|_| ()))
+        let id = name.split('~').next().unwrap_or_default();
+        let Ok(run) = RunId::parse(id).map_err(|_| ()).and_then(|id| harness.look(&id).map_err(|_| ()))
         else {
             continue;
         };
         let place = place_of(&run);
+        // Where the first try of a sub-agent worked whose run was rewound since: nobody can say what it holds.
+        if place.directory().file_name() != Some(name.as_ref()) {
+            continue;
+        }
         if !begun && (!is_over(&run, older_than) || is_unsaved(&run, &place, &name)) {
             continue;
         }
@@ -72,6 +82,23 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let verb = if dry_run { "would be freed" } else { "freed" };
     render::talk(&format!("{} {verb}", table::bytes(bytes)));
     Ok(Exit::Ok)
+}
+
+/// Takes a run's own workspace away as soon as it has completed, if that is wanted: `workspace.cleanup_on_complete`. What a session
+/// or a workflow shares stays, and so does what no branch has.
+pub fn after_completion(app: &App, run: &Run) -> Result<(), Failure> {
+    let place = place_of(run);
+    let is_own = place
+        .directory()
+        .parent()
+        .is_some_and(|within| within == app.state_dir.join("workspace").join("run"));
+    let wanted = run.status == Status::Completed && is_own && app.settings_quietly()?.cleanup.on_complete;
+    if !wanted || is_unsaved(run, &place, run.spec.id.as_str()) {
+        return Ok(());
+    }
+    place::remove(&place).map_err(anyhow::Error::from)?;
+    render::talk("its workspace is taken away (workspace.cleanup_on_complete)");
+    Ok(())
 }
 
 fn place_of(run: &Run) -> Place {

@@ -289,6 +289,10 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
             format!("{} not committed: {}", theme::warning("warning:"), short(why, 160))
         }
+        Event::SetUpStarted { commands } => format!("setting up: {}", short(&commands.join("; "), 160)),
+        Event::SetUpEnded { error: Some(error), .. } => {
+            format!("{} not set up: {}", theme::warning("warning:"), short(error, 160))
+        }
         Event::CheckpointNamed { number, name } => format!("checkpoint {number} is named {name}"),
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             format!("{} files not stored: {}", theme::warning("warning:"), short(why, 160))
@@ -317,6 +321,8 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         // Said at every start, also when it is what it was.
         | Event::Contained { .. }
         | Event::WorkKept { kept: Kept::Unchanged, .. }
+        | Event::SetUpEnded { error: None, .. }
+        | Event::SpentBefore { .. }
         | Event::FilesStored { stored: Stored::Tree { .. }, .. }
         | Event::Imported { .. } => return None,
     })

@@ -61,8 +61,10 @@ fn a_run_goes_back_and_on() {
     assert!(said.err.contains("write call_3, bash call_4, write call_5, bash call_6"), "{}", said.err);
     let events = desk.events(&id);
     assert_eq!(events[..seq as usize], old_events[..seq as usize], "nothing before it was touched");
-    let recovered = events.iter().find(|event| event["type"] == "checkpoint_restored").unwrap();
-    let kept = recovered["seq"].as_u64().unwrap() as usize - 1;
+    // What was spent since comes first, then the run goes on.
+    let spent = events.iter().find(|event| event["type"] == "spent_before").unwrap();
+    let kept = spent["seq"].as_u64().unwrap() as usize - 1;
+    assert_eq!(events[kept + 1]["type"], "checkpoint_restored");
     assert!(said.err.contains(&format!("{} events fall away", old_events.len() - kept)), "{}", said.err);
     assert_eq!(events[..kept], old_events[..kept], "the decision that made the checkpoint is kept whole");
     let aside = desk.journal(&id).with_file_name("journal.taken-back-1");

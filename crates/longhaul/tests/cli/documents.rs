@@ -77,8 +77,11 @@ fn a_binary_export_round_trips() {
     desk.get(&["store", "import", "f.bin", "--as", "copy"]);
     let (mut first, mut second) = (desk.json(&["show", &id]), desk.json(&["show", "copy"]));
     assert_ne!(first["id"], second["id"]);
-    first["id"] = json!(null);
-    second["id"] = json!(null);
+    for shown in [&mut first, &mut second] {
+        assert_eq!(shown["executionContext"]["agentRunId"], shown["id"]);
+        shown["id"] = json!(null);
+        shown["executionContext"]["agentRunId"] = json!(null);
+    }
     assert_eq!(first, second);
     let hash =
         desk.json(&["tools", "copy"])["calls"][0]["result"]["output"]["blob"].as_str().unwrap().to_owned();

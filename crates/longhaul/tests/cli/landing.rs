@@ -140,12 +140,22 @@ fn committing_and_naming_can_be_switched_off() {
     desk.write("longhaul.yaml", "git: { auto_branch: false, working_branch: agent }");
     let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
     assert!(shown["branch"].as_str().unwrap().starts_with("longhaul/"));
-    for name in ["--upload-pack=x", "a..b", ".git", "no-such-branch"] {
+    for name in ["--upload-pack=x", "a..b", ".git"] {
         desk.write("longhaul.yaml", &format!("git: {{ working_branch: \"{name}\" }}"));
         let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
         assert_eq!(refused.code, 2, "{name}");
         assert!(refused.err.contains("git.working_branch"), "{}", refused.err);
     }
+    // D16.4: one that is not there is made, and said so, because it may be a slip.
+    desk.write("longhaul.yaml", "git: { working_branch: next }");
+    let made = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    let head = git(&desk.path(""), &["rev-parse", "HEAD"]);
+    assert!(
+        made.err.contains("there was no branch `next` (git.working_branch); it was made at"),
+        "{}",
+        made.err
+    );
+    assert_eq!(git(&desk.path(""), &["rev-parse", "next"]), head);
 }
 
 /// A git of its own for a desk: before it does `word` it kills whoever asked for it, and then does it all the same.

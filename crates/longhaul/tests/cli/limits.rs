@@ -237,3 +237,30 @@ conversations:
     // Now there is less left than the dearest reply took.
     assert_eq!(run(&desk, &[]).code, 4);
 }
+
+/// Money that was spent stays spent: a run that is taken back to a checkpoint goes on with what is left of its budget, and so do all runs
+/// together.
+#[test]
+fn going_back_to_a_checkpoint_brings_no_money_back() {
+    let desk = Desk::new();
+    let steps = "steps: [ { id: a, description: one }, { id: b, description: two, dependencies: [a] } ]";
+    desk.write("plan.yaml", steps);
+    let said = run(&desk, &["--plan", "plan.yaml", "--json"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let id = serde_json::from_str::<Value>(&said.out).unwrap()["id"].as_str().unwrap().to_owned();
+    let once = spent(&desk);
+    assert!(once > 0.0);
+    let total = |desk: &Desk| desk.json(&["show", &id])["totalCost"].as_f64().unwrap();
+    assert_eq!(total(&desk), once);
+    // The second step is paid for twice.
+    assert_eq!(desk.say(&["resume", &id, "--checkpoint", "1"]).code, 0);
+    assert!((total(&desk) - once * 1.5).abs() < 1e-9, "{} after {once}", total(&desk));
+    assert!((spent(&desk) - once * 1.5).abs() < 1e-9);
+    let known = desk.events(&id).into_iter().filter(|event| event["type"] == "spent_before").count();
+    assert_eq!(known, 1);
+    // A limit that was reached is reached, however often the run goes back.
+    let again = desk.say(&["resume", &id, "--checkpoint", "1", "--max-cost", &format!("{}", once * 1.5)]);
+    assert_eq!(again.code, 4, "{}", again.err);
+    assert!((total(&desk) - once * 1.5).abs() < 1e-9);
+    assert_eq!(desk.events(&id).into_iter().filter(|event| event["type"] == "model_reply").count(), 3);
+}

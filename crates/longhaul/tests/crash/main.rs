@@ -9,6 +9,7 @@
 )]
 
 mod full_disk;
+mod places;
 mod power_cut;
 mod rig;
 mod sigkill;

@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 
 use self::night_file::NightFile;
 use self::runner::Runner;
-use super::create;
 use super::holding::{HoldingArgs, hold, tell};
+use super::{create, placing};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::duration;
@@ -251,7 +251,7 @@ fn order(app: &App, settings: &Settings, args: &StartArgs) -> Result<Order, Fail
         agent: args.agent.clone(),
         models: args.model.iter().map(|name| create::settled_model(name, &app.cwd)).collect(),
         autonomy: args.autonomy,
-        commit: create::start(&settings.git, &repository)?,
+        commit: placing::start(&settings.git, &repository)?,
         repository: repository.display().to_string(),
     })
 }

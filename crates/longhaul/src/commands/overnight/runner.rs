@@ -16,14 +16,13 @@ use longhaul_core::prompt::head;
 use longhaul_core::run::Run;
 use longhaul_engine::{Ending, Error as EngineError, Harness, Opening};
 use longhaul_store::Error as StoreError;
-use longhaul_tools::{Cancel, Examine, Sandbox};
+use longhaul_tools::{Examine, Sandbox};
 use longhaul_workspace::place;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::night_file::NightFile;
 use crate::app::App;
 use crate::commands::conduct::{CheckArgs, ConductArgs, ProtectArg};
-use crate::commands::create::{self, LimitArgs, ModeArg, Options, Switch};
+use crate::commands::create::{self, LimitArgs, ModeArg, Options};
 use crate::commands::drive::{self, Rested};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -274,26 +273,8 @@ impl Runner<'_> {
         let max_cost = least(means.max_cost, limits.max_cost).map(Usd::as_dollars);
         let timeout_ms = limits.timeout_ms.map_or(means.timeout_ms, |max| max.min(means.timeout_ms));
         Options {
-            agent: order.agent.clone(),
             model: order.models.clone(),
-            mode: ModeArg::Exec,
-            answer_schema: None,
             autonomy: order.autonomy,
-            plan: "none".to_owned(),
-            parallel: None,
-            on_ask: None,
-            ask: Vec::new(),
-            tools: None,
-            in_place: false,
-            with_changes: false,
-            session: None,
-            repo: None,
-            reference: None,
-            depth: None,
-            engine: Switch::On,
-            task_id: None,
-            tool_timeout_ms: None,
-            rhythm: Default::default(),
             conduct: ConductArgs {
                 checks: CheckArgs { verify: order.verify.clone(), judge: None, accept: Vec::new() },
                 protect: order.protect.clone(),
@@ -304,9 +285,8 @@ impl Runner<'_> {
                 timeout: Some(std::time::Duration::from_millis(timeout_ms)),
                 ..LimitArgs::default()
             },
-            looping: None,
-            iterations_typed: false,
             commit: Some(order.commit.clone()),
+            ..Options::of(order.agent.clone())
         }
     }
 
@@ -382,20 +362,7 @@ impl Runner<'_> {
             base: Some(order.commit.clone()),
             judged: false,
         };
-        let found = drive::runtime()?.block_on(async {
-            let (switch, cancel) = Cancel::new();
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let mut terminate = signal(SignalKind::terminate())?;
-            let looking = self.harness.examine(run, examine, cancel);
-            tokio::pin!(looking);
-            loop {
-                tokio::select! {
-                    found = &mut looking => return found.map_err(Failure::from),
-                    _ = interrupt.recv() => switch.cancel(),
-                    _ = terminate.recv() => switch.cancel(),
-                }
-            }
-        })?;
+        let found = drive::examined(&self.harness, run, examine)?;
         Ok(found.map(|found| Measured::of(found.checks, order.metric.as_deref())))
     }
 

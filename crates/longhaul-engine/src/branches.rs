@@ -1,0 +1,87 @@
+//! Sub-agents with a branch each: where one works that works apart from its parent, and how its work comes back.
+//!
+//! Both are done at the engine's edge. A name is chosen once, when the child is created, and is in its journal from then on; what it
+//! made is merged before its parent hears that it is done, which a crash in between only repeats.
+
+use std::path::{Path, PathBuf};
+
+use longhaul_core::child::{ChildEnding, ChildReport, report};
+use longhaul_core::run::Run;
+use longhaul_core::spec::RunSpec;
+use longhaul_core::status::Status;
+use longhaul_workspace::landing::{self, Work};
+use longhaul_workspace::place;
+
+use crate::children::Charge;
+use crate::error::Error;
+use crate::harness::Harness;
+use crate::limits::{CHILD_MERGE_TRIES_MAX, MERGE_TITLE_LETTERS_MAX};
+
+/// The same run in a worktree of its own, at what its parent has committed, if its parent's agents work apart. `spec` is where its
+/// parent is.
+pub(crate) fn parted(harness: &Harness, spec: RunSpec) -> Result<RunSpec, Error> {
+    let (Some(family), Some(repository), Some(home)) = (spec.family(), &spec.repository, harness.home())
+    else {
+        return Ok(spec);
+    };
+    let failed =
+        |source: place::Error| Error::Workspace { path: repository.into(), source: Box::new(source) };
+    let branch = place::free_branch(Path::new(repository), family, &spec.agent, &[]).map_err(failed)?;
+    let base = place::head(Path::new(&spec.workspace));
+    let workspace = free_place(&home.dir().join("workspace").join("run"), spec.id.as_str());
+    let workspace = workspace.display().to_string();
+    Ok(RunSpec { branch: Some(branch), base, workspace, carried: None, ..spec })
+}
+
+/// A run that was rewound sends its children once more, under the same names; where the first of them worked stays as it is.
+fn free_place(runs: &Path, id: &str) -> PathBuf {
+    let plain = runs.join(id);
+    let mut others = (2..).map(|number| runs.join(format!("{id}~{number}")));
+    if !plain.exists() {
+        return plain;
+    }
+    others.find(|place| !place.exists()).unwrap_or(plain)
+}
+
+/// What a child reports, after its work was merged into its parent's branch, if it had one of its own. What cannot be merged is not
+/// done: its parent sends it once more, from where the branch is then.
+pub(crate) async fn handed_in(harness: &Harness, charge: &Charge, run: &Run) -> ChildReport {
+    let whole = report(run);
+    let works_apart = run.spec.workspace != charge.spec.workspace;
+    let (true, Status::Completed, Some(home)) = (works_apart, run.status, harness.home()) else {
+        return whole;
+    };
+    let Some(branch) = run.spec.branch.clone() else { return whole };
+    let title: String =
+        run.spec.task.lines().next().unwrap_or_default().chars().take(MERGE_TITLE_LETTERS_MAX).collect();
+    let work = Work {
+        run: run.spec.id.to_string(),
+        title,
+        repository: charge.spec.workspace.as_str().into(),
+        worktree: run.spec.workspace.as_str().into(),
+        branch: branch.clone(),
+        base: run.spec.base.clone(),
+        carried: false,
+        scratch: home.dir().join("scratch"),
+    };
+    let sender = run.spec.parent.as_ref().map_or_else(|| run.spec.id.to_string(), ToString::to_string);
+    let merged = tokio::task::spawn_blocking(move || merged(&sender, &work)).await;
+    let error = match merged {
+        Ok(Ok(())) => return whole,
+        Ok(Err(error)) => error.to_string(),
+        Err(lost) => lost.to_string(),
+    };
+    let error = format!("what it made is on branch {branch} and could not be merged: {error}");
+    ChildReport { ending: ChildEnding::Failed { error }, ..whole }
+}
+
+/// Another child may have been merged meanwhile, or a step committed: then it is worked out anew.
+fn merged(sender: &str, work: &Work) -> Result<(), landing::Error> {
+    let mut tries = 1;
+    loop {
+        match landing::merge_for(sender, work) {
+            Err(landing::Error::Busy) if tries < CHILD_MERGE_TRIES_MAX => tries += 1,
+            merged => return merged.map(drop),
+        }
+    }
+}

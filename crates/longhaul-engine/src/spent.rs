@@ -1,0 +1,59 @@
+//! What a run had used before it was taken back to an earlier point: money that is gone stays counted.
+//!
+//! Noted beside the journal before it is cut, and made an event of it by whoever opens it next. So a crash in between loses
+//! nothing, and a cut that never came changes nothing.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use longhaul_core::conversation::Usage;
+use longhaul_core::ids::RunId;
+use longhaul_core::input::Input;
+use longhaul_store::Home;
+
+use crate::error::Error;
+use crate::fold::Fold;
+use crate::harness::Harness;
+use crate::ledger::Ledger;
+
+impl Harness {
+    /// Notes what a run has used so far, as far as its journal can be read.
+    pub(crate) fn note_spent(&self, home: &Home, id: &RunId) -> Result<(), Error> {
+        let mut fold = Fold::default();
+        home.engine().sound_part(id, &mut |batch| {
+            // What cannot be read is not known to have cost anything.
+            batch.iter().for_each(|record| drop(fold.take(*record)));
+            Ok(())
+        })?;
+        let Some(usage) = fold.run().map(|run| run.ledger().usage) else { return Ok(()) };
+        let path = note(home, id);
+        let fresh = path.with_extension("new");
+        let write = || {
+            let mut file = File::create(&fresh)?;
+            file.write_all(&serde_json::to_vec(&usage)?)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &path)?;
+            File::open(home.run_dir(id))?.sync_all()
+        };
+        write().map_err(|source: io::Error| Error::Note { path: path.clone(), source })
+    }
+
+    /// Makes it an event, if it is none yet.
+    pub(crate) fn settle_spent(&self, ledger: &mut Ledger) -> Result<(), Error> {
+        let id = ledger.run().spec.id.clone();
+        let Some(path) = self.home().map(|home| note(home, &id)) else { return Ok(()) };
+        let failed = |source| Error::Note { path: path.clone(), source };
+        let usage: Usage = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| failed(error.into()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        ledger.commit(Input::SpentBefore { usage })?;
+        fs::remove_file(&path).map_err(failed)
+    }
+}
+
+fn note(home: &Home, id: &RunId) -> PathBuf {
+    home.run_dir(id).join("spent.json")
+}

@@ -1,0 +1,365 @@
+//! Runs that work side by side in one session, and how their branches come together.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, files_below};
+
+/// Each agent writes a file of its own; `left` and `right` want different things of one.
+const SCRIPT: &str = r#"
+name: side-by-side
+conversations:
+  - match: { agent: frontend }
+    turns:
+      - calls: [ { tool: write, args: { path: pages.txt, content: "pages\n" } } ]
+      - text: "Pages."
+  - match: { agent: backend }
+    turns:
+      - calls: [ { tool: bash, args: { command: "while [ ! -e go ]; do sleep 0.02; done; rm go; echo tables > tables.txt" } } ]
+      - text: "Tables."
+  - match: { agent: left }
+    turns:
+      - calls: [ { tool: write, args: { path: a.txt, content: "left\n" } } ]
+      - text: "Left."
+  - match: { agent: right }
+    turns:
+      - calls: [ { tool: write, args: { path: a.txt, content: "right\n" } } ]
+      - text: "Right."
+  - match: { agent: peacemaker }
+    turns:
+      - calls: [ { tool: write, args: { path: a.txt, content: "left and right\n" } } ]
+      - text: "Both."
+  - match: { agent: lazy }
+    turns: [ { text: "Done." } ]
+  - turns:
+      - calls: [ { tool: bash, args: { command: "mktemp ./by-XXXXXXXX" } } ]
+      - text: "Mine."
+"#;
+
+fn git(desk: &Desk, args: &[&str]) -> String {
+    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
+    let done = Command::new("git").args(who).args(args).current_dir(desk.path("")).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
+}
+
+fn repository() -> Desk {
+    let desk = Desk::with_script(SCRIPT);
+    desk.write("a.txt", "first\n");
+    git(&desk, &["init", "-q", "--initial-branch=main"]);
+    git(&desk, &["add", "."]);
+    git(&desk, &["commit", "-q", "-m", "first"]);
+    desk
+}
+
+/// Every file of the user's checkout with its bytes, what git says of it, and where its branch is.
+fn checkout(desk: &Desk) -> (Vec<(PathBuf, Vec<u8>)>, String, String) {
+    let ours = |path: &Path| path.components().any(|part| part.as_os_str() == ".longhaul");
+    let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
+    let mut files = files_below(&desk.path(""));
+    files.retain(|(path, _)| !ours(path) && !of_git(path));
+    let index = std::fs::read(desk.path(".git/index")).unwrap();
+    files.push((desk.path(".git/index"), index));
+    (files, git(desk, &["status", "--porcelain"]), git(desk, &["rev-parse", "HEAD", "HEAD^{tree}"]))
+}
+
+fn args<'a>(agent: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let fixed =
+        ["run", "x", "--model", "scripted/s.yaml", "--session=port", "--collaboration=parallel", "--agent"];
+    [&fixed[..], &[agent], more].concat()
+}
+
+fn run(desk: &Desk, agent: &str) -> Value {
+    desk.json(&args(agent, &[]))
+}
+
+fn started(desk: &Desk, agent: &str) -> Child {
+    desk.command(&args(agent, &["--json"])).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn ended(child: Child) -> Value {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Waits for the first run of the session to have its worktree, and answers where that is.
+fn until_at_work(desk: &Desk) -> PathBuf {
+    let start = Instant::now();
+    loop {
+        let made =
+            std::fs::read_dir(desk.path(".longhaul/sessions/port/run")).into_iter().flatten().flatten();
+        if let Some(place) = made.map(|entry| entry.path()).find(|path| path.join("a.txt").exists()) {
+            return place;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "no run has begun");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// D14.5, D16.2, D16.3, D16.6, D20.2: two agents at once, each on a branch of its own from the same base; the merge step puts both
+/// onto the branch they began at, and nothing is in the user's checkout before.
+#[test]
+fn two_agents_work_at_once_and_are_merged() {
+    let desk = repository();
+    let (before, base) = (checkout(&desk), git(&desk, &["rev-parse", "HEAD"]));
+    let backend = started(&desk, "backend");
+    let place = until_at_work(&desk);
+    // It waits until the other has come and gone.
+    let frontend = run(&desk, "frontend");
+    assert_eq!(frontend["branch"], "agent/port/frontend");
+    let refused = desk.say(&["session", "delete", "port", "--force"]);
+    assert_eq!(refused.code, 7, "{}", refused.err);
+    assert!(refused.err.starts_with("error: Session locked by run run_"), "{}", refused.err);
+    let early = desk.say(&["merge", "--session", "port", "--into", "nowhere"]);
+    assert!(early.code == 1 && early.err.contains("there is no branch `nowhere`"), "{}", early.err);
+    std::fs::write(place.join("go"), "").unwrap();
+    let backend = ended(backend);
+    assert_eq!(backend["branch"], "agent/port/backend");
+    for branch in ["agent/port/frontend", "agent/port/backend"] {
+        assert_eq!(git(&desk, &["merge-base", "main", branch]), base);
+    }
+    assert_ne!(frontend["workspace"], backend["workspace"]);
+    assert_eq!(checkout(&desk), before);
+
+    let merged = desk.json(&["merge", "--session", "port"]);
+    assert_eq!(merged["into"], "main");
+    assert_eq!(merged["merged"].as_array().unwrap().len(), 2);
+    assert_eq!(git(&desk, &["rev-parse", "main"]), merged["commit"]);
+    // One commit, with the branch and both agents' as parents, in the order in which the runs were created.
+    let tips = ["agent/port/backend", "agent/port/frontend"].map(|branch| git(&desk, &["rev-parse", branch]));
+    assert_eq!(git(&desk, &["log", "-1", "--format=%P"]), format!("{base} {} {}", tips[0], tips[1]));
+    let text = |name: &str| std::fs::read_to_string(desk.path(name)).unwrap();
+    assert_eq!((text("pages.txt").as_str(), text("tables.txt").as_str()), ("pages\n", "tables\n"));
+    let trailers = git(&desk, &["log", "-1", "--format=%(trailers:key=Longhaul-Run,valueonly)"]);
+    let named: BTreeSet<&str> = trailers.split_whitespace().collect();
+    assert_eq!(named, [&frontend, &backend].map(|run| run["id"].as_str().unwrap()).into_iter().collect());
+    assert_eq!(git(&desk, &["status", "--porcelain"]), "");
+    // Said once more, there is nothing to do.
+    let again = desk.json(&["merge", "--session", "port"]);
+    assert_eq!((&again["commit"], &again["files"]), (&json!(null), &json!([])));
+    // A third begins at what was merged, under a name of its own.
+    let third = run(&desk, "frontend");
+    assert_eq!(third["branch"], "agent/port/frontend-2");
+    assert!(Path::new(third["workspace"].as_str().unwrap()).join("tables.txt").exists());
+    // A sequential run of the session has the session's own workspace, and begins there too.
+    let alone = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--session=port", "--agent=lazy"]);
+    assert_eq!(alone["branch"], "agent/session-port");
+    assert!(Path::new(alone["workspace"].as_str().unwrap()).join("pages.txt").exists());
+    assert_eq!(desk.json(&["session", "info", "port"])["runs"].as_array().unwrap().len(), 4);
+    assert_eq!(desk.say(&["session", "delete", "port"]).code, 0);
+    assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), 1);
+    assert!(git(&desk, &["branch", "--list"]).contains("agent/port/frontend-2"), "the work stays");
+}
+
+/// D16.3: what conflicts is named with its files, and nothing is half merged: the branch, the files and the agents' branches are as
+/// they were. An agent can be given the conflict; a mark that it leaves is no resolution.
+#[test]
+fn a_conflict_names_the_files_and_an_agent_may_resolve_it() {
+    let desk = repository();
+    let (left, right, third) = (run(&desk, "left"), run(&desk, "right"), run(&desk, "frontend"));
+    let (before, branches) = (checkout(&desk), git(&desk, &["for-each-ref"]));
+    let refused = desk.say(&["merge", "--session", "port"]);
+    let run = right["id"].as_str().unwrap();
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""));
+    assert_eq!(
+        refused.err,
+        format!(
+            "error: {run} (branch `agent/port/right`) conflicts with what was merged before it (agent/port/left), in a.txt\n\
+             hint: nothing was changed; `longhaul merge --session port --agent NAME` gives it to an agent, or merge the branches \
+             yourself with `git merge`\n"
+        )
+    );
+    assert_eq!((checkout(&desk), git(&desk, &["for-each-ref"])), (before.clone(), branches));
+    let given = |agent: &str| {
+        desk.say(&["merge", "--session=port", "--agent", agent, "--model=scripted/s.yaml", "--json"])
+    };
+    let lazy = given("lazy");
+    assert!(lazy.code == 1 && lazy.err.contains("has left conflict marks in a.txt"), "{}", lazy.err);
+    assert_eq!(checkout(&desk), before);
+    let made = given("peacemaker");
+    assert_eq!(made.code, 0, "{}", made.err);
+    let made: Value = serde_json::from_str(&made.out).unwrap();
+    assert_eq!(made["merged"], json!([left["id"], right["id"], third["id"]]));
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "left and right\n");
+    assert!(desk.path("pages.txt").exists(), "those after the conflict are merged as well");
+    assert_eq!(git(&desk, &["log", "-1", "--format=%P"]).split(' ').count(), 4);
+    assert_eq!(git(&desk, &["status", "--porcelain"]), "");
+}
+
+/// D16.3, D16.4: commands look at the merged files before the branch moves, and leave it where it was if one fails. A working branch that
+/// nobody has checked out moves without any file being touched; one that is not there is made.
+#[test]
+fn what_was_merged_is_verified_first() {
+    let desk = repository();
+    desk.write("longhaul.yaml", "git: { working_branch: next }");
+    git(&desk, &["add", "."]);
+    git(&desk, &["commit", "-q", "-m", "settings"]);
+    let first = desk.say(&args("frontend", &[]));
+    assert!(
+        first.err.contains("there was no branch `next` (git.working_branch); it was made at"),
+        "{}",
+        first.err
+    );
+    run(&desk, "left");
+    let (before, next) = (checkout(&desk), git(&desk, &["rev-parse", "next"]));
+    let merge = |command: &str| {
+        desk.say(&["merge", "--session", "port", "--verify", "test -e pages.txt", "--verify", command])
+    };
+    let refused = merge("echo only $(cat a.txt); exit 3");
+    assert_eq!(refused.code, 1);
+    for words in ["only left", "fails on the merged files (exit code 3)", "next is where it was"] {
+        assert!(refused.err.contains(words), "{}", refused.err);
+    }
+    assert_eq!(git(&desk, &["rev-parse", "next"]), next);
+    assert_eq!(merge("grep -q left a.txt").code, 0);
+    assert_eq!(git(&desk, &["show", "next:pages.txt", "next:a.txt"]), "pages\nleft");
+    assert_eq!(checkout(&desk), before);
+    assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), 3, "the worktree of the checks is gone");
+}
+
+/// Where there are no branches, or the user's own changes would be carried along, parallel work is refused and nothing is made.
+#[test]
+fn parallel_work_needs_branches() {
+    let desk = Desk::with_script(SCRIPT);
+    let refused = desk.say(&args("left", &[]));
+    assert!(
+        refused.code == 2 && refused.err.contains("there are no branches outside of a repository"),
+        "{}",
+        refused.err
+    );
+    let desk = repository();
+    for (more, words) in [
+        ("--with-changes", "--with-changes is for a run that works by itself"),
+        ("--repo=.", "was brought from elsewhere"),
+        ("--in-place", "cannot be used with"),
+        ("--collaboration=both", "it is sequential or parallel, not \"both\""),
+    ] {
+        let mut args = args("left", &[]);
+        args.retain(|word| !more.starts_with("--collaboration") || !word.starts_with("--collaboration"));
+        args.push(more);
+        let refused = desk.say(&args);
+        assert!(refused.code == 2 && refused.err.contains(words), "{more}: {}", refused.err);
+    }
+    git(&desk, &["checkout", "-q", "--detach"]);
+    let refused = desk.say(&args("left", &[]));
+    assert!(refused.code == 2 && refused.err.contains("no branch is checked out"), "{}", refused.err);
+    assert_eq!(git(&desk, &["branch", "--list", "agent/*"]), "");
+    assert_eq!(desk.say(&["merge", "--session", "none"]).code, 1);
+    assert_eq!(desk.say(&["merge"]).code, 2);
+}
+
+/// D12.1, D5.4: two and ten runs at once in one repository: each has its own branch and directory, all of them end, and the user's
+/// checkout is the same to the byte until they are merged.
+#[test]
+fn ten_runs_at_once_leave_the_checkout_alone() {
+    for (count, way) in [(2, "sequential"), (2, "parallel"), (10, "sequential"), (10, "parallel")] {
+        let desk = repository();
+        desk.write("untracked", "mine\n");
+        let before = checkout(&desk);
+        let collaboration = format!("--collaboration={way}");
+        let plain = ["run", "x", "--model", "scripted/s.yaml", "--agent=ten", "--json", &collaboration];
+        let more: &[&str] = if way == "parallel" { &["--session=port"] } else { &[] };
+        let args = [&plain[..], more].concat();
+        let start = || desk.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let children: Vec<Child> = (0..count).map(|_| start()).collect();
+        let runs: Vec<Value> = children.into_iter().map(ended).collect();
+        assert_eq!(checkout(&desk), before, "{count} {way}");
+        for field in ["branch", "workspace", "id"] {
+            let different: BTreeSet<&str> = runs.iter().map(|run| run[field].as_str().unwrap()).collect();
+            assert_eq!(different.len(), count, "{field} of {count} {way}");
+        }
+        assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), count + 1);
+        if way == "parallel" {
+            let merged = desk.json(&["merge", "--session=port"]);
+            assert_eq!(merged["merged"].as_array().unwrap().len(), count);
+            assert_eq!(merged["files"].as_array().unwrap().len(), count);
+            assert_eq!(git(&desk, &["status", "--porcelain"]), "?? untracked");
+        }
+    }
+}
+
+/// D5.5: with `shared` the steps of a plan work on one branch, with `per_agent` each agent on one of its own, merged when its step is
+/// done, so that a later step sees it.
+#[test]
+fn agents_of_a_plan_share_a_branch_or_have_one_each() {
+    let steps = json!({ "steps": [
+        { "id": "one", "description": "do one", "agent": "frontend" },
+        { "id": "two", "description": "do two", "agent": "left" },
+        { "id": "three", "description": "do three", "agent": "looks", "dependencies": ["one", "two"] },
+    ]});
+    for (strategy, branches) in [("shared", 1), ("per_agent", 4)] {
+        let desk = repository();
+        std::fs::create_dir_all(desk.path("agents")).unwrap();
+        for name in ["frontend", "left", "looks"] {
+            desk.write(
+                &format!("agents/{name}.md"),
+                &format!("---\ndescription: {name}\n---\nYou are {name}.\n"),
+            );
+        }
+        desk.write("plan.json", &steps.to_string());
+        desk.write("longhaul.yaml", &format!("git: {{ workflow_branch_strategy: {strategy} }}"));
+        let before = checkout(&desk);
+        let shown = desk.json(&["run", "x", "--model=scripted/s.yaml", "--agent=lazy", "--plan=plan.json"]);
+        assert_eq!(checkout(&desk), before);
+        let own = shown["branch"].as_str().unwrap();
+        let listed = git(&desk, &["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/agent"]);
+        assert_eq!(listed.lines().count(), branches, "{listed}");
+        let made = git(&desk, &["ls-tree", "-r", "--name-only", own]);
+        assert!(made.contains("pages.txt"), "{strategy}: {made}");
+        assert_eq!(git(&desk, &["show", &format!("{own}:a.txt")]), "left", "{strategy}");
+        let looked: Vec<&str> = made.lines().filter(|name| name.starts_with("by-")).collect();
+        assert_eq!(looked.len(), 1, "{made}");
+        let id = shown["id"].as_str().unwrap();
+        assert_eq!(shown["commit"], git(&desk, &["rev-parse", own]));
+        if strategy == "per_agent" {
+            let end = &id[id.len() - 8..];
+            for agent in ["frontend", "left", "looks"] {
+                assert!(listed.contains(&format!("agent/{end}/{agent}")), "{listed}");
+            }
+            // The third began at what the first two had made.
+            let looks = format!("agent/{end}/looks");
+            assert_eq!(git(&desk, &["show", &format!("{looks}:a.txt")]), "left");
+        }
+        assert_eq!(desk.json(&["merge", id])["commit"], git(&desk, &["rev-parse", "HEAD"]));
+    }
+}
+
+/// D5.5: agents whose work does not fit together are told so, and the second is sent once more, from where the branch is by then.
+#[test]
+fn an_agent_whose_work_conflicts_is_sent_again() {
+    let desk = repository();
+    std::fs::create_dir_all(desk.path("agents")).unwrap();
+    for name in ["left", "right"] {
+        desk.write(
+            &format!("agents/{name}.md"),
+            &format!("---\ndescription: {name}\n---\nYou are {name}.\n"),
+        );
+    }
+    let steps = json!({ "steps": [
+        { "id": "one", "description": "do one", "agent": "left" },
+        { "id": "two", "description": "do two", "agent": "right" },
+    ]});
+    desk.write("plan.json", &steps.to_string());
+    let shown = desk.json(&[
+        "run",
+        "x",
+        "--model=scripted/s.yaml",
+        "--agent=lazy",
+        "--plan=plan.json",
+        "--collaboration=parallel",
+    ]);
+    let children = shown["subAgents"].as_array().unwrap();
+    let tried: Vec<&str> = children.iter().filter_map(|child| child["error"].as_str()).collect();
+    assert_eq!((children.len(), tried.len()), (3, 1), "{children:?}");
+    assert!(
+        tried[0].contains("could not be merged: the work conflicts with what is here, in a.txt"),
+        "{}",
+        tried[0]
+    );
+    assert_eq!(shown["status"], "completed");
+}

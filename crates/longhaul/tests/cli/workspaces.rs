@@ -1,0 +1,266 @@
+//! Where runs work: with whom that is shared, how it is prepared, and when it is taken away.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+
+/// One line more in a file, and that file as the agent sees it.
+const ADDS: &str = r#"
+name: adds
+prices: { input: 3.00, output: 15.00 }
+conversations:
+  - match: { agent: asks }
+    turns:
+      - calls: [ { tool: ask_human, args: { question: "Which?" } } ]
+      - text: "Done."
+  - turns:
+      - calls: [ { tool: bash, args: { command: "echo line >> notes; cat notes" } } ]
+        usage: { input: 1000, output: 10 }
+      - text: "Done."
+        usage: { input: 1000, output: 10 }
+"#;
+
+fn git(desk: &Desk, args: &[&str]) -> String {
+    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
+    let done = Command::new("git").args(who).args(args).current_dir(desk.path("")).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
+}
+
+/// A repository whose user has these settings of their own.
+fn repository(settings: &str) -> Desk {
+    let desk = Desk::with_script(ADDS);
+    desk.write(".gitignore", ".config\ndeps\n");
+    git(&desk, &["init", "-q", "--initial-branch=main"]);
+    git(&desk, &["add", "."]);
+    git(&desk, &["commit", "-q", "-m", "first"]);
+    set(&desk, settings);
+    desk
+}
+
+fn set(desk: &Desk, settings: &str) {
+    std::fs::create_dir_all(desk.path(".config/longhaul")).unwrap();
+    desk.write(".config/longhaul/longhaul.yaml", settings);
+}
+
+fn run(desk: &Desk, more: &[&str]) -> Value {
+    desk.json(&[&["run", "x", "--model", "scripted/s.yaml"], more].concat())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Where a run works, below the state directory, with its name taken out.
+fn place(shown: &Value) -> String {
+    let (workspace, id) = (text(&shown["workspace"]), text(&shown["id"]));
+    workspace.split_once("/.longhaul/").unwrap().1.replace(&id, "ID")
+}
+
+/// D12.2, D13.7, D14.1, D14.6, D14.7: a session goes before a workflow, a workflow before the run; the three modes have three places,
+/// by what is typed and not by the agent's file.
+#[test]
+fn the_mode_says_with_whom_a_workspace_is_shared() {
+    let desk = repository("");
+    let table: [(&str, &[&str], &str); 7] = [
+        ("per_workflow", &[], "workspace/run/ID"),
+        ("per_workflow", &["--workflow-run=w1"], "workspace/workflow/w1/workspace"),
+        ("per_workflow", &["--workflow-run=w1", "--session=s"], "sessions/s/workspace"),
+        ("per_run", &["--workflow-run=w1"], "workspace/run/ID"),
+        ("per_run", &["--workflow-run=w1", "--session=s"], "sessions/s/workspace"),
+        ("shared", &["--workflow-run=w1"], "workspace/shared/workspace"),
+        ("shared", &["--session=s"], "sessions/s/workspace"),
+    ];
+    for (mode, more, expected) in table {
+        set(&desk, &format!("workspace: {{ isolation_mode: {mode} }}"));
+        let shown = run(&desk, more);
+        assert_eq!(place(&shown), expected, "{mode} {more:?}");
+    }
+    // Two steps of a workflow see the same files and commits; another workflow does not.
+    set(&desk, "");
+    let notes =
+        |shown: &Value| std::fs::read_to_string(Path::new(&text(&shown["workspace"])).join("notes")).unwrap();
+    let (second, other) = (run(&desk, &["--workflow-run=w1"]), run(&desk, &["--workflow-run=w2"]));
+    assert_eq!((notes(&second).as_str(), notes(&other).as_str()), ("line\nline\n", "line\n"));
+    assert_eq!(
+        (text(&second["branch"]), text(&other["branch"])),
+        ("agent/workflow-w1".into(), "agent/workflow-w2".into())
+    );
+    for settings in [
+        "workspace: { isolation_mode: alone }",
+        "git: { collaboration: both }",
+        "git: { workflow_branch_strategy: x }",
+    ] {
+        set(&desk, settings);
+        let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+        assert!(
+            refused.code == 2 && refused.err.contains("longhaul.yaml: it is "),
+            "{settings}: {}",
+            refused.err
+        );
+    }
+    assert_eq!(git(&desk, &["status", "--porcelain"]), "");
+}
+
+/// D13.8: what a run was started with is shown with it.
+#[test]
+fn a_run_shows_what_it_was_started_with() {
+    let desk = repository("");
+    let shown = run(&desk, &["--session=s", "--workflow-run=w1", "--agent=someone"]);
+    let context = &desk.json(&["show", &text(&shown["id"])])["executionContext"];
+    let source = json!({
+        "url": desk.path("").canonicalize().unwrap(), "branch": "agent/session-s", "ref": git(&desk, &["rev-parse", "HEAD"]), "depth": null,
+    });
+    assert_eq!(
+        context,
+        &json!({
+            "sessionId": "s", "workflowRunId": "w1", "agentRunId": shown["id"], "agentName": "someone", "task": "x", "gitSource": source,
+        })
+    );
+}
+
+/// D2.4, D2.5, D14.8: the defaults as they are printed.
+#[test]
+fn the_defaults_are_printed() {
+    let desk = Desk::with_script(ADDS);
+    let shown = desk.json(&["config", "show"]);
+    for (key, value) in [
+        ("git.auto_branch", json!(true)),
+        ("git.branch_prefix", json!("agent/")),
+        ("git.require_approval", json!(true)),
+        ("git.workflow_branch_strategy", json!("shared")),
+        ("git.collaboration", json!("sequential")),
+        ("git.working_branch", json!(null)),
+        ("workspace.isolation_mode", json!("per_workflow")),
+        ("workspace.cleanup_on_complete", json!(false)),
+        ("workspace.cleanup_after", json!("24h")),
+        ("workspace.setup", json!([])),
+        ("nats.kv_bucket", json!("harness-state")),
+        ("nats.object_bucket", json!("harness-files")),
+        ("nats.max_file_size", json!("100MB")),
+        ("nats.ttl", json!("24h")),
+        ("nats.enabled", json!(false)),
+    ] {
+        assert_eq!(shown[key], value, "{key}");
+    }
+    // What does nothing yet does not pretend to.
+    set(&desk, "nats: { enabled: true, kv_bucket: mine }");
+    let shown = desk.say(&["config", "show", "--json"]);
+    assert!(shown.err.contains("nothing here keeps runs in NATS yet"), "{}", shown.err);
+    assert_eq!(serde_json::from_str::<Value>(&shown.out).unwrap()["nats.kv_bucket"], "mine");
+}
+
+/// D14.8: a completed run's own workspace is taken away if that is wanted, unless something there is nowhere else; sessions stay.
+#[test]
+fn a_workspace_goes_with_its_run_if_that_is_wanted() {
+    let desk = repository("workspace: { cleanup_on_complete: true }");
+    let (own, session) = (run(&desk, &[]), run(&desk, &["--session=s"]));
+    assert!(!Path::new(&text(&own["workspace"])).exists());
+    assert!(Path::new(&text(&session["workspace"])).exists());
+    assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), 2);
+    let id = text(&own["id"]);
+    assert_eq!(desk.get(&["diff", &id, "--name-only"]), "notes\n", "its branch is there");
+    assert!(desk.get(&["result", &id]).contains("notes | 1 +"));
+    set(&desk, "workspace: { cleanup_on_complete: true }\ngit: { auto_commit: false }");
+    let unsaved = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--json"]);
+    assert!(unsaved.err.contains("has changes that are nowhere else and stays"), "{}", unsaved.err);
+    let shown: Value = serde_json::from_str(&unsaved.out).unwrap();
+    assert!(Path::new(&text(&shown["workspace"])).join("notes").exists());
+    set(&desk, "workspace: { cleanup_after: 1ms }");
+    assert_eq!(run(&desk, &[])["status"], "completed");
+    assert_eq!(desk.json(&["workspace", "cleanup"])["removed"].as_array().unwrap().len(), 1);
+}
+
+/// A fresh workspace is prepared once, before the agent is asked anything: what fails is said with what was printed, is on record, and
+/// can be tried again; what is done is not done again, also by the next run of a session.
+#[test]
+fn a_fresh_workspace_is_set_up_once() {
+    let desk = repository("workspace: { setup: [\"mkdir -p deps\", \"echo ready >> deps/log\"] }");
+    let first = run(&desk, &["--session=s"]);
+    let log = Path::new(&text(&first["workspace"])).join("deps/log");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "ready\n");
+    run(&desk, &["--session=s"]);
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "ready\n");
+    let kinds = |id: &Value| -> Vec<String> {
+        desk.events(&text(id)).iter().map(|event| text(&event["type"])).collect()
+    };
+    let first = kinds(&first["id"]);
+    let at = |kind: &str| first.iter().position(|found| found == kind).unwrap();
+    assert!(at("setup_started") < at("setup_ended") && at("setup_ended") < at("turn_started"), "{first:?}");
+
+    set(&desk, "workspace: { setup: \"echo no such thing; exit 3\" }");
+    let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(refused.code, 1);
+    for words in [
+        "could not be set up: `echo no such thing; exit 3`: exit code 3",
+        "no such thing",
+        "the agent has not begun",
+    ] {
+        assert!(refused.err.contains(words), "{}", refused.err);
+    }
+    let id = text(&desk.json(&["list"])[0]["id"]);
+    let failed = desk.events(&id).into_iter().find(|event| event["type"] == "setup_ended").unwrap();
+    assert_eq!(failed["success"], false);
+    assert!(text(&failed["error"]).contains("no such thing"));
+    assert_eq!(desk.json(&["show", &id])["status"], "created");
+    set(&desk, "workspace: { setup: [\"mkdir -p deps\", \"echo ready >> deps/log\"] }");
+    desk.get(&["resume", &id]);
+    let place = text(&desk.json(&["show", &id])["workspace"]);
+    assert_eq!(std::fs::read_to_string(Path::new(&place).join("deps/log")).unwrap(), "ready\n");
+    // A repository's own file runs nothing before it is trusted.
+    set(&desk, "");
+    desk.write("longhaul.yaml", "workspace: { setup: \"touch set-up\" }");
+    let doubted = desk
+        .command(&["run", "x", "--model", "scripted/s.yaml", "--json"])
+        .env_remove("LONGHAUL_TRUST")
+        .output();
+    let doubted = doubted.unwrap();
+    let told = String::from_utf8(doubted.stderr).unwrap();
+    assert!(told.contains("sets workspace.setup, which is ignored until you trust it"), "{told}");
+    let shown: Value = serde_json::from_slice(&doubted.stdout).unwrap();
+    assert!(!Path::new(&text(&shown["workspace"])).join("set-up").exists());
+    // Here is the user's own to prepare.
+    assert!(run(&desk, &["--in-place"])["status"] == "completed" && !desk.path("set-up").exists());
+}
+
+/// What a run has changed is what it has changed, also after it was merged, and after others have worked in its session.
+#[test]
+fn the_result_is_the_same_after_a_merge() {
+    let desk = repository("");
+    let shown = run(&desk, &["--verify=echo more >> notes"]);
+    let id = text(&shown["id"]);
+    let result = desk.get(&["result", &id]);
+    assert!(result.contains("notes | 2 ++"), "with what came after the last look: {result}");
+    desk.get(&["merge", &id]);
+    assert_eq!(desk.get(&["result", &id]), result);
+    let (first, _) = (run(&desk, &["--session=s"]), run(&desk, &["--session=s"]));
+    assert!(desk.get(&["result", &text(&first["id"])]).contains("notes | 1 +"));
+}
+
+/// A session belongs to a run that waits or is paused in it: another is told so, unless it insists or works beside it.
+#[test]
+fn a_session_is_kept_for_a_run_that_rests_in_it() {
+    let desk = repository("");
+    let waits = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=s", "--agent=asks"]);
+    assert_eq!(waits.code, 3, "{}", waits.err);
+    let id = text(&desk.json(&["list"])[0]["id"]);
+    let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=s"]);
+    assert_eq!(refused.code, 7);
+    assert!(
+        refused
+            .err
+            .starts_with(&format!("error: Session locked by run {id}, which waits for a person in it\n")),
+        "{}",
+        refused.err
+    );
+    desk.get(&["pause", &id]);
+    let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=s"]);
+    assert!(refused.err.contains("which is paused in it"), "{}", refused.err);
+    assert_eq!(run(&desk, &["--session=s", "--collaboration=parallel"])["status"], "completed");
+    assert_eq!(run(&desk, &["--session=s", "--force"])["status"], "completed");
+    desk.get(&["stop", &id]);
+    assert_eq!(run(&desk, &["--session=s"])["status"], "completed");
+}
