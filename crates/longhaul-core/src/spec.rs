@@ -402,6 +402,45 @@ impl RunSpec {
         round.filter(usable).map(String::as_str).next()
     }
 
+    /// The same with another plan. This one is not copied: it may be long, and many may be made after it.
+    #[must_use]
+    pub fn with_plan(&self, plan: Plan) -> RunSpec {
+        RunSpec {
+            plan,
+            id: self.id.clone(),
+            agent: self.agent.clone(),
+            task: self.task.clone(),
+            task_id: self.task_id.clone(),
+            model: self.model.clone(),
+            prompt: self.prompt.clone(),
+            autonomy: self.autonomy,
+            limits: self.limits,
+            retry: self.retry.clone(),
+            tools: self.tools.clone(),
+            workspace: self.workspace.clone(),
+            parent: self.parent.clone(),
+            depth: self.depth,
+            session: self.session.clone(),
+            checkpoint_interval_ms: self.checkpoint_interval_ms,
+            branch: self.branch.clone(),
+            repository: self.repository.clone(),
+            engine_enabled: self.engine_enabled,
+            models: self.models.clone(),
+            mode: self.mode,
+            answer_schema: self.answer_schema.clone(),
+            on_ask: self.on_ask,
+            permissions: self.permissions.clone(),
+            conduct: self.conduct.clone(),
+            parallel: self.parallel,
+            crew: self.crew.clone(),
+            planner: self.planner.clone(),
+            base: self.base.clone(),
+            carried: self.carried,
+            auto_commit: self.auto_commit,
+            source: self.source.clone(),
+        }
+    }
+
     /// Everything a run must satisfy before it may exist.
     pub fn check(&self) -> Result<(), BadSpec> {
         for (field, text) in [("agent", &self.agent), ("task", &self.task), ("model", &self.model)] {

@@ -3,7 +3,6 @@
 //! A child is found by the name its parent wrote down before it existed, so that a parent that died takes up again what it had
 //! sent and sends nothing twice.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand, report};
@@ -14,7 +13,6 @@ use longhaul_core::input::Input;
 use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
-use longhaul_model::Quiet;
 use longhaul_tools::Cancel;
 
 use crate::error::Error;
@@ -55,22 +53,21 @@ pub(crate) async fn attend(harness: Option<Harness>, charge: Charge, cancel: Can
 
 async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Result<ChildReport, Error> {
     let id = &charge.errand.id;
-    match harness.find(id)? {
+    let mut run = match harness.find(id)? {
         // Only who is not there yet is made: what one has done counts, whatever became of its agent since.
-        None => drop(harness.create(fitted(harness, charge)?)?),
+        None => harness.create(fitted(harness, charge)?)?,
         // A run that was copied, imported or taken back knows the names of children that are not its own.
         Some(run) if run.spec.parent != charge.spec.parent || run.spec.task != charge.spec.task => {
             return Err(Error::Crew(format!("{id} is on another errand")));
         }
-        Some(_) => {}
-    }
+        Some(run) => run,
+    };
     loop {
-        let run = harness.look(id)?;
         if run.status.is_terminal() {
             return Ok(report(&run));
         }
         let opening = Opening { limits: raised(&run, charge.errand.limits), ..Opening::default() };
-        match harness.drive(id, opening, Vec::new(), Arc::new(Quiet)) {
+        match harness.drive_child(id, opening) {
             Ok(driven) => return Ok(report(&rested(driven, cancel).await?)),
             // A person drives it from elsewhere: what comes of it is looked at when they are done.
             Err(Error::Store(longhaul_store::Error::Held { .. })) => {
@@ -79,6 +76,7 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
                     () = slept => {}
                     () = cancel.cancelled() => return Ok(report(&run)),
                 }
+                run = harness.look(id)?;
             }
             Err(error) => return Err(error),
         }

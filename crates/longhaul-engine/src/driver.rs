@@ -177,10 +177,13 @@ impl Driver {
     /// while sub-agents write there: half of their work would be in it.
     async fn keep_work(&mut self) -> Result<(), Error> {
         let run = self.run();
-        let steps = run.plan.completed_count() as u32;
         let settled = matches!(run.status, Status::Running | Status::Completed);
-        let others_write = run.children.iter().any(Child::is_working);
-        if run.spec.auto_commit != Some(true) || !settled || others_write || steps <= run.kept_steps {
+        let others_write = run.live_children().any(Child::is_working);
+        if run.spec.auto_commit != Some(true) || !settled || others_write {
+            return Ok(());
+        }
+        let steps = run.plan.completed_count() as u32;
+        if steps <= run.kept_steps {
             return Ok(());
         }
         let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };

@@ -315,13 +315,26 @@ impl Harness {
         deltas: Arc<dyn Deltas>,
     ) -> Result<Driven, Error> {
         let wanted = opening.clone();
-        let first = |run: &Run, generation: u64| self.first_input(run, generation, opening);
+        let first = |run: &Run, generation: u64| {
+            self.check_parent(run)?;
+            self.first_input(run, generation, opening)
+        };
         self.take_up(id, &wanted, first, watchers, deltas)
+    }
+
+    /// The same for whoever was sent, by the one that sent it: who drives a run need not look whether it has ended.
+    pub(crate) fn drive_child(&self, id: &RunId, opening: Opening) -> Result<Driven, Error> {
+        let wanted = opening.clone();
+        let first = |run: &Run, generation: u64| self.first_input(run, generation, opening);
+        self.take_up(id, &wanted, first, Vec::new(), Arc::new(Quiet))
     }
 
     /// Asks the planner of a run for its steps, or for other ones, and does nothing else.
     pub fn plan(&self, id: &RunId, watchers: Vec<Box<dyn Watcher>>) -> Result<Driven, Error> {
-        let first = |_: &Run, _: u64| Ok(Input::Command(self.command(Wish::Plan)?));
+        let first = |run: &Run, _: u64| {
+            self.check_parent(run)?;
+            Ok(Input::Command(self.command(Wish::Plan)?))
+        };
         self.take_up(id, &Opening::default(), first, watchers, Arc::new(Quiet))
     }
 
@@ -338,7 +351,6 @@ impl Harness {
         // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
         let asked = ledger.settle_all_but_answers()?;
         self.end_children(ledger.run(), asked)?;
-        self.check_parent(ledger.run())?;
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }

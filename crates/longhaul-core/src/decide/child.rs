@@ -1,7 +1,8 @@
 //! Sub-agents: errands given to other runs, and what comes back. An errand that fails is tried once more with what went
 //! wrong; what a child may spend is set aside from its parent's budget before it begins.
 
-use super::{Decision, call, limit, schedule};
+use super::limit::Drawn;
+use super::{Decision, call, schedule};
 use crate::child::{Child, ChildEnding, ChildReport, ChildState, Errand, Origin, child_id};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
@@ -26,7 +27,9 @@ pub(super) fn send_step(
     decision: &mut Decision,
 ) -> Result<(), String> {
     let planned = run.plan.steps.get(step as usize).ok_or("there is no such step")?;
-    let task = prompt::within_task(run, &run.plan, prompt::step_text(&run.plan, step as usize));
+    let just_said = |step: usize| decision.said_by(run, step as u32);
+    let text = prompt::step_text_with(&run.plan, step as usize, just_said);
+    let task = prompt::within_task(run, &run.plan, text);
     let (agent, limits) = (planned.agent.clone(), allowance(run, share, limits, decision));
     send(run, Sent { agent, task, origin: Origin::Step { step }, attempt: Attempt::FIRST, limits }, decision)
 }
@@ -102,8 +105,7 @@ fn depth_allows(run: &Run) -> Result<(), String> {
 /// What is left of the budget for one of `share` that divide it. Calls and turns are counted when they are made; money and
 /// tokens are set aside.
 fn allowance(run: &Run, share: u32, limits: Limits, decision: &Decision) -> Limits {
-    let used = run.ledger();
-    let gone = limit::committed(run);
+    let Drawn { used, gone } = Drawn::from(run, decision);
     let granted = decision.since(run).iter().filter_map(|event| {
         let Event::ChildSpawned(errand) = event else { return None };
         Some(errand.limits)
@@ -207,15 +209,14 @@ fn failed(run: &Run, child: &Child, error: &str, decision: &mut Decision) {
         return hand_in(run, *origin, Err(error), decision);
     }
     // What the first try did not use is there for the second.
-    let Some(ahead) = decision.ahead(run) else { return };
     let sent = Sent {
         agent: agent.clone(),
         task: prompt::second_try(task, error),
         origin: *origin,
         attempt: attempt.next(),
-        limits: allowance(&ahead, 1, ahead.spec.limits, decision),
+        limits: allowance(run, 1, run.spec.limits, decision),
     };
-    if let Err(error) = send(&ahead, sent, decision) {
+    if let Err(error) = send(run, sent, decision) {
         hand_in(run, *origin, Err(error), decision);
     }
 }
@@ -247,6 +248,10 @@ fn hand_in(run: &Run, origin: Origin, result: Result<String, String>, decision: 
 
 /// Nothing moves any more, and a child has paused: so does its parent, for the same reason.
 pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
+    let crowd = Crowd::with(run, decision);
+    if crowd.working + crowd.waiting > 0 || crowd.paused == 0 {
+        return;
+    }
     let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running) else { return };
     let is_blocked = match ahead.phase {
         Phase::Idle => true,
@@ -281,6 +286,79 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
     }
     let Errand { id, agent, .. } = &child.errand;
     decision.pause(run, cause, format!("{reason} (sub-agent {agent}, {id})"));
+}
+
+/// How many children there will be of each kind that has not ended, when what was decided so far is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Crowd {
+    pub(super) working: u32,
+    pub(super) waiting: u32,
+    pub(super) paused: u32,
+}
+
+impl Crowd {
+    pub(super) fn with(run: &Run, decision: &Decision) -> Crowd {
+        let mut crowd = Crowd::default();
+        let since = decision.since(run);
+        for child in run.live_children() {
+            let told = since.iter().rev().find_map(|event| becomes(event, child.errand.number));
+            crowd.count(told.unwrap_or_else(|| Kind::of(&child.state)));
+        }
+        // Who is only sent now is at work, unless it has something to say already.
+        for event in since {
+            if let Event::ChildSpawned(errand) = event {
+                let told = since.iter().rev().find_map(|event| becomes(event, errand.number));
+                crowd.count(told.unwrap_or(Kind::Working));
+            }
+        }
+        crowd
+    }
+
+    fn count(&mut self, kind: Kind) {
+        match kind {
+            Kind::Working => self.working += 1,
+            Kind::Waiting => self.waiting += 1,
+            Kind::Paused => self.paused += 1,
+            Kind::Ended => {}
+        }
+    }
+
+    pub(super) fn live(self) -> u32 {
+        self.working + self.waiting + self.paused
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Working,
+    Waiting,
+    Paused,
+    Ended,
+}
+
+impl Kind {
+    fn of(state: &ChildState) -> Kind {
+        match state {
+            ChildState::Working => Kind::Working,
+            ChildState::Waiting => Kind::Waiting,
+            ChildState::Paused { .. } => Kind::Paused,
+            ChildState::Completed | ChildState::Failed { .. } => Kind::Ended,
+        }
+    }
+}
+
+/// What an event makes of that child.
+fn becomes(event: &Event, child: u32) -> Option<Kind> {
+    let (of, kind) = if let Event::ChildEnded { number, .. } = event {
+        (number, Kind::Ended)
+    } else if let Event::ChildRested { number, paused, .. } = event {
+        (number, if paused.is_some() { Kind::Paused } else { Kind::Waiting })
+    } else if let Event::ChildResumed { number, .. } = event {
+        (number, Kind::Working)
+    } else {
+        return None;
+    };
+    (*of == child).then_some(kind)
 }
 
 /// What others have given back, for a child that came to the end of its part.

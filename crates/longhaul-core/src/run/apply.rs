@@ -175,18 +175,18 @@ impl Run {
             Event::ChildRested { number, paused, reason, ledger } => {
                 let reason = reason.clone().unwrap_or_default();
                 let state = paused.map_or(ChildState::Waiting, |cause| ChildState::Paused { cause, reason });
-                self.set_child(*number, state, Some(*ledger));
+                self.set_child(*number, state, *ledger);
             }
             Event::ChildResumed { number, limits } => {
-                self.set_child(*number, ChildState::Working, None);
-                if let (Some(limits), Some(child)) = (limits, self.child_mut(*number)) {
-                    child.errand.limits = *limits;
-                }
+                self.children.change(*number, |child| {
+                    child.state = ChildState::Working;
+                    child.errand.limits = limits.unwrap_or(child.errand.limits);
+                });
             }
             Event::ChildEnded { number, error, ledger } => {
                 self.files.go_on_changing();
                 let state = error.clone().map_or(ChildState::Completed, |error| ChildState::Failed { error });
-                self.set_child(*number, state, Some(*ledger));
+                self.set_child(*number, state, *ledger);
             }
             Event::PlanMade { plan } => {
                 self.plan = plan.clone();
@@ -379,15 +379,11 @@ impl Run {
         self.children.push(Child { errand: errand.clone(), spawned_at: at, state, ledger });
     }
 
-    fn child_mut(&mut self, number: u32) -> Option<&mut Child> {
-        self.children.get_mut((number as usize).checked_sub(1)?)
-    }
-
-    fn set_child(&mut self, number: u32, state: ChildState, ledger: Option<ChildLedger>) {
-        if let Some(child) = self.child_mut(number) {
+    fn set_child(&mut self, number: u32, state: ChildState, ledger: ChildLedger) {
+        self.children.change(number, |child| {
             child.state = state;
-            child.ledger = ledger.unwrap_or(child.ledger);
-        }
+            child.ledger = ledger;
+        });
     }
 
     fn open_step(&mut self, step: u32) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::call::{Call, CallState};
 pub use self::files::Files;
 
-use crate::child::{Child, ChildLedger, Origin};
+use crate::child::{Child, ChildLedger, Children, Origin};
 use crate::context::Fill;
 use crate::conversation::{Message, ModelFailureKind, Usage};
 use crate::document;
@@ -111,7 +111,7 @@ pub struct Run {
     pub sub_agents: Vec<String>,
     /// The runs it started, in order.
     #[serde(default)]
-    pub children: Vec<Child>,
+    pub children: Children,
     /// What was wrong with the last thing given for a plan.
     #[serde(default)]
     pub bad_plan: Option<String>,
@@ -414,7 +414,7 @@ impl Run {
             fallback: None,
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
-            children: Vec::new(),
+            children: Children::default(),
             bad_plan: None,
             planned: spec.planner.is_none(),
             older: Older::default(),
@@ -468,7 +468,7 @@ impl Run {
         }
         match self.own_wait() {
             // Nobody is waited for as long as somebody works.
-            Wait::Human | Wait::Child if self.children.iter().any(Child::is_working) => Wait::Child,
+            Wait::Human | Wait::Child if self.live_children().any(Child::is_working) => Wait::Child,
             Wait::Child => Wait::Human,
             wait @ (Wait::None | Wait::Human | Wait::Timer | Wait::RateLimit | Wait::Frozen) => wait,
         }
@@ -510,7 +510,7 @@ impl Run {
 
     /// The children that have not ended.
     pub fn live_children(&self) -> impl Iterator<Item = &Child> {
-        self.children.iter().filter(|child| !child.has_ended())
+        self.children.live()
     }
 
     pub fn child(&self, number: u32) -> Option<&Child> {
