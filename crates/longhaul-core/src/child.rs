@@ -65,6 +65,9 @@ pub struct Child {
     pub state: ChildState,
     /// What it and those below it have used, as last reported.
     pub ledger: ChildLedger,
+    /// The model that a person named while it was under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,6 +189,18 @@ pub enum ChildEnding {
     Failed {
         error: String,
     },
+    /// A person stopped it: that is not tried again.
+    Stopped {
+        reason: String,
+    },
+    /// It was not let go, and never began.
+    Refused {
+        why: String,
+    },
+    /// Nothing was heard of it for so long while it was at work.
+    Idle {
+        ms: u64,
+    },
     /// Its agent got nowhere, and nobody looks after it: that is a failure, and it is not gone on with.
     GaveUp {
         error: String,
@@ -270,9 +285,17 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         planner: None,
         // Whoever sent it keeps what was done.
         auto_commit: None,
+        baseline_of: first_try(parent, errand),
         conduct,
         ..parent.spec.with_plan(Plan { steps: vec![step] }.readied())
     }
+}
+
+/// Who tried the same before: what was protected then is what is protected now, whatever became of it in between.
+fn first_try(parent: &Run, errand: &Errand) -> Option<RunId> {
+    let of_plan = parent.children.get(parent.older.children..).unwrap_or(&[]);
+    let first = of_plan.iter().find(|child| child.errand.origin == errand.origin)?;
+    (first.errand.number < errand.number).then(|| first.errand.id.clone())
 }
 
 /// How a run that was sent by another came to rest.
@@ -280,6 +303,8 @@ pub fn report(run: &Run) -> ChildReport {
     let reason = run.reason.clone().unwrap_or_default();
     let ending = match run.status {
         Status::Completed => ChildEnding::Completed { output: run.output().unwrap_or("").to_owned() },
+        // Whoever sent it remembers its end before stopping it, and asks no more.
+        Status::Failed if run.cause == Some(Cause::Asked) => ChildEnding::Stopped { reason },
         Status::Failed => {
             ChildEnding::Failed { error: run.error.clone().unwrap_or_else(|| "it failed".to_owned()) }
         }

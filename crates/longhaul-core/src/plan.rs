@@ -189,7 +189,8 @@ impl Plan {
         };
         let is_freed = |(other, step): (usize, &Step)| {
             let waits = step.dependencies.is_empty() || step.dependencies.contains(id);
-            let free = waits && status(other) == StepStatus::Pending && step.dependencies.iter().all(completed);
+            let free =
+                waits && status(other) == StepStatus::Pending && step.dependencies.iter().all(completed);
             free.then_some(other)
         };
         self.steps.iter().enumerate().filter_map(is_freed).collect()

@@ -113,6 +113,10 @@ pub struct RunSpec {
     #[n(35)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_commit: Option<bool>,
+    /// The run whose protected files this one is held to: an earlier try at the same.
+    #[n(37)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_of: Option<RunId>,
     /// The repository its workspace was made from, if that was not the user's own.
     #[n(36)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -256,6 +260,10 @@ pub struct Limits {
     #[n(13)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iteration_cost: Option<Usd>,
+    /// How long nothing may be heard of a sub-agent that is at work, before it is ended and tried again.
+    #[n(14)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_child_idle_ms: Option<u64>,
 }
 
 impl Limits {
@@ -296,6 +304,7 @@ impl Default for Limits {
             max_iteration_steps: None,
             max_iteration_tokens: None,
             max_iteration_cost: None,
+            max_child_idle_ms: None,
         }
     }
 }
@@ -388,6 +397,12 @@ impl RunSpec {
         self.conduct.as_deref().unwrap_or(&WITHOUT_A_WORD)
     }
 
+    /// How long nothing may be heard of a sub-agent that is at work. Without a word, longer than any one call may take.
+    pub fn max_child_idle_ms(&self) -> u64 {
+        let longest_call = self.retry.timeout_ms.saturating_mul(2);
+        self.limits.max_child_idle_ms.unwrap_or(limits::CHILD_IDLE_MS_DEFAULT.max(longest_call))
+    }
+
     pub fn mode(&self) -> Mode {
         self.mode.unwrap_or_default()
     }
@@ -415,7 +430,7 @@ impl RunSpec {
             prompt: self.prompt.clone(),
             autonomy: self.autonomy,
             limits: self.limits,
-            retry: self.retry.clone(),
+            retry: self.retry,
             tools: self.tools.clone(),
             workspace: self.workspace.clone(),
             parent: self.parent.clone(),
@@ -438,6 +453,7 @@ impl RunSpec {
             carried: self.carried,
             auto_commit: self.auto_commit,
             source: self.source.clone(),
+            baseline_of: self.baseline_of.clone(),
         }
     }
 

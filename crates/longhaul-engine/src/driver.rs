@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use longhaul_core::child::{self, Child};
+use longhaul_core::child::{self, Child, Origin};
 use longhaul_core::command::Command;
 use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
@@ -226,7 +226,7 @@ impl Driver {
         let baseline = run.baseline.as_ref();
         let examine = Examine {
             purpose,
-            verify: run.verify(),
+            verify: run.verify_for(purpose),
             protect: conduct.protect.clone(),
             features: conduct.looping.as_ref().is_some_and(Looping::is_by_features),
             baseline: baseline.and_then(|baseline| baseline.protected.clone()),
@@ -234,15 +234,24 @@ impl Driver {
             base: baseline.and_then(|baseline| baseline.commit.clone()),
             judged: conduct.judge.is_some(),
         };
-        Look { run: run.spec.id.clone(), round, attempt, examine }
+        let baseline_of = run.spec.baseline_of.clone();
+        Look { run: run.spec.id.clone(), round, attempt, examine, baseline_of }
     }
 
     fn charge(&self, number: u32) -> Option<Charge> {
-        let errand = &self.run().child(number)?.errand;
-        let spec = child::spec(self.run(), errand);
+        let Child { errand, ledger, model, .. } = self.run().child(number)?;
+        let spec = Box::new(child::spec(self.run(), errand));
         let is_own = errand.agent == self.run().spec.agent;
-        let ledger = self.run().child(number)?.ledger;
-        Some(Charge { number, errand: errand.clone(), spec: Box::new(spec), is_own, ledger })
+        let call = match errand.origin {
+            // A second try is of the same call.
+            Origin::Call { call } if errand.attempt == Attempt::FIRST => {
+                self.run().call(call).and_then(|known| self.tool_work(call, known.attempt()))
+            }
+            Origin::Call { .. } | Origin::Step { .. } => None,
+        };
+        let idle = Duration::from_millis(self.run().spec.max_child_idle_ms());
+        let (errand, ledger, model) = (errand.clone(), *ledger, model.clone());
+        Some(Charge { number, errand, spec, is_own, ledger, model, call, idle })
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {

@@ -69,3 +69,9 @@ pub const NIGHT_SAID_BYTES_MAX: usize = 4 * 1024;
 
 /// Files that a rewind names one by one. More are counted.
 pub const FILES_SHOWN_MAX: usize = 40;
+
+/// An answer typed at the terminal. More than a terminal gives in one line.
+pub const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
+/// How often it is looked whether somebody answered elsewhere what is asked at the terminal.
+pub const ELSEWHERE_LOOK_MS: u64 = 500;

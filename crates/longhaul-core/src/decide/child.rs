@@ -3,7 +3,7 @@
 
 use super::limit::Drawn;
 use super::{Decision, call, schedule};
-use crate::child::{Child, ChildEnding, ChildReport, ChildState, Errand, Origin, child_id};
+use crate::child::{Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, Origin, child_id};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
 use crate::ids::{Attempt, CallId};
@@ -27,11 +27,16 @@ pub(super) fn send_step(
     decision: &mut Decision,
 ) -> Result<(), String> {
     let planned = run.plan.steps.get(step as usize).ok_or("there is no such step")?;
-    let just_said = |step: usize| decision.said_by(run, step as u32);
-    let text = prompt::step_text_with(&run.plan, step as usize, just_said);
-    let task = prompt::within_task(run, &run.plan, text);
+    let task = told(run, step, decision);
     let (agent, limits) = (planned.agent.clone(), allowance(run, share, limits, decision));
     send(run, Sent { agent, task, origin: Origin::Step { step }, attempt: Attempt::FIRST, limits }, decision)
+}
+
+/// What whoever does a step is told, also of what was said only now.
+pub(super) fn told(run: &Run, step: u32, decision: &Decision) -> String {
+    let just_said = |step: usize| decision.said_by(run, step as u32);
+    let text = prompt::step_text_with(&run.plan, step as usize, just_said);
+    prompt::within_task(run, &run.plan, text)
 }
 
 /// What an agent asks another for, if it may.
@@ -140,9 +145,15 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
     if run.status.is_terminal() {
         return Decision::nothing();
     }
+    let mut decision = heard(run, child, report);
+    follow(run, child.errand.origin, &mut decision);
+    decision
+}
+
+/// What is remembered of a child's rest, before it is asked what that leads to.
+pub(super) fn heard(run: &Run, child: &Child, report: ChildReport) -> Decision {
     let mut decision = Decision::nothing();
-    let ledger = report.ledger;
-    let origin = child.errand.origin;
+    let (number, origin, ledger) = (child.errand.number, child.errand.origin, report.ledger);
     match report.ending {
         ChildEnding::Completed { output } => {
             // Handed in before it is remembered as ended: a child that seems to be at work is asked again, a result that is
@@ -155,11 +166,29 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
             decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
             failed(run, child, &error, &mut decision);
         }
+        // Handed in first, as above: what is ended and not handed in would be tried again.
+        ChildEnding::Stopped { reason } => {
+            let Errand { agent, id, .. } = &child.errand;
+            let reason = head(&reason, EVENT_TEXT_BYTES_MAX);
+            let error = format!("stopped by a person: sub-agent {agent}, {id} ({reason})");
+            hand_in(run, origin, Err(error.clone()), &mut decision);
+            decision.and(Event::ChildEnded { number, error: Some(error), ledger });
+        }
+        ChildEnding::Refused { why } => {
+            let why = head(&why, NOTE_BYTES_MAX).to_owned();
+            hand_in(run, origin, Err(why.clone()), &mut decision);
+            decision.and(Event::ChildEnded { number, error: Some(why), ledger });
+        }
         ChildEnding::GaveUp { error } => {
-            let error = head(&error, NOTE_BYTES_MAX).to_owned();
-            decision.then(Effect::EndChild { child: number, reason: error.clone() });
-            decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
-            failed(run, child, &error, &mut decision);
+            give_up(run, child, head(&error, NOTE_BYTES_MAX), ledger, &mut decision);
+        }
+        ChildEnding::Idle { ms } if ms < run.spec.max_child_idle_ms() => {
+            decision.then(Effect::Attend { child: number });
+        }
+        ChildEnding::Idle { ms } => {
+            let most = run.spec.max_child_idle_ms() / 1000;
+            let error = format!("idle: nothing came of it for {} s (max_child_idle is {most} s)", ms / 1000);
+            give_up(run, child, &error, ledger, &mut decision);
         }
         ChildEnding::Waiting => {
             decision.and(Event::ChildRested { number, paused: None, reason: None, ledger });
@@ -170,8 +199,15 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
             decision.and(Event::ChildRested { number, paused: Some(cause), reason: Some(reason), ledger });
         }
     }
-    follow(run, origin, &mut decision);
     decision
+}
+
+/// Nobody waits for that child any longer.
+fn give_up(run: &Run, child: &Child, error: &str, ledger: ChildLedger, decision: &mut Decision) {
+    let number = child.errand.number;
+    decision.then(Effect::EndChild { child: number, reason: error.to_owned() });
+    decision.and(Event::ChildEnded { number, error: Some(error.to_owned()), ledger });
+    failed(run, child, error, decision);
 }
 
 /// What a child's rest leads to: the steps or calls after it, or that nothing moves any more.
@@ -193,7 +229,7 @@ fn follow(run: &Run, origin: Origin, decision: &mut Decision) {
 pub(super) fn answered(run: &Run, number: u32) -> Decision {
     let waits = |child: &&Child| child.state == ChildState::Waiting && run.status == Status::Running;
     let Some(_) = run.child(number).filter(waits) else { return Decision::nothing() };
-    let mut decision = Decision::remember(Event::ChildResumed { number, limits: None });
+    let mut decision = Decision::remember(Event::ChildResumed { number, limits: None, model: None });
     decision.then(Effect::Attend { child: number });
     decision
 }
@@ -281,7 +317,7 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
         && let Some(limits) = more_for(&ahead, child)
     {
         let number = child.errand.number;
-        decision.and(Event::ChildResumed { number, limits: Some(limits) });
+        decision.and(Event::ChildResumed { number, limits: Some(limits), model: None });
         return decision.then(Effect::Attend { child: number });
     }
     let Errand { id, agent, .. } = &child.errand;
@@ -391,15 +427,22 @@ fn part_of(run: &Run, child: &Child, parts: u64) -> Limits {
     }
 }
 
-/// The run is taken up again: so are those it had sent. What a crash kept from being handed in is handed in now.
-pub(super) fn pick_up(run: &Run, decision: &mut Decision) {
+/// The run is taken up again: so are those it had sent, with the model that a person now wants. What a crash kept from being
+/// handed in is handed in now.
+pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
     let live: Vec<&Child> = run.live_children().collect();
+    let parts = live.len() as u32 + 1;
     for child in &live {
         let number = child.errand.number;
-        let limits = part_of(run, child, live.len() as u64 + 1);
+        if child_id(&run.spec.id, number).as_ref() != Some(&child.errand.id) {
+            send_anew(run, child, parts, decision);
+            continue;
+        }
+        let limits = part_of(run, child, u64::from(parts));
         let is_new = limits != child.errand.limits;
-        if !child.is_working() || is_new {
-            decision.and(Event::ChildResumed { number, limits: is_new.then_some(limits) });
+        let model = model.filter(|model| child.model.as_deref() != Some(*model)).map(str::to_owned);
+        if !child.is_working() || is_new || model.is_some() {
+            decision.and(Event::ChildResumed { number, limits: is_new.then_some(limits), model });
         }
         decision.then(Effect::Attend { child: number });
     }
@@ -410,6 +453,19 @@ pub(super) fn pick_up(run: &Run, decision: &mut Decision) {
         if let Some(child) = left_behind(run, origin).filter(|_| !in_hand) {
             after_crash(run, child, decision);
         }
+    }
+}
+
+/// A run that was copied knows the errands of the one it was copied from. They are not its own to see to, and not to end
+/// either: what they were for is given out anew, under its own name.
+fn send_anew(run: &Run, child: &Child, parts: u32, decision: &mut Decision) {
+    let (number, ledger) = (child.errand.number, child.ledger);
+    let error = Some("it works for the run that this one was copied from".to_owned());
+    decision.and(Event::ChildEnded { number, error, ledger });
+    let Errand { agent, task, origin, attempt, .. } = child.errand.clone();
+    let limits = allowance(run, parts, run.spec.limits, decision);
+    if let Err(error) = send(run, Sent { agent, task, origin, attempt, limits }, decision) {
+        hand_in(run, origin, Err(error), decision);
     }
 }
 

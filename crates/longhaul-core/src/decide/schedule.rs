@@ -4,9 +4,10 @@
 //! runs, several at once. A run that was told how many steps may be at work at once sends its own steps on errands too.
 
 use super::child::Crowd;
-use super::{Decision, child, limit, step};
+use super::{Decision, ask, child, limit, step, stop};
 use crate::child::Origin;
-use crate::event::{Cause, Event};
+use crate::event::{Cause, Event, Purpose};
+use crate::ids::Attempt;
 use crate::limits::{PARALLEL_DEFAULT, PARALLEL_MAX};
 use crate::plan::StepStatus;
 use crate::run::{Phase, Run};
@@ -65,9 +66,7 @@ fn go_on_from(run: &Run, limits: Limits, decision: &mut Decision) {
 /// May a model be asked by somebody else? What a limit leads to is for the run as it was before anybody was sent.
 fn permit_errand(run: &Run, known: usize, limits: Limits, decision: &mut Decision) -> bool {
     limit::has_room_for_question(run, limits, decision)
-        || decision
-            .ahead_by(run, known)
-            .is_some_and(|ahead| limit::permit_question(&ahead, limits, decision))
+        || decision.ahead_by(run, known).is_some_and(|ahead| limit::permit_question(&ahead, limits, decision))
 }
 
 /// Nothing more can begin: is there anything left to wait for?
@@ -77,7 +76,10 @@ fn settle(board: &Board<'_>, decision: &mut Decision) {
         return child::rest_with(board.run, decision);
     }
     if board.status.iter().all(|status| *status == StepStatus::Completed) {
-        return finish(decision);
+        return match board.is_seen_whole(decision) {
+            true => finish(decision),
+            false => stop::examine(board.run, 0, Purpose::Whole, Attempt::FIRST, decision),
+        };
     }
     give_up(&board.why_failed(decision), decision);
 }
@@ -243,7 +245,10 @@ impl<'a> Board<'a> {
         // Saved before the wait is announced: whoever answers may find only the journal.
         decision.checkpoint(self.run);
         let gate = self.run.gates.len() as u32 + decision.gates_opened(self.run) + 1;
-        decision.and(Event::WaitingForHuman { gate, step, ask: None });
+        let planned = self.run.plan.steps.get(index);
+        let digest =
+            planned.map(|planned| ask::digest_of_step(planned, &child::told(self.run, step, decision)));
+        decision.and(Event::WaitingForHuman { gate, step, ask: None, digest });
         self.asked.push(step);
     }
 
@@ -279,6 +284,16 @@ impl<'a> Board<'a> {
         waiting.min(self.free()).max(1) + u32::from(own)
     }
 
+    /// What others did counts only together with the rest, if the run has anything to hold it against.
+    fn is_seen_whole(&self, decision: &Decision) -> bool {
+        let conduct = self.run.spec.conduct();
+        let is_protected = conduct.protect.as_ref().is_some_and(|protect| !protect.globs.is_empty());
+        let looks = !conduct.verify.is_empty() || conduct.judge.is_some() || is_protected;
+        let since = decision.since(self.run);
+        let unseen = self.run.unseen || since.iter().any(|event| matches!(event, Event::ChildEnded { .. }));
+        !looks || !unseen
+    }
+
     fn why_failed(&self, decision: &Decision) -> String {
         let now = decision.events.iter().rev().find_map(|event| {
             let Event::StepFailed { error, .. } = event else { return None };
@@ -307,4 +322,106 @@ fn give_up(reason: &str, decision: &mut Decision) {
         cause: Cause::Error,
         reason: Some(reason.to_owned()),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::child::{ChildEnding, ChildLedger, ChildReport};
+    use crate::command::{Command, Wish};
+    use crate::decide::decide;
+    use crate::ids::{CommandId, RunId};
+    use crate::input::Input;
+    use crate::plan::{Plan, Step};
+    use crate::spec::{Mate, RunSpec};
+    use crate::time::Timestamp;
+    use crate::tool::RetryPolicy;
+
+    fn at() -> Timestamp {
+        Timestamp::from_millis(1_771_581_600_000)
+    }
+
+    fn spec(steps: Vec<Step>, autonomy: u8, parallel: Option<u32>, max_tokens: Option<u64>) -> RunSpec {
+        let mates = ["PLUTO", "VENUS"].map(|name| Mate { name: name.to_owned(), role: "helps".to_owned() });
+        let limits = Limits { max_tokens, ..Limits::default() };
+        serde_json::from_value(json!({
+            "id": RunId::from_bits(7), "agent": "MARS", "task": "do it", "taskId": "t", "model": "p/m",
+            "prompt": "", "plan": Plan { steps }.readied(), "autonomy": autonomy, "limits": limits,
+            "retry": RetryPolicy::default(), "tools": [], "workspace": "/w", "parent": null, "depth": 0,
+            "session": null, "checkpointIntervalMs": 1000, "branch": null, "repository": null,
+            "parallel": parallel, "crew": mates,
+        }))
+        .unwrap()
+    }
+
+    fn take(run: &mut Run, decision: Decision) {
+        for event in decision.events {
+            run.apply(run.seq + 1, at(), &event).unwrap();
+        }
+    }
+
+    fn report(way: u8) -> ChildReport {
+        let ending = match way {
+            0 => ChildEnding::Failed { error: "broke".to_owned() },
+            1 => ChildEnding::Waiting,
+            2 => ChildEnding::Paused { cause: Cause::Limit, reason: "at the end".to_owned() },
+            3 => ChildEnding::Stopped { reason: "enough".to_owned() },
+            _ => ChildEnding::Completed { output: format!("by {way}") },
+        };
+        let mut ledger = ChildLedger { calls: 1, turns: 1, ..ChildLedger::default() };
+        ledger.usage.input_tokens = u64::from(way) * 10;
+        ChildReport { ending, ledger }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+        /// What a board shows is what the run would be: both lead to the same.
+        #[test]
+        fn a_board_is_as_good_as_a_copy(
+            steps in proptest::collection::vec((0usize..3, any::<bool>(), proptest::collection::vec(0usize..12, 0..3)), 1..12),
+            autonomy in 2u8..=5,
+            parallel in proptest::option::of(1u32..5),
+            max_tokens in proptest::option::of(50u64..2000),
+            ways in proptest::collection::vec((0u8..9, 0usize..4, any::<bool>()), 1..30),
+        ) {
+            let step = |(index, (agent, critical, after)): (usize, (usize, bool, Vec<usize>))| Step {
+                critical,
+                dependencies: after.into_iter().filter(|other| *other < index).map(|other| format!("s{other}")).collect(),
+                ..Step::new(&format!("s{index}"), "part", ["MARS", "PLUTO", "VENUS"][agent])
+            };
+            let steps = steps.into_iter().enumerate().map(step).collect();
+            let spec = spec(steps, autonomy, parallel, max_tokens);
+            let mut run = Run::first(1, at(), &Event::RunCreated(Box::new(spec))).unwrap();
+            let wish = Wish::Start { limits: None, model: None, looping: None };
+            let start = Input::Command(Command { id: CommandId::from_bits(1), wish });
+            let decision = decide(&run, at(), start).unwrap();
+            take(&mut run, decision);
+            for (number, (way, which, answers)) in ways.into_iter().enumerate() {
+                let open = run.step_gates().next().map(|gate| gate.number);
+                if let Some(gate) = open.filter(|_| answers && run.status == Status::Running) {
+                    let wish = Wish::Approve { gate, digest: None };
+                    let id = CommandId::from_bits(10 + number as u128);
+                    let decision = decide(&run, at(), Input::Command(Command { id, wish })).unwrap();
+                    take(&mut run, decision);
+                    continue;
+                }
+                let live: Vec<u32> = run.live_children().map(|child| child.errand.number).collect();
+                if live.is_empty() || run.status.is_terminal() {
+                    break;
+                }
+                let number = live[which % live.len()];
+                let heard = child::heard(&run, run.child(number).unwrap(), report(way));
+                prop_assert!(heard.events.iter().all(|event| is_on_board(&run, event)));
+                let (mut light, mut whole) = (heard.clone(), heard.clone());
+                go_on_from(&run, run.spec.limits, &mut light);
+                let ahead = heard.ahead(&run).unwrap();
+                go_on_from(&ahead, run.spec.limits, &mut whole);
+                prop_assert_eq!(&light, &whole);
+                take(&mut run, light);
+            }
+        }
+    }
 }

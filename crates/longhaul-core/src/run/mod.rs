@@ -62,6 +62,9 @@ pub struct Run {
     pub examined: Option<Seen>,
     #[serde(default)]
     pub examinations: u32,
+    /// Has somebody else left work that nobody has looked at together with the rest?
+    #[serde(default)]
+    pub unseen: bool,
     /// What the work began with.
     #[serde(default)]
     pub baseline: Option<Baseline>,
@@ -333,6 +336,9 @@ pub struct Gate {
     /// What a call asks; nothing if the step itself waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<Ask>,
+    /// Of what the step will be, if it waits itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     pub opened_at: Timestamp,
     pub answer: Option<Answer>,
 }
@@ -346,6 +352,13 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     pub at: Timestamp,
+}
+
+impl Gate {
+    /// Of exactly what is asked about.
+    pub fn digest(&self) -> Option<&str> {
+        self.ask.as_ref().map(|ask| ask.digest.as_str()).or(self.digest.as_deref())
+    }
 }
 
 /// An event that cannot follow what came before: the journal was not written by this machine's rules.
@@ -391,6 +404,7 @@ impl Run {
             resumed: Resumed::default(),
             examined: None,
             examinations: 0,
+            unseen: false,
             baseline: None,
             feature_list: None,
             changed_files: Vec::new(),
@@ -457,6 +471,9 @@ impl Run {
                     return Err(Misfit { seq: self.seq + 1, why });
                 }
                 status = *to;
+            }
+            if *event == Event::Reopened {
+                status = Status::Paused;
             }
         }
         Ok(())
@@ -553,6 +570,14 @@ impl Run {
     pub fn verify(&self) -> Vec<String> {
         let of_step = self.step().and_then(|step| step.verify.as_ref());
         self.spec.conduct().verify.iter().chain(of_step.into_iter().flatten()).cloned().collect()
+    }
+
+    /// The commands that must succeed in a look for that purpose.
+    pub fn verify_for(&self, purpose: Purpose) -> Vec<String> {
+        match purpose {
+            Purpose::Whole => self.spec.conduct().verify.clone(),
+            Purpose::Claim | Purpose::Stop | Purpose::FreshStart { .. } | Purpose::Baseline => self.verify(),
+        }
     }
 
     /// Does the harness look at the work before the step in hand counts as done?

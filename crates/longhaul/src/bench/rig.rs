@@ -165,5 +165,6 @@ pub fn spec(id: RunId) -> RunSpec {
         carried: None,
         auto_commit: None,
         source: None,
+        baseline_of: None,
     }
 }
