@@ -41,6 +41,7 @@ const TYPES: &[(&str, &[&str])] = &[
     ("plan_completed", &[]),
     ("plan_made", &["stepIds"]),
     ("plan_refused", &["level", "reason"]),
+    ("reopened", &["from", "to"]),
     ("run_created", &["agentName", "task", "model", "mode", "engine"]),
     ("sandbox", &["heldBy"]),
     ("schema_upgraded", &["from", "to"]),

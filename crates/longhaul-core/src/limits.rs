@@ -206,6 +206,10 @@ pub const SPAWNS_MAX: usize = 64;
 /// Tries at an errand given to a sub-agent.
 pub const CHILD_TRIES_MAX: u32 = 2;
 
+/// How long nothing may be heard of a sub-agent that is at work, without a word about it. A verify command may take half an hour,
+/// and nothing is heard of it until it ends.
+pub const CHILD_IDLE_MS_DEFAULT: u64 = 7_200_000;
+
 /// Rounds of asking for a plan: the first, and one to mend what was wrong with it.
 pub const PLAN_ROUNDS_MAX: u32 = 2;
 

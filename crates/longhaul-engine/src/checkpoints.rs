@@ -366,7 +366,7 @@ impl Gathering {
         let touches = matches!(
             event,
             Event::CallStarted { class: EffectClass::Checkable | EffectClass::Once, .. }
-                | Event::ExamineStarted { purpose: Purpose::Claim, .. }
+                | Event::ExamineStarted { purpose: Purpose::Claim | Purpose::Whole, .. }
                 | Event::ChildSpawned(_)
         );
         if touches {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use longhaul_core::child::{self, Child};
+use longhaul_core::child::{self, Child, Origin};
 use longhaul_core::command::Command;
 use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
@@ -222,10 +222,13 @@ impl Driver {
     /// while sub-agents write there: half of their work would be in it. Those with a branch of their own begin at what is committed.
     async fn keep_work(&mut self) -> Result<(), Error> {
         let run = self.run();
-        let steps = run.plan.completed_count() as u32;
         let settled = matches!(run.status, Status::Running | Status::Completed);
-        let others_write = run.spec.family().is_none() && run.children.iter().any(Child::is_working);
-        if run.spec.auto_commit != Some(true) || !settled || others_write || steps <= run.kept_steps {
+        let others_write = run.spec.family().is_none() && run.live_children().any(Child::is_working);
+        if run.spec.auto_commit != Some(true) || !settled || others_write {
+            return Ok(());
+        }
+        let steps = run.plan.completed_count() as u32;
+        if steps <= run.kept_steps {
             return Ok(());
         }
         let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };
@@ -268,7 +271,7 @@ impl Driver {
         let baseline = run.baseline.as_ref();
         let examine = Examine {
             purpose,
-            verify: run.verify(),
+            verify: run.verify_for(purpose),
             protect: conduct.protect.clone(),
             features: conduct.looping.as_ref().is_some_and(Looping::is_by_features),
             baseline: baseline.and_then(|baseline| baseline.protected.clone()),
@@ -276,15 +279,24 @@ impl Driver {
             base: baseline.and_then(|baseline| baseline.commit.clone()),
             judged: conduct.judge.is_some(),
         };
-        Look { run: run.spec.id.clone(), round, attempt, examine }
+        let baseline_of = run.spec.baseline_of.clone();
+        Look { run: run.spec.id.clone(), round, attempt, examine, baseline_of }
     }
 
     fn charge(&self, number: u32) -> Option<Charge> {
-        let errand = &self.run().child(number)?.errand;
-        let spec = child::spec(self.run(), errand);
+        let Child { errand, ledger, model, .. } = self.run().child(number)?;
+        let spec = Box::new(child::spec(self.run(), errand));
         let is_own = errand.agent == self.run().spec.agent;
-        let ledger = self.run().child(number)?.ledger;
-        Some(Charge { number, errand: errand.clone(), spec: Box::new(spec), is_own, ledger })
+        let call = match errand.origin {
+            // A second try is of the same call.
+            Origin::Call { call } if errand.attempt == Attempt::FIRST => {
+                self.run().call(call).and_then(|known| self.tool_work(call, known.attempt()))
+            }
+            Origin::Call { .. } | Origin::Step { .. } => None,
+        };
+        let idle = Duration::from_millis(self.run().spec.max_child_idle_ms());
+        let (errand, ledger, model) = (errand.clone(), *ledger, model.clone());
+        Some(Charge { number, errand, spec, is_own, ledger, model, call, idle })
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use longhaul_core::child::ChildEnding;
+use longhaul_core::child::{ChildEnding, ChildReport};
 use longhaul_core::conversation::{ModelFailure, ModelRequest};
-use longhaul_core::event::{Aside, Kept, Moment, Purpose, Stored};
+use longhaul_core::event::{Aside, Cause, Kept, Moment, Purpose, Stored};
 use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
@@ -83,6 +83,8 @@ pub struct Look {
     pub round: u32,
     pub attempt: Attempt,
     pub examine: Examine,
+    /// The run whose protected files count.
+    pub baseline_of: Option<RunId>,
 }
 
 #[derive(Clone, Debug)]
@@ -180,7 +182,8 @@ impl Performer for Hands {
             Work::Examine(look) => {
                 let (bash, secrets) = (self.toolbox.get("bash").cloned(), self.secrets.clone());
                 let context = self.looking(&look, cancel);
-                Box::pin(look_at_work(bash, context, look, secrets))
+                let earlier = self.earlier_baseline(&look);
+                Box::pin(look_at_work(bash, context, look, secrets, earlier))
             }
             Work::AskAside { aside, attempt, request } => {
                 let models = Arc::clone(&self.models);
@@ -190,8 +193,17 @@ impl Performer for Hands {
             }
             Work::Attend(charge) => {
                 let (harness, secrets) = (self.harness.clone(), self.secrets.clone());
+                let asked = charge.call.clone().map(|work| (self.context(&work, cancel.clone()), work));
+                let toolbox = Arc::clone(&self.toolbox);
                 Box::pin(async move {
-                    Some(struck_out(children::attend(harness, charge, cancel).await, &secrets))
+                    let input = match refused_by_hooks(&toolbox.hooks, &harness, &charge, asked).await {
+                        Some(ending) => {
+                            let report = ChildReport { ending, ledger: charge.ledger };
+                            Input::ChildRested { number: charge.number, report }
+                        }
+                        None => children::attend(harness, charge, cancel).await,
+                    };
+                    Some(struck_out(input, &secrets))
                 })
             }
             Work::AwaitAnswer(charge) => {
@@ -239,6 +251,12 @@ impl Hands {
         }
     }
 
+    /// The blob that says how protected files were before an earlier try at the same. Without one they are as they are.
+    fn earlier_baseline(&self, look: &Look) -> Option<String> {
+        let earlier = look.baseline_of.as_ref().filter(|_| look.examine.purpose == Purpose::Baseline)?;
+        self.harness.as_ref()?.look(earlier).ok()?.baseline?.protected
+    }
+
     fn looking(&self, look: &Look, cancel: Cancel) -> Context {
         Context {
             workspace: Arc::clone(&self.workspace),
@@ -277,16 +295,18 @@ async fn look_at_work(
     context: Context,
     look: Look,
     secrets: Secrets,
+    earlier: Option<String>,
 ) -> Option<Input> {
     let (round, attempt) = (look.round, look.attempt);
     let found = match bash {
         Some(bash) => AssertUnwindSafe(examine(&look.examine, bash, &context)).catch_unwind().await,
         None => Ok(Some(unseen("there is no bash to run commands with", &look.examine))),
     };
-    let found = match found {
+    let mut found = match found {
         Ok(found) => found?,
         Err(panic) => unseen(panic_text(panic.as_ref()), &look.examine),
     };
+    found.baseline = earlier.or(found.baseline);
     Some(Input::Examined { round, attempt, found: Box::new(secrets.strike_examination(found)) })
 }
 
@@ -300,8 +320,7 @@ fn unseen(why: &str, asked: &Examine) -> Examination {
         blob: None,
         duration_us: 1,
     };
-    let checks =
-        if asked.purpose == Purpose::Claim { asked.verify.iter().map(check).collect() } else { Vec::new() };
+    let checks = if asked.purpose.is_claim() { asked.verify.iter().map(check).collect() } else { Vec::new() };
     Examination {
         checks,
         warnings: vec![format!("the work could not be looked at: {why}")],
@@ -354,8 +373,10 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
                 ChildEnding::Completed { output: text }
                 | ChildEnding::Failed { error: text }
                 | ChildEnding::GaveUp { error: text }
+                | ChildEnding::Stopped { reason: text }
+                | ChildEnding::Refused { why: text }
                 | ChildEnding::Paused { reason: text, .. } => *text = secrets.strike(text).into_owned(),
-                ChildEnding::Waiting => {}
+                ChildEnding::Waiting | ChildEnding::Idle { .. } => {}
             }
             Input::ChildRested { number, report }
         }
@@ -426,6 +447,8 @@ pub struct RunBlobs {
     pub store: Arc<dyn Store>,
     pub run: RunId,
     pub secrets: Secrets,
+    /// Where blobs are that were kept for an earlier try at the same.
+    pub earlier: Option<RunId>,
 }
 
 impl Blobs for RunBlobs {
@@ -434,7 +457,12 @@ impl Blobs for RunBlobs {
     }
 
     fn fetch(&self, hash: &str) -> Result<Vec<u8>, String> {
-        self.store.blob(&self.run, hash).map_err(|error| error.to_string())
+        let own = self.store.blob(&self.run, hash);
+        let found = match &self.earlier {
+            Some(earlier) => own.or_else(|error| self.store.blob(earlier, hash).map_err(|_| error)),
+            None => own,
+        };
+        found.map_err(|error| error.to_string())
     }
 }
 
@@ -468,6 +496,32 @@ async fn prepare(
             .await
             .unwrap_or_else(|panic| Err(panicked(panic.as_ref()))),
     }
+}
+
+/// What hooks have against an errand that a call asks for, before anybody is sent. There is no waiting for a person's leave here:
+/// what is not let through is refused, and the agent reads why.
+async fn refused_by_hooks(
+    hooks: &Hooks,
+    harness: &Option<Harness>,
+    charge: &Charge,
+    asked: Option<(Context, ToolWork)>,
+) -> Option<ChildEnding> {
+    let (context, work) = asked?;
+    // Who is there already was let go when it was made.
+    if harness.as_ref().is_some_and(|harness| harness.look(&charge.errand.id).is_ok()) {
+        return None;
+    }
+    let looked = Looked { call: work.call, attempt: work.attempt, tool: &work.tool, args: &work.args };
+    let why = match hooks.before(&context, looked).await {
+        Verdict::Continue => return None,
+        Verdict::Broken(_) if context.cancel.is_cancelled() => {
+            let reason = "the run was paused before it was sent".to_owned();
+            return Some(ChildEnding::Paused { cause: Cause::Asked, reason });
+        }
+        Verdict::Interrupt(why) => format!("a hook would have a person asked about this: {why}"),
+        Verdict::Block(reason) | Verdict::Broken(reason) => reason,
+    };
+    Some(ChildEnding::Refused { why })
 }
 
 /// Runs a tool between its hooks. What they take is not the tool's time.

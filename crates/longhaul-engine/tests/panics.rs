@@ -96,7 +96,12 @@ async fn a_model_that_panics() {
         deltas: Arc::new(Quiet),
         toolbox: Arc::clone(&place.harness.toolbox),
         workspace: Arc::new(Workspace::open(place.directory.path()).unwrap()),
-        blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets: Secrets::default() }),
+        blobs: Arc::new(RunBlobs {
+            store: Arc::clone(&store),
+            run: id.clone(),
+            secrets: Secrets::default(),
+            earlier: None,
+        }),
         harness: None,
     };
     let journal = store.open(&id, &place.harness.writer(), &mut |_| Ok(())).unwrap();

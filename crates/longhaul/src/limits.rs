@@ -75,3 +75,8 @@ pub const MERGE_OUTPUT_BYTES_MAX: usize = 4 * 1024;
 
 /// Runs of a session that are looked at for one that is paused there. Older ones were passed over before.
 pub const SESSION_RUNS_LOOKED_AT_MAX: usize = 20;
+/// An answer typed at the terminal. More than a terminal gives in one line.
+pub const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
+/// How often it is looked whether somebody answered elsewhere what is asked at the terminal.
+pub const ELSEWHERE_LOOK_MS: u64 = 500;

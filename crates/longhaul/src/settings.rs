@@ -304,6 +304,8 @@ struct LimitsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_iteration_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    max_child_idle: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     policies: Option<BTreeMap<String, String>>,
 }
 
@@ -394,6 +396,7 @@ fn defaults() -> Value {
                 "max_iteration_steps": null,
                 "max_iteration_tokens": null,
                 "max_iteration_cost": null,
+                "max_child_idle": null,
             },
             "budget": {
                 "day": { "max_cost": null, "max_tokens": null },
@@ -570,6 +573,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             max_iteration_steps: read.value("harness.limits.max_iteration_steps")?,
             max_iteration_tokens: read.value("harness.limits.max_iteration_tokens")?,
             max_iteration_cost: read.money("harness.limits.max_iteration_cost")?,
+            max_child_idle_ms: read.duration("harness.limits.max_child_idle")?,
         },
         budget: Budget { day: read.allowance("day")?, repo: read.allowance("repo")? },
         compaction: Compaction {

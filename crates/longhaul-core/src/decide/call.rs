@@ -311,7 +311,7 @@ fn work_through<'a>(
                 }
                 Remedy::Pause => {
                     let reason = format!("doom_loop: `{}` was tried again and again to no effect", call.tool);
-                    return decision.pause(run, Cause::Parked, reason);
+                    return decision.pause(run, Cause::Stuck, reason);
                 }
             }
         }

@@ -195,6 +195,7 @@ impl World {
                 store: Arc::clone(store),
                 run: self.id.clone(),
                 secrets: Secrets::default(),
+                earlier: None,
             }),
             harness: None,
         };

@@ -165,6 +165,7 @@ pub fn spec(id: RunId) -> RunSpec {
         carried: None,
         auto_commit: None,
         source: None,
+        baseline_of: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

@@ -155,6 +155,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
                 plan.steps.iter().map(|step| format!("- {}: {}", step.id, step.description)).collect();
             vec![format!("(the plan)\n{}", steps.join("\n"))]
         }
+        Event::Reopened => vec!["(paused: it had failed, and has another plan)".to_owned()],
         Event::PlanRefused { why } => vec![format!("(no plan yet: {why})")],
         Event::DoomLoop { tool, count, .. } => vec![format!("(going in circles with {tool}, {count} times)")],
         Event::RunCreated(_)

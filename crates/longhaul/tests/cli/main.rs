@@ -6,6 +6,7 @@ mod agents;
 mod checkpoints;
 mod crew;
 mod crew_night;
+mod crew_ways;
 mod demo;
 mod desk;
 mod documents;
