@@ -449,6 +449,19 @@ pub enum Event {
         #[n(1)]
         name: String,
     },
+    /// A checkpoint was made because a call that is about to run may throw work away, and was given a name.
+    #[n(64)]
+    CheckpointGuarded {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        name: String,
+        #[n(2)]
+        call: CallId,
+        /// The command that may do so, as it is shown.
+        #[n(3)]
+        command: String,
+    },
 }
 
 /// What became of the files of a workspace when they were to be stored.
@@ -729,6 +742,7 @@ impl Event {
             Event::WorkKept { .. } => 55,
             Event::FilesStored { .. } => 56,
             Event::CheckpointNamed { .. } => 57,
+            Event::CheckpointGuarded { .. } => 64,
         }
     }
 }

@@ -85,6 +85,7 @@ impl Run {
             | Event::WorkKept { .. }
             | Event::FilesStored { .. }
             | Event::CheckpointNamed { .. }
+            | Event::CheckpointGuarded { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

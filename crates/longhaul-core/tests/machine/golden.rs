@@ -269,6 +269,7 @@ pub fn samples() -> Vec<Event> {
         Event::FilesStored { stored: Stored::Tree { tree: text(), left_out: 1 }, moment: Moment::Now },
         Event::FilesStored { stored: Stored::Failed { why: text() }, moment: Moment::BeforeFirst },
         Event::CheckpointNamed { number: 2, name: text() },
+        Event::CheckpointGuarded { number: 3, name: text(), call: CallId(2), command: text() },
     ]
 }
 

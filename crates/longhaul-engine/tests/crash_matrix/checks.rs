@@ -95,6 +95,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::WorkKept { .. }
             | Event::FilesStored { .. }
             | Event::CheckpointNamed { .. }
+            | Event::CheckpointGuarded { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

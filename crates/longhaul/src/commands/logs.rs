@@ -89,6 +89,11 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => vec![format!("(not committed: {why})")],
         Event::WorkKept { kept: Kept::Unchanged, .. } => Vec::new(),
         Event::CheckpointNamed { number, name } => vec![format!("(checkpoint {number} is named {name})")],
+        Event::CheckpointGuarded { number, name, command, .. } => {
+            vec![format!(
+                "(checkpoint {number} is named {name}: the next command may throw work away: {command})"
+            )]
+        }
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             vec![format!("(files not stored: {why})")]
         }
