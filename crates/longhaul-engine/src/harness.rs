@@ -59,6 +59,8 @@ pub struct Harness {
     hidden: Arc<[PathBuf]>,
     /// Ignored paths that a fresh worktree gets from the checkout.
     copied: Arc<[String]>,
+    /// Bytes that the stored files of all workspaces may take.
+    checkpoints_quota: Option<u64>,
     /// What is written nowhere.
     secrets: Secrets,
     /// Who knows the agents that errands are given to.
@@ -139,6 +141,7 @@ impl Harness {
             contained: None,
             hidden: Arc::default(),
             copied: Arc::default(),
+            checkpoints_quota: None,
             secrets,
             crew: None,
             budget: Budget::default(),
@@ -197,6 +200,16 @@ impl Harness {
     #[must_use]
     pub fn copying(self, paths: Vec<String>) -> Harness {
         Harness { copied: paths.into(), ..self }
+    }
+
+    /// The same with a bound for what the stored files of all workspaces take.
+    #[must_use]
+    pub fn storing_at_most(self, bytes: Option<u64>) -> Harness {
+        Harness { checkpoints_quota: bytes, ..self }
+    }
+
+    pub(crate) fn checkpoints_quota(&self) -> Option<u64> {
+        self.checkpoints_quota
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -458,7 +471,7 @@ impl Harness {
         let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
         effects.extend(ledger.commit(Input::Command(command))?);
         if let Some(home) = self.home().filter(|_| is_checkpoint) {
-            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir());
+            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
         let run = ledger.put_down()?;

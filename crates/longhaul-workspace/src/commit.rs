@@ -35,11 +35,7 @@ pub enum Error {
     Checkout(#[from] checkout::Error),
 }
 
-impl From<git::Error> for Error {
-    fn from(error: git::Error) -> Error {
-        checkout::Error::from(error).into()
-    }
-}
+checkout::wraps_git!(Error);
 
 /// The commit that holds a run's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +81,9 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Co
 pub(crate) fn signed(message: &str, run: &str) -> String {
     let clean = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
     let message: String = message.chars().map(clean).collect();
-    format!("{}\n\n{TRAILER}: {run}\n", message.trim())
+    // Without a subject the trailer would be taken for one.
+    let message = if message.trim().is_empty() { "Work" } else { message.trim() };
+    format!("{message}\n\n{TRAILER}: {run}\n")
 }
 
 /// Does the commit say that it is by this run? Only its last paragraph counts.

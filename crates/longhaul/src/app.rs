@@ -165,6 +165,7 @@ impl App {
         let harness = Harness::durable(Arc::new(home), toolbox, self.models(settings), Arc::new(SystemClock));
         let harness = self.staffed(harness, settings);
         let harness = harness.hiding(users_own()).copying(settings.copy.clone());
+        let harness = harness.storing_at_most(settings.retention.checkpoints_max);
         Ok(harness.with_secrets(self.secrets.clone()).with_budget(settings.budget))
     }
 

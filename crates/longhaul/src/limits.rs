@@ -69,3 +69,14 @@ pub const NIGHT_SAID_BYTES_MAX: usize = 4 * 1024;
 
 /// Files that a rewind names one by one. More are counted.
 pub const FILES_SHOWN_MAX: usize = 40;
+
+/// Bytes of stored files below which `workspace cleanup` leaves them as they are: it would free little, and the next checkpoint of
+/// every workspace would have to read all of it again.
+pub const CHECKPOINTS_PRUNED_FROM: u64 = 64 * 1024 * 1024;
+
+/// How long stored files are kept that no run names any more: what stood there before a rewind, and removed runs. Long enough to
+/// notice a mistake.
+pub const UNNAMED_KEPT: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
+
+/// The same when there are more than `checkpoints.quota`. Long enough that nobody is still at it.
+pub const UNNAMED_KEPT_OVER_QUOTA: std::time::Duration = std::time::Duration::from_secs(3600);

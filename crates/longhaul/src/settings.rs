@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longhaul_agents::{Origin, Place, Roster};
 use longhaul_core::budget::{Allowance, Budget};
@@ -28,6 +29,7 @@ use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
 use crate::misread;
 use crate::rules::WrittenRules;
+use crate::size;
 use crate::trust::{self, Item, Trust};
 
 /// Where a value came from. The order is the precedence.
@@ -63,6 +65,7 @@ pub struct Settings {
     pub git: Git,
     /// Ignored paths that a fresh worktree gets from the checkout.
     pub copy: Vec<String>,
+    pub retention: Retention,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
     /// Whose default model is used when no model is named.
@@ -89,6 +92,19 @@ pub struct Settings {
 pub struct Permissions {
     pub sandbox: Mode,
     pub network: Network,
+}
+
+/// What is kept of runs that have ended, and how much room all of them may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Does a run that completed leave no workspace behind?
+    pub cleanup_on_complete: bool,
+    /// How long the workspace of a run that has ended is kept from `workspace cleanup`.
+    pub cleanup_after: Duration,
+    /// Bytes of all workspaces.
+    pub workspaces_max: Option<u64>,
+    /// Bytes of all stored files.
+    pub checkpoints_max: Option<u64>,
 }
 
 /// What is done with git for a run.
@@ -130,14 +146,30 @@ struct File {
     git: Option<GitSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<WorkspaceSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoints: Option<CheckpointsSection>,
 }
 
-/// What a fresh worktree needs.
+/// How much room the stored files may take.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct CheckpointsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<String>,
+}
+
+/// What a fresh worktree needs, and how long it is kept.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct WorkspaceSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     copy: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cleanup_on_complete: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cleanup_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -352,7 +384,8 @@ fn defaults() -> Value {
             "require_approval": true,
             "working_branch": null,
         },
-        "workspace": { "copy": [] },
+        "workspace": { "copy": [], "cleanup_on_complete": false, "cleanup_after": "24h", "quota": null },
+        "checkpoints": { "quota": null },
         "compaction": {
             "enabled": compaction.enabled,
             "threshold": f64::from(compaction.threshold) / 100.0,
@@ -509,6 +542,14 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             working_branch: read.branch("git.working_branch")?,
         },
         copy: read.paths("workspace.copy")?,
+        retention: Retention {
+            cleanup_on_complete: read.value("workspace.cleanup_on_complete")?,
+            cleanup_after: Duration::from_millis(
+                read.duration("workspace.cleanup_after")?.unwrap_or_default(),
+            ),
+            workspaces_max: read.bytes("workspace.quota")?,
+            checkpoints_max: read.bytes("checkpoints.quota")?,
+        },
         retry: RetryPolicy {
             max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
             base_backoff_ms: read.at_most("harness.retries.base_backoff_ms", BACKOFF_BASE_MS_MAX)?,
@@ -768,6 +809,11 @@ impl Reading<'_> {
         let text: Option<String> = self.value(key)?;
         let ms = |text: String| duration::parse(&text).map(|time| time.as_millis() as u64);
         text.map(ms).transpose().map_err(|why| self.wrong(key, &why))
+    }
+
+    fn bytes(&self, key: &str) -> Result<Option<u64>, Failure> {
+        let text: Option<String> = self.value(key)?;
+        text.map(|text| size::parse(&text)).transpose().map_err(|why| self.wrong(key, &why))
     }
 
     /// The name of a branch, or the beginning of one; what would lead git astray is refused here, with its place.

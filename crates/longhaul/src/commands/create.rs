@@ -19,7 +19,7 @@ use longhaul_workspace::place;
 
 use super::conduct::{self, ConductArgs};
 use super::session::{self, Session};
-use super::{landing, list, replan, source};
+use super::{landing, list, replan, source, workspace};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::autonomy::RhythmArgs;
@@ -392,6 +392,9 @@ pub fn spec(
         grant.ok_or_else(none)?.ask = Some(true);
     }
     let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
+    if !options.in_place {
+        workspace::refuse_over_quota(app, settings.retention)?;
+    }
     let place = place(app, options, &naming)?;
     let keeps = place.branch.is_some();
     let surroundings = surroundings(app, &place);

@@ -25,6 +25,7 @@ use super::holding::HoldingArgs;
 use super::list::WAITING;
 use super::looping::IterationArgs;
 use super::notify;
+use super::workspace;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -45,6 +46,7 @@ pub fn drive(
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
+            workspace::after_completion(&run, app.settings_quietly()?.retention);
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
             }

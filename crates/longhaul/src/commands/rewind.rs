@@ -23,7 +23,7 @@ Examples:
   longhaul checkpoints run_01h… --all     where a run can be taken back to
   longhaul rewind run_01h… --to 2         its second checkpoint
   longhaul rewind run_01h… --to before-x  the one with that name
-  longhaul rewind run_01h… --to @57       where a turn had ended, by its event")]
+  longhaul rewind run_01h… --to @57       the last moment up to event 57 whose files are known")]
 pub struct RewindArgs {
     #[arg(value_name = "ID")]
     pub id: String,
