@@ -171,7 +171,7 @@ impl Wide {
     }
 }
 
-/// A repository with a long history of large files.
+/// A repository with a long history of large files, and a tenth as many small ones as the wide one has.
 struct Deep {
     repo: PathBuf,
     places: PathBuf,
@@ -181,13 +181,13 @@ impl Deep {
     fn new(ground: &Ground, sizes: &WorkspaceSizes) -> Result<Deep, Failure> {
         let deep = Deep { repo: ground.place("deep")?, places: ground.place("deep-places")? };
         run(&deep.repo, &["init", "--quiet", "--initial-branch=main"])?;
-        deep.grow(sizes.megabytes)?;
+        deep.grow(sizes.megabytes, sizes.files / 10)?;
         run(&deep.repo, &["reset", "--quiet", "--hard", "main"])?;
         Ok(deep)
     }
 
     /// One commit for each megabyte of noise, which neither compresses nor resembles another.
-    fn grow(&self, megabytes: usize) -> Result<(), Failure> {
+    fn grow(&self, megabytes: usize, files: usize) -> Result<(), Failure> {
         let settings = [("core.compression".to_owned(), "0".to_owned())];
         let mut command = git::command(&self.repo, Listens::ToUser, &settings);
         let mut child = command.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn()?;
@@ -203,6 +203,10 @@ impl Deep {
                 write!(pipe, "M 100644 inline large-{file}.bin\ndata {}\n", bytes.len())?;
                 pipe.write_all(&bytes)?;
                 pipe.write_all(b"\n")?;
+            }
+            for number in 0..files {
+                let (directory, text) = (number / DIRECTORY_FILES, format!("file {number}\n"));
+                write!(pipe, "M 100644 inline room-{directory}/{number}.txt\ndata {}\n{text}\n", text.len())?;
             }
         }
         if child.wait()?.success() {
