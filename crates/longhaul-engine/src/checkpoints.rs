@@ -4,10 +4,11 @@
 //! after the checkpoint in it: what was decided together was never true in part. Here the agent's work since is only
 //! forgotten, so whoever goes back is told which calls that was; `rewind` takes the files along.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::event::{Event, Moment, Purpose, Stored};
-use longhaul_core::ids::RunId;
+use longhaul_core::ids::{CallId, RunId};
 use longhaul_core::run::Files;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
@@ -243,13 +244,13 @@ impl Seen {
         let checkpoints = gathering.checkpoints(damage);
         let checkpoint = checkpoints.find(id, point)?.clone();
         let end = checkpoint.end;
-        let mut calls: Vec<String> = Vec::new();
-        for (seq, call) in all_calls {
-            if seq > end && !calls.contains(&call) {
-                calls.push(call);
-            }
-        }
-        let outside = outside.into_iter().filter(|(seq, _)| *seq > end).map(|(_, call)| call).collect();
+        let since = |all: Vec<(u64, String)>| -> Vec<String> {
+            let mut seen = BTreeSet::new();
+            let later = all.into_iter().filter(|(seq, _)| *seq > end).map(|(_, call)| call);
+            later.filter(|call| seen.insert(call.clone())).collect()
+        };
+        // What was about to run at the checkpoint has run since, and is one of them.
+        let (calls, outside) = (since(all_calls), since(outside));
         let children = sent.into_iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child).collect();
         let more = checkpoints.damage.is_some() || checkpoints.unreadable.is_some();
         Ok(Seen { checkpoint, last_seq, workspace, children, outside, calls, more })
@@ -305,8 +306,9 @@ struct Gathering {
     last_seq: u64,
     /// Events that began or ended a call: sequence number, and the call as it is shown.
     calls: Vec<(u64, String)>,
-    /// Those begun of which nothing is known but that they ran: what they did need not be in the workspace.
+    /// The same of those of which nothing is known but that they ran: what they did need not be in the workspace.
     outside: Vec<(u64, String)>,
+    once: BTreeSet<CallId>,
     /// Children that were sent, with the event's number.
     sent: Vec<(u64, RunId)>,
     unreadable: Option<Unreadable>,
@@ -367,6 +369,9 @@ impl Gathering {
             let tool = run.call(*call).map_or("", |call| call.tool.as_str());
             self.calls.push((seq, format!("{tool} {call}")));
             if let Event::CallStarted { class: EffectClass::Once, .. } = event {
+                self.once.insert(*call);
+            }
+            if self.once.contains(call) {
                 self.outside.push((seq, format!("{tool} {call}")));
             }
         }

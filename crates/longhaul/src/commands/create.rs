@@ -15,7 +15,7 @@ use longhaul_core::spec::{Autonomy, BadSpec, GitSource, Limits, Mode, OnAsk, Pla
 use longhaul_core::tool::ToolGrant;
 use longhaul_core::view::RunView;
 use longhaul_engine::{Error as EngineError, Harness};
-use longhaul_workspace::place;
+use longhaul_workspace::{STATE_DIRECTORY, place};
 
 use super::conduct::{self, ConductArgs};
 use super::session::{self, Session};
@@ -581,6 +581,7 @@ impl Chosen {
 /// Where the run works: here if asked, else in a worktree of this repository, else in an empty directory of its own.
 fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Chosen, Failure> {
     if options.in_place {
+        refuse_vital(app)?;
         if let Some(other) = list::at_work_in(app, &app.cwd)? {
             render::warn(&format!(
                 "{other} works in this directory as well, at this moment; they may change the same files"
@@ -603,6 +604,26 @@ fn place(app: &App, options: &Options, naming: &branch::Naming<'_>) -> Result<Ch
         }
         None => Chosen::plain(path),
     })
+}
+
+/// Nobody works in place where everything is, where runs are kept, in another run's workspace, or where git keeps a repository.
+fn refuse_vital(app: &App) -> Result<(), Failure> {
+    let here = app.cwd.canonicalize().unwrap_or_else(|_| app.cwd.clone());
+    let state = app.state_dir.canonicalize().unwrap_or_else(|_| app.state_dir.clone());
+    let is_state = |dir: &Path| dir.file_name().is_some_and(|name| name == STATE_DIRECTORY);
+    let is_git =
+        |dir: &Path| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir();
+    let what = if here.parent().is_none() {
+        "everything there is"
+    } else if here.starts_with(&state) || here.ancestors().any(is_state) {
+        "where longhaul keeps runs and their workspaces"
+    } else if here.ancestors().any(is_git) {
+        "where git keeps a repository"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("{} is {what}: nobody works in place there", here.display()))
+        .hint("change to the directory of the project, or leave out --in-place"))
 }
 
 /// A repository of elsewhere, in a workspace of the run's own or of its session.

@@ -1,5 +1,6 @@
 //! `rewind` and `fork`: back to a checkpoint with the files, in this run or in another.
 
+use longhaul_core::status::Status;
 use longhaul_engine::checkpoints::{Checkpoint, Point};
 use longhaul_engine::rewind::Rewound;
 use serde_json::json;
@@ -74,7 +75,11 @@ pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     tell(id.as_str(), &rewound);
-    render::talk(&format!("`longhaul resume {id}` goes on from here"));
+    let verb = match rewound.taken.checkpoint.status_at_end {
+        Status::Created => "start",
+        Status::Running | Status::Paused | Status::Completed | Status::Failed => "resume",
+    };
+    render::talk(&format!("`longhaul {verb} {id}` goes on from here"));
     Ok(Exit::Ok)
 }
 

@@ -269,6 +269,39 @@ fn a_repository_without_commits() {
     assert_eq!(found(&desk.path("")), end);
 }
 
+/// A106: nobody works in place in `/`, in the state directory, in another run's workspace or in a repository's own directory; two
+/// that work in one directory are told so.
+#[test]
+fn places_that_are_vital_are_refused() {
+    let desk = repository();
+    desk.write("s.yaml", &script("echo two >> a.txt"));
+    let run = ["run", "Work", "--model", "scripted/s.yaml"];
+    let other = desk.json(&run)["workspace"].as_str().unwrap().to_owned();
+    let there = found(Path::new(&other));
+    std::fs::create_dir(desk.path("below")).unwrap();
+    let model = format!("scripted/{}", desk.path("s.yaml").display());
+    let within = |place: &Path| {
+        let mut command = desk.command(&["run", "Work", "--in-place", "--model", &model]);
+        let output = command.current_dir(place).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for place in [
+        Path::new("/"),
+        &desk.path(".longhaul"),
+        &desk.path(".longhaul/runs"),
+        Path::new(&other),
+        &desk.path(".git"),
+        &desk.path(".git/refs"),
+    ] {
+        let (code, said) = within(place);
+        assert_eq!(code, Some(2), "{}: {said}", place.display());
+        assert!(said.contains("nobody works in place there"), "{said}");
+    }
+    assert_eq!(found(Path::new(&other)), there);
+    let (code, said) = within(&desk.path("below"));
+    assert_eq!(code, Some(0), "the control: {said}");
+}
+
 /// D11.16: a repository in a repository, the user's or the agent's own, is left alone.
 #[test]
 fn a_repository_in_a_repository() {

@@ -267,6 +267,7 @@ conversations:
     assert!(text.contains("before-call_2") && text.contains("git clean -fdxq d"), "{text}");
     let said = desk.say(&["rewind", &id, "--to", "before-call_2"]);
     assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("NOT undone: bash call_2"), "{}", said.err);
     assert_eq!(std::fs::read_to_string(workspace.join("d/a")).unwrap(), "one\n");
     assert_eq!(desk.say(&["resume", &id]).code, 0);
     assert!(workspace.join("d/a").exists(), "it is for the agent to say whether it is made again");
