@@ -478,6 +478,19 @@ pub enum Event {
         #[n(0)]
         usage: Usage,
     },
+    /// A checkpoint was made because a call that is about to run may throw work away, and was given a name.
+    #[n(64)]
+    CheckpointGuarded {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        name: String,
+        #[n(2)]
+        call: CallId,
+        /// The command that may do so, as it is shown.
+        #[n(3)]
+        command: String,
+    },
 }
 
 /// What became of the files of a workspace when they were to be stored.
@@ -778,6 +791,7 @@ impl Event {
             Event::SetUpStarted { .. } => 61,
             Event::SetUpEnded { .. } => 62,
             Event::SpentBefore { .. } => 63,
+            Event::CheckpointGuarded { .. } => 64,
         }
     }
 }

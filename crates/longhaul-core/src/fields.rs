@@ -14,6 +14,7 @@ const TYPES: &[(&str, &[&str])] = &[
     ("aside_started", &["aside", "attempt"]),
     ("budget_reached", &["limit", "spent", "max"]),
     ("checkpoint", &["number"]),
+    ("checkpoint_guarded", &["number", "name", "callId", "command"]),
     ("checkpoint_named", &["number", "name"]),
     ("checkpoint_restored", &["generation"]),
     ("checks_changed", &["checks"]),

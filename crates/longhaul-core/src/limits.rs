@@ -259,5 +259,12 @@ pub const IDEA_TITLE_LETTERS_MAX: usize = 120;
 /// Bytes of an experiment's description. It is all that whoever tries it is told, and no book.
 pub const IDEA_BYTES_MAX: usize = 8 * 1024;
 
+/// Bytes that are kept of a command before which the files were stored. It stands in a table; all of it is in the call.
+pub const RISK_BYTES_MAX: usize = 200;
+
+/// Checkpoints that a run makes by itself before commands that may throw work away. An agent that has made so many removes the same
+/// things again and again; the files are stored at the end of each turn all the same.
+pub const GUARDS_MAX: usize = 500;
+
 /// Bytes of a checkpoint's name. It is typed, and stands in a table.
 pub const CHECKPOINT_NAME_BYTES_MAX: usize = 64;

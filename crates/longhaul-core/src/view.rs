@@ -535,6 +535,9 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::CheckpointNamed { number, name } => {
             entries!(line, "type": "checkpoint_named", "number": number, "name": name);
         }
+        Event::CheckpointGuarded { number, name, call, command } => {
+            entries!(line, "type": "checkpoint_guarded", "number": number, "name": name, "callId": call.to_string(), "command": command);
+        }
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);
         }

@@ -245,15 +245,17 @@ impl Driver {
         let (run, asked) = (self.ledger.run(), self.storing.take());
         let is_named =
             run.checkpoint_names.len() > std::mem::replace(&mut self.named, run.checkpoint_names.len());
+        let first = asked.filter(|moment| *moment == Moment::BeforeFirst);
+        let now = is_named.then_some(Moment::Now);
         let moment = match &run.files {
             Files::Stored { .. } => None,
-            Files::Changed => asked.or(is_named.then_some(Moment::Now)),
-            Files::Untouched | Files::Beginning if is_named => Some(Moment::Now),
-            Files::Beginning => asked.filter(|moment| *moment == Moment::BeforeFirst),
-            Files::Untouched => None,
+            Files::Changed => asked.or(now),
+            Files::Beginning => first.or(now),
+            Files::Untouched => now,
         };
-        // A child works where its parent does, whose checkpoints hold what it leaves.
-        let Some(moment) = moment.filter(|_| run.spec.parent.is_none() && !self.cannot_store) else {
+        // A child works where its parent does, whose checkpoints hold what it leaves; what has a name is its own.
+        let is_ours = run.spec.parent.is_none() || is_named;
+        let Some(moment) = moment.filter(|_| is_ours && !self.cannot_store) else {
             return Ok(());
         };
         let (_switch, never) = Cancel::new();

@@ -62,6 +62,8 @@ pub struct Harness {
     copied: Arc<[String]>,
     /// Commands that prepare a fresh workspace.
     setup: Arc<[String]>,
+    /// Bytes that the stored files of all workspaces may take.
+    checkpoints_quota: Option<u64>,
     /// What is written nowhere.
     secrets: Secrets,
     /// Who knows the agents that errands are given to.
@@ -153,6 +155,7 @@ impl Harness {
             hidden: Arc::default(),
             copied: Arc::default(),
             setup: Arc::default(),
+            checkpoints_quota: None,
             secrets,
             crew: None,
             budget: Budget::default(),
@@ -228,6 +231,16 @@ impl Harness {
         let commands = self.setup.to_vec();
         let is_due = is_ours && !shares && !commands.is_empty() && !place::is_ready(&place, &commands);
         is_due.then_some(Preparation { commands, place })
+    }
+
+    /// The same with a bound for what the stored files of all workspaces take.
+    #[must_use]
+    pub fn storing_at_most(self, bytes: Option<u64>) -> Harness {
+        Harness { checkpoints_quota: bytes, ..self }
+    }
+
+    pub(crate) fn checkpoints_quota(&self) -> Option<u64> {
+        self.checkpoints_quota
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -513,7 +526,7 @@ impl Harness {
         let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
         effects.extend(ledger.commit(Input::Command(command))?);
         if let Some(home) = self.home().filter(|_| is_checkpoint) {
-            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir());
+            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
         let run = ledger.put_down()?;

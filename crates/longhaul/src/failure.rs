@@ -103,6 +103,12 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Journal { run, .. } => {
             (Exit::Failed, Some(format!("look closer with `longhaul store verify {run}`")))
         }
+        EngineError::AtWork { .. } => (Exit::Held, hint("nothing was removed; try again when it rests")),
+        EngineError::NeedsUnknown { run } => (
+            Exit::Failed,
+            Some(format!("nothing was removed; `longhaul store verify {run}` says what is wrong")),
+        ),
+        EngineError::Prune { .. } => (Exit::Failed, hint("nothing that a run needs was removed; try again")),
         EngineError::PutAway { .. } | EngineError::Note { .. } => (Exit::Failed, None),
         EngineError::Files { .. } => {
             (Exit::Failed, hint("see to what is said above, and give the same command again"))

@@ -130,8 +130,7 @@ fn named_checkpoint(run: &Run, name: &str) -> Result<Decision, Refusal> {
         return refused("there is one of that name");
     }
     let mut decision = Decision::nothing();
-    decision.checkpoint(run);
-    let number = run.checkpoints.saturating_add(1);
+    let number = decision.checkpoint(run);
     decision.and(Event::CheckpointNamed { number, name: name.to_owned() });
     Ok(decision)
 }

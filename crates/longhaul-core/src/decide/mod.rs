@@ -191,9 +191,11 @@ impl Decision {
     }
 
     /// Numbers go on from the run's, over those this very decision has made.
-    fn checkpoint(&mut self, run: &Run) {
+    fn checkpoint(&mut self, run: &Run) -> u32 {
         let made = self.since(run).iter().filter(|event| matches!(event, Event::Checkpointed { .. })).count();
-        self.and(Event::Checkpointed { number: run.checkpoints.saturating_add(made as u32 + 1) });
+        let number = run.checkpoints.saturating_add(made as u32 + 1);
+        self.and(Event::Checkpointed { number });
+        number
     }
 
     /// Checkpoints, then pauses, in that order: what is paused has been saved.

@@ -135,7 +135,9 @@ impl Run {
                 }
             }
             Event::FilesStored { stored, moment } => self.files.store(stored, *moment),
-            Event::CheckpointNamed { name, .. } => self.checkpoint_names.push(name.clone()),
+            Event::CheckpointNamed { name, .. } | Event::CheckpointGuarded { name, .. } => {
+                self.checkpoint_names.push(name.clone());
+            }
             Event::AgentStopped { action, why, .. } => {
                 if *action == StopAction::Restart {
                     self.resumed.next_note.clone_from(why);

@@ -93,6 +93,7 @@ impl Run {
             | Event::SetUpStarted { .. }
             | Event::SetUpEnded { .. }
             | Event::SpentBefore { .. }
+            | Event::CheckpointGuarded { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

@@ -139,7 +139,7 @@ pub struct Run {
     /// What is on record of the files in its workspace.
     #[serde(default)]
     pub files: Files,
-    /// The names that a person gave to checkpoints, in order.
+    /// The names that checkpoints were given, in order.
     #[serde(default)]
     pub checkpoint_names: Vec<String>,
     /// The commits that were made of its work, oldest first.

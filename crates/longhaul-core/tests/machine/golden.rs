@@ -298,6 +298,7 @@ pub fn samples() -> Vec<Event> {
         Event::SetUpEnded { error: Some(text()), duration_us: 9 },
         Event::SetUpEnded { error: None, duration_us: 9 },
         Event::SpentBefore { usage },
+        Event::CheckpointGuarded { number: 3, name: text(), call: CallId(2), command: text() },
     ]
 }
 

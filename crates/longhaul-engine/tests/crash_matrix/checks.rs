@@ -99,6 +99,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::SetUpStarted { .. }
             | Event::SetUpEnded { .. }
             | Event::SpentBefore { .. }
+            | Event::CheckpointGuarded { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

@@ -25,6 +25,7 @@ mod steps;
 mod stream;
 mod tools;
 pub mod turns;
+pub mod workspace;
 
 pub use ground::Ground;
 pub use memory::open;

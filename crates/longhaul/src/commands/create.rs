@@ -19,7 +19,7 @@ use longhaul_engine::{Error as EngineError, Harness};
 use longhaul_workspace::place;
 
 use super::conduct::{self, ConductArgs};
-use super::{placing, replan, session};
+use super::{placing, replan, session, workspace};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::autonomy::RhythmArgs;
@@ -453,6 +453,9 @@ pub fn spec(
         grant.ok_or_else(none)?.ask = Some(true);
     }
     let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
+    if !options.in_place {
+        workspace::refuse_over_quota(app, settings.retention)?;
+    }
     let place = placing::place(app, settings, options, &naming)?;
     let keeps = place.branch.is_some();
     let surroundings = surroundings(app, &place);

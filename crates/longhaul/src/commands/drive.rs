@@ -27,6 +27,7 @@ use super::holding::HoldingArgs;
 use super::list::WAITING;
 use super::looping::IterationArgs;
 use super::notify;
+use super::workspace;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -53,7 +54,7 @@ pub fn drive(
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
-            super::workspace::after_completion(app, &run)?;
+            workspace::after_completion(app, &run)?;
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
             }

@@ -95,6 +95,11 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             vec![format!("(used before it was taken back: {} tokens)", usage.tokens())]
         }
         Event::CheckpointNamed { number, name } => vec![format!("(checkpoint {number} is named {name})")],
+        Event::CheckpointGuarded { number, name, command, .. } => {
+            vec![format!(
+                "(checkpoint {number} is named {name}: the next command may throw work away: {command})"
+            )]
+        }
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             vec![format!("(files not stored: {why})")]
         }

@@ -302,6 +302,9 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} not set up: {}", theme::warning("warning:"), short(error, 160))
         }
         Event::CheckpointNamed { number, name } => format!("checkpoint {number} is named {name}"),
+        Event::CheckpointGuarded { name, command, .. } => {
+            format!("files kept as {name}, before {}", short(command, 120))
+        }
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             format!("{} files not stored: {}", theme::warning("warning:"), short(why, 160))
         }
