@@ -266,6 +266,9 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                  `longhaul replan {id} --plan FILE` gives the run your own steps"
             ));
         }
+        Ending::Paused(Cause::Stuck) if run.plan.is_completed() => render::hint(&format!(
+            "the work is kept; put it right and `longhaul resume {id}` looks again, or `longhaul replan {id} --plan FILE` gives it more steps"
+        )),
         Ending::Paused(Cause::Stuck) => render::hint(&format!(
             "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"
         )),
