@@ -77,6 +77,15 @@ fn a_silent_child_is_ended_and_tried_again() {
     assert!(matches!(sim.effects.front(), Some(longhaul_core::effect::Effect::Attend { child: 1 })));
 }
 
+/// A silence of no length would end everybody at once.
+#[test]
+fn a_silence_has_a_length() {
+    for (idle_ms, fits) in [(0, false), (999, false), (1000, true), (604_800_000, true), (u64::MAX, false)] {
+        let limits = Limits { max_child_idle_ms: Some(idle_ms), ..Limits::default() };
+        assert_eq!(limits.check().is_ok(), fits, "{idle_ms}");
+    }
+}
+
 /// A run that was copied leaves the children of the other alone: what they were for is given out anew, not as a second try.
 #[test]
 fn a_copied_run_sends_its_own_children() {
