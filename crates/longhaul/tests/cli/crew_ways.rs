@@ -172,6 +172,7 @@ fn a_person_at_the_terminal_is_asked() {
         let (shown, ended) = at_a_terminal(&desk, line, typed);
         assert_eq!(ended, code, "{typed:?}: {shown}");
         assert!(shown.contains("PLUTO would begin with b") && shown.contains("approve?"), "{shown}");
+        assert!(!shown.contains("taken up again"), "to whoever answers, it goes on: {shown}");
         let row = desk.json(&["list"])[0].clone();
         let root = row["parentId"].as_str().or(row["id"].as_str()).unwrap().to_owned();
         let run = desk.json(&["show", &root]);
