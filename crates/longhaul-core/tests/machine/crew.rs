@@ -75,6 +75,11 @@ fn a_silent_child_is_ended_and_tried_again() {
     assert!(sim.step(&mut world), "it is looked after");
     assert!(sim.run.children[0].is_working() && spawned(&sim) == 1 && world.ended.is_empty());
     assert!(matches!(sim.effects.front(), Some(longhaul_core::effect::Effect::Attend { child: 1 })));
+    // Nobody is sent on for a run that is paused.
+    let report = world.attend(&sim.run.children[0].errand.clone());
+    sim.pause().unwrap();
+    sim.give(Input::ChildRested { number: 1, report }).unwrap();
+    assert!(!sim.run.children[0].is_working() && sim.effects.is_empty(), "{:?}", sim.effects);
 }
 
 /// A silence of no length would end everybody at once.
