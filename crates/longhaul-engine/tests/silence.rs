@@ -38,7 +38,7 @@ impl Tool for Hang {
     }
 }
 
-/// A6.2: nothing is heard of a child for longer than is allowed; it is ended with that reason, and the next try is told.
+/// A6.4: nothing is heard of a child for longer than is allowed; it is ended with that reason, and the next try is told.
 #[tokio::test]
 async fn a_child_of_which_nothing_is_heard_is_ended() {
     let dir = tempfile::tempdir().unwrap();

@@ -53,7 +53,7 @@ fn a_call_whose_child_was_stopped_fails_once() {
     assert!(error.contains("stopped by a person"), "{error}");
 }
 
-/// A6.2: of whom nothing is heard for longer than is allowed is ended, and the errand tried once more with why; a shorter silence
+/// A6.4: of whom nothing is heard for longer than is allowed is ended, and the errand tried once more with why; a shorter silence
 /// is none.
 #[test]
 fn a_silent_child_is_ended_and_tried_again() {
@@ -127,7 +127,7 @@ fn another_model_reaches_those_under_way() {
     assert_eq!(sim.run.status, Status::Completed);
 }
 
-/// A4.5: a run that failed can be given another plan for what is not done; what is done stays, and it goes on to its end.
+/// A4.6: a run that failed can be given another plan for what is not done; what is done stays, and it goes on to its end.
 #[test]
 fn a_failed_run_is_replanned() {
     let steps = vec![step("a", "MARS", &[]), step("b", "PLUTO", &["a"]), step("c", "VENUS", &["b"])];
@@ -240,7 +240,7 @@ fn a_second_try_has_the_baseline_of_the_first() {
     assert_eq!(of(3), None, "another step is another errand");
 }
 
-/// A5.3: whoever is asked about a step is shown whose it is, and approves exactly what was shown.
+/// A4.4: whoever is asked about a step is shown whose it is, and approves exactly what was shown.
 #[test]
 fn a_step_is_approved_by_its_digest() {
     let steps = || vec![step("a", "MARS", &[]), Step { critical: true, ..step("b", "PLUTO", &["a"]) }];

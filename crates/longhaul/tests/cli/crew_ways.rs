@@ -159,7 +159,7 @@ fn the_whole_must_hold() {
     desk.get(&["resume", shown["id"].as_str().unwrap()]);
 }
 
-/// A5.4: on a terminal a run that comes to wait asks right there, and goes on with the answer.
+/// A4.5: on a terminal a run that comes to wait asks right there, and goes on with the answer.
 #[test]
 fn a_person_at_the_terminal_is_asked() {
     let steps = [step("a", "MARS", &[], false), step("b", "PLUTO", &["a"], true)];
