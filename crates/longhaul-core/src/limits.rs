@@ -210,6 +210,12 @@ pub const CHILD_TRIES_MAX: u32 = 2;
 /// and nothing is heard of it until it ends.
 pub const CHILD_IDLE_MS_DEFAULT: u64 = 7_200_000;
 
+/// Less is no silence: a model takes that long to say its first word.
+pub const CHILD_IDLE_MS_MIN: u64 = 1000;
+
+/// Nobody waits for more than a week.
+pub const CHILD_IDLE_MS_MAX: u64 = 7 * 86_400_000;
+
 /// Rounds of asking for a plan: the first, and one to mend what was wrong with it.
 pub const PLAN_ROUNDS_MAX: u32 = 2;
 

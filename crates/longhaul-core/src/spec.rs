@@ -287,6 +287,10 @@ impl Limits {
     /// Refuses what makes no sense.
     pub fn check(&self) -> Result<(), BadSpec> {
         self.policies.unwrap_or_default().check()?;
+        let (min, max) = (limits::CHILD_IDLE_MS_MIN, limits::CHILD_IDLE_MS_MAX);
+        if self.max_child_idle_ms.is_some_and(|idle_ms| !(min..=max).contains(&idle_ms)) {
+            return Err(BadSpec::OutOfRange { field: "max_child_idle in milliseconds", min, max });
+        }
         // A conversation of no turns would be begun anew for ever.
         let nothing = [
             (Limit::IterationSteps, self.max_iteration_steps == Some(0)),

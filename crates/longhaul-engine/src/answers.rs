@@ -1,6 +1,7 @@
 //! Who answers an approval first. Many may try at the same moment, from many processes: the first whose answer is on disk
 //! wins, and all others are told what it is and whose.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -58,13 +59,29 @@ impl Harness {
     /// Everything that waits for a person and has no answer on record, of the newest run first.
     pub fn waiting(&self) -> Result<Vec<GateView>, Error> {
         let mut waiting = Vec::new();
+        let claimed = self.claimed();
         for row in self.list(&Filter { waiting: true, ..Filter::default() })?.0 {
-            let open: Vec<GateView> =
+            let mut open: Vec<GateView> =
                 serde_json::from_str(row.gates.as_deref().unwrap_or("[]")).unwrap_or_default();
-            let answered = self.answers_on_record(&row.id);
-            waiting.extend(open.into_iter().filter(|gate| !answered.contains(&gate.id)));
+            // Who answers claims first: an inbox is only looked into where somebody has.
+            if open.iter().any(|gate| claimed.contains(&gate.id)) {
+                let answered = self.answers_on_record(&row.id);
+                open.retain(|gate| !answered.contains(&gate.id));
+            }
+            waiting.extend(open);
         }
         Ok(waiting)
+    }
+
+    /// The approvals that somebody has answered, whether the run has heard of it or not.
+    fn claimed(&self) -> HashSet<String> {
+        let entries = self.home().and_then(|home| fs::read_dir(home.dir().join("answers")).ok());
+        entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
     }
 
     /// Has nobody answered that approval yet?

@@ -215,6 +215,27 @@ mod tests {
         assert_eq!(secrets.known().len(), 2);
     }
 
+    /// What verify commands print is struck out with the rest of a look at the work.
+    #[test]
+    fn a_look_is_struck_out() {
+        use longhaul_core::evidence::Check;
+        let secrets = Secrets::new(vec!["sk-canary-1".into()]);
+        let check = Check {
+            command: "env".to_owned(),
+            passed: false,
+            ended: "sk-canary-1".to_owned(),
+            output: "KEY=sk-canary-1".into(),
+            blob: None,
+            duration_us: 1,
+        };
+        let text = || Some("with sk-canary-1".to_owned());
+        let (handoff, changes, diff) = (text(), text(), text());
+        let (checks, warnings) = (vec![check], vec!["sk-canary-1".to_owned()]);
+        let found = Examination { checks, warnings, handoff, changes, diff, ..Examination::default() };
+        let struck = format!("{:?}", secrets.strike_examination(found));
+        assert!(!struck.contains("canary") && struck.matches("[secret]").count() == 6, "{struck}");
+    }
+
     /// A key in a model's own words is struck out, also where JSON writes it in another way; what has none stays as it came.
     #[test]
     fn a_reply_is_struck_out() {

@@ -56,7 +56,7 @@ const MATES: [&str; 2] = ["PLUTO", "VENUS"];
 /// A death in each of these is tried again while the run recovers from the first.
 const SECOND_DEATHS_EVERY: usize = 4;
 
-/// A6.*, F25, F51: killed at any moment and taken up again, the run ends the same, with each child sent once and each answer
+/// A6.1, A6.3, A6.4, AX2, F25: killed at any moment and taken up again, the run ends the same, with each child sent once and each answer
 /// applied once.
 #[test]
 fn every_death_leads_to_the_same_end() {

@@ -112,7 +112,7 @@ async fn a_model_that_panics() {
     let start = Input::Command(Command { id: CommandId::from_bits(1), wish });
     let (run, ending) =
         Driver::new(ledger, Arc::new(hands), Arc::new(SystemClock), commands).drive(start).await.unwrap();
-    assert_eq!(ending, Ending::Paused(longhaul_core::event::Cause::Parked));
+    assert_eq!(ending, Ending::Paused(longhaul_core::event::Cause::Stuck));
     assert_eq!(run.reason.as_deref(), Some("rejected: the model's client panicked: no answer"));
     assert_eq!(place.harness.look(&id).unwrap(), run, "it is in the journal");
 }

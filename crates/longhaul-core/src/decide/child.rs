@@ -182,9 +182,14 @@ pub(super) fn heard(run: &Run, child: &Child, report: ChildReport) -> Decision {
         ChildEnding::GaveUp { error } => {
             give_up(run, child, head(&error, NOTE_BYTES_MAX), ledger, &mut decision);
         }
-        ChildEnding::Idle { ms } if ms < run.spec.max_child_idle_ms() => {
-            decision.then(Effect::Attend { child: number });
-        }
+        // More was allowed meanwhile.
+        ChildEnding::Idle { ms } if ms < run.spec.max_child_idle_ms() => match run.status {
+            Status::Running => decision.then(Effect::Attend { child: number }),
+            Status::Created | Status::Paused | Status::Completed | Status::Failed => {
+                let (paused, reason) = (Some(Cause::Asked), Some("nothing was heard of it".to_owned()));
+                decision.and(Event::ChildRested { number, paused, reason, ledger });
+            }
+        },
         ChildEnding::Idle { ms } => {
             let most = run.spec.max_child_idle_ms() / 1000;
             let error = format!("idle: nothing came of it for {} s (max_child_idle is {most} s)", ms / 1000);

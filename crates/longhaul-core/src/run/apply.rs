@@ -185,6 +185,8 @@ impl Run {
                 let reason = reason.clone().unwrap_or_default();
                 let state = paused.map_or(ChildState::Waiting, |cause| ChildState::Paused { cause, reason });
                 self.set_child(*number, state, *ledger);
+                // It was told: which model it goes on with from here is its own to find.
+                self.children.change(*number, |child| child.model = None);
             }
             Event::ChildResumed { number, limits, model } => {
                 self.children.change(*number, |child| {

@@ -53,7 +53,7 @@ fn a_call_whose_child_was_stopped_fails_once() {
     assert!(error.contains("stopped by a person"), "{error}");
 }
 
-/// A6.2: of whom nothing is heard for longer than is allowed is ended, and the errand tried once more with why; a shorter silence
+/// A6.4: of whom nothing is heard for longer than is allowed is ended, and the errand tried once more with why; a shorter silence
 /// is none.
 #[test]
 fn a_silent_child_is_ended_and_tried_again() {
@@ -75,6 +75,20 @@ fn a_silent_child_is_ended_and_tried_again() {
     assert!(sim.step(&mut world), "it is looked after");
     assert!(sim.run.children[0].is_working() && spawned(&sim) == 1 && world.ended.is_empty());
     assert!(matches!(sim.effects.front(), Some(longhaul_core::effect::Effect::Attend { child: 1 })));
+    // Nobody is sent on for a run that is paused.
+    let report = world.attend(&sim.run.children[0].errand.clone());
+    sim.pause().unwrap();
+    sim.give(Input::ChildRested { number: 1, report }).unwrap();
+    assert!(!sim.run.children[0].is_working() && sim.effects.is_empty(), "{:?}", sim.effects);
+}
+
+/// A silence of no length would end everybody at once.
+#[test]
+fn a_silence_has_a_length() {
+    for (idle_ms, fits) in [(0, false), (999, false), (1000, true), (604_800_000, true), (u64::MAX, false)] {
+        let limits = Limits { max_child_idle_ms: Some(idle_ms), ..Limits::default() };
+        assert_eq!(limits.check().is_ok(), fits, "{idle_ms}");
+    }
 }
 
 /// A run that was copied leaves the children of the other alone: what they were for is given out anew, not as a second try.
@@ -113,7 +127,7 @@ fn another_model_reaches_those_under_way() {
     assert_eq!(sim.run.status, Status::Completed);
 }
 
-/// A4.5: a run that failed can be given another plan for what is not done; what is done stays, and it goes on to its end.
+/// A4.6: a run that failed can be given another plan for what is not done; what is done stays, and it goes on to its end.
 #[test]
 fn a_failed_run_is_replanned() {
     let steps = vec![step("a", "MARS", &[]), step("b", "PLUTO", &["a"]), step("c", "VENUS", &["b"])];
@@ -226,7 +240,7 @@ fn a_second_try_has_the_baseline_of_the_first() {
     assert_eq!(of(3), None, "another step is another errand");
 }
 
-/// A5.3: whoever is asked about a step is shown whose it is, and approves exactly what was shown.
+/// A4.4: whoever is asked about a step is shown whose it is, and approves exactly what was shown.
 #[test]
 fn a_step_is_approved_by_its_digest() {
     let steps = || vec![step("a", "MARS", &[]), Step { critical: true, ..step("b", "PLUTO", &["a"]) }];

@@ -91,7 +91,7 @@ impl World {
 
 impl World {
     /// A child runs, or is found where it was left.
-    fn attend(&mut self, errand: &Errand) -> ChildReport {
+    pub fn attend(&mut self, errand: &Errand) -> ChildReport {
         let place = self.started.iter().position(|(id, _)| *id == errand.id).unwrap_or_else(|| {
             self.started.push((errand.id.clone(), 0));
             self.started.len() - 1

@@ -47,7 +47,7 @@ pub fn drive(
     while let Rested::InOrder { ending: Ending::WaitingForHuman, interrupted: false, .. } = &rested
         && desk.offer(app, harness, id)?
     {
-        rested = until_rested(app, harness, id, Opening::default())?;
+        rested = watched(app, harness, id, Opening::default(), Live::going_on())?;
     }
     drop(held);
     match rested {
@@ -85,10 +85,19 @@ pub fn plan(harness: &Harness, id: &RunId) -> Result<Run, Failure> {
 
 /// The same without a word about how it ended: that is for the caller.
 pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Result<Rested, Failure> {
+    watched(app, harness, id, opening, Live::new())
+}
+
+fn watched(
+    app: &App,
+    harness: &Harness,
+    id: &RunId,
+    opening: Opening,
+    live: Live,
+) -> Result<Rested, Failure> {
     let runtime = runtime()?;
     let notifier = notify::notifier(app, harness, id);
     let rested = runtime.block_on(async {
-        let live = Live::new();
         if let Some(servers) = app.servers_in_use() {
             let live = live.clone();
             servers.listen(Arc::new(move |line| live.line(line)));
@@ -288,6 +297,9 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                  `longhaul replan {id} --plan FILE` gives the run your own steps"
             ));
         }
+        Ending::Paused(Cause::Stuck) if run.plan.is_completed() => render::hint(&format!(
+            "the work is kept; put it right and `longhaul resume {id}` looks again, or `longhaul replan {id} --plan FILE` gives it more steps"
+        )),
         Ending::Paused(Cause::Stuck) => render::hint(&format!(
             "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"
         )),

@@ -27,12 +27,19 @@ pub struct Live {
     bar: Option<Arc<ProgressBar>>,
     /// The last line without what tools print.
     doing: Arc<Mutex<String>>,
+    /// Whoever watches has just seen the run come to rest.
+    goes_on: bool,
 }
 
 impl Live {
     pub fn new() -> Live {
         let terminal = std::io::stderr().is_terminal();
-        Live { bar: terminal.then(|| Arc::new(bar())), doing: Arc::default() }
+        Live { bar: terminal.then(|| Arc::new(bar())), doing: Arc::default(), goes_on: false }
+    }
+
+    /// The view of a run that goes on before the same eyes: nobody need be told that it was taken up again.
+    pub fn going_on() -> Live {
+        Live { goes_on: true, ..Live::new() }
     }
 
     /// Prints a line of talk above the line that moves.
@@ -101,7 +108,8 @@ fn plain(line: &str) -> String {
 
 impl Watcher for Live {
     fn event(&mut self, run: &Run, _seq: u64, _at: Timestamp, event: &Event) {
-        if let Some(line) = describe(run, event) {
+        let is_known = self.goes_on && matches!(event, Event::Recovered { .. });
+        if let Some(line) = describe(run, event).filter(|_| !is_known) {
             self.line(&line);
         }
         self.now(run, &doing(run));

@@ -159,7 +159,7 @@ fn the_whole_must_hold() {
     desk.get(&["resume", shown["id"].as_str().unwrap()]);
 }
 
-/// A5.4: on a terminal a run that comes to wait asks right there, and goes on with the answer.
+/// A4.5: on a terminal a run that comes to wait asks right there, and goes on with the answer.
 #[test]
 fn a_person_at_the_terminal_is_asked() {
     let steps = [step("a", "MARS", &[], false), step("b", "PLUTO", &["a"], true)];
@@ -172,6 +172,7 @@ fn a_person_at_the_terminal_is_asked() {
         let (shown, ended) = at_a_terminal(&desk, line, typed);
         assert_eq!(ended, code, "{typed:?}: {shown}");
         assert!(shown.contains("PLUTO would begin with b") && shown.contains("approve?"), "{shown}");
+        assert!(!shown.contains("taken up again"), "to whoever answers, it goes on: {shown}");
         let row = desk.json(&["list"])[0].clone();
         let root = row["parentId"].as_str().or(row["id"].as_str()).unwrap().to_owned();
         let run = desk.json(&["show", &root]);
@@ -234,4 +235,40 @@ fn at_a_terminal(desk: &Desk, line: &str, typed: &str) -> (String, i32) {
     let code = process.wait().unwrap().code().unwrap_or(-1);
     drop(stdin);
     (String::from_utf8_lossy(&shown).into_owned(), code)
+}
+
+/// A run that was copied while a sub-agent was out sends its own; that of the other run is left to it.
+#[test]
+fn a_copied_run_leaves_the_children_of_the_other_alone() {
+    let desk = desk();
+    desk.write(
+        "s.yaml",
+        &CREW.replace("- text: \"I write.\"", "- delay_ms: 1500\n        text: \"I write.\""),
+    );
+    desk.write("plan.json", &json!({ "steps": [step("a", "PLUTO", &[], false)] }).to_string());
+    let args = ["run", "x", "--agent", "MARS", "--model", "scripted/s.yaml", "--plan", "plan.json"];
+    let mut process = desk.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    let child = loop {
+        let rows: Value = serde_json::from_str(&desk.say(&["list", "--json"]).out).unwrap_or_default();
+        let is_child = |row: &&Value| !row["parentId"].is_null() && row["status"] == "running";
+        if let Some(child) = rows.as_array().into_iter().flatten().find(is_child) {
+            break child.clone();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "no child came");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let original = child["parentId"].as_str().unwrap();
+    desk.write("copy.json", &desk.get(&["export", original]));
+    desk.get(&["import", "copy.json", "--as", "run_copy"]);
+    assert_eq!(desk.get(&["resume", "run_copy"]), "PLUTO is done.\n");
+    let sent = desk.json(&["list", "--parent", "run_copy"]);
+    assert_eq!((sent.as_array().unwrap().len(), &sent[0]["id"]), (1, &json!("run_copy.2")));
+    let shown = desk.json(&["show", "run_copy"]);
+    assert_eq!(shown["subAgents"][1]["attempt"], 1, "it is no second try");
+    let others = desk.json(&["show", child["id"].as_str().unwrap()]);
+    assert_eq!(others["status"], "running", "it was not ended");
+    assert_eq!(desk.get(&["resume", original]), "PLUTO is done.\n");
 }
