@@ -10,6 +10,7 @@ use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_workspace::place::{self, Place, REMOVING};
 use serde_json::json;
 
+use super::session;
 use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
@@ -25,7 +26,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
-    /// Remove where ended runs worked
+    /// Remove where ended runs and workflows worked
     ///
     /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
     /// any repository is gone. Sessions are never touched.
@@ -73,6 +74,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             place::remove(&place).map_err(anyhow::Error::from)?;
         }
         gone.push(name);
+    }
+    for (name, freed) in session::clean_up_workflows(app, older_than, dry_run)? {
+        bytes += freed;
+        gone.push(format!("workflow/{name}"));
     }
     if app.json() {
         render::json(&json!({ "removed": gone, "bytes": bytes, "dryRun": dry_run }));

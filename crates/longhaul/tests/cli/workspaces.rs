@@ -89,6 +89,20 @@ fn the_mode_says_with_whom_a_workspace_is_shared() {
         (text(&second["branch"]), text(&other["branch"])),
         ("agent/workflow-w1".into(), "agent/workflow-w2".into())
     );
+    // They go when they have ended, the session stays.
+    std::fs::write(Path::new(&text(&other["workspace"])).join("unsaved"), "x").unwrap();
+    let cleaned = |more: &[&str]| {
+        desk.json(&[&["workspace", "cleanup", "--older-than=1ms"], more].concat())["removed"].clone()
+    };
+    let names = cleaned(&["--dry-run"]);
+    assert!(names.as_array().unwrap().contains(&json!("workflow/w1")), "{names}");
+    assert_eq!(cleaned(&[]), names);
+    assert!(
+        !Path::new(&text(&second["workspace"])).exists() && Path::new(&text(&other["workspace"])).exists()
+    );
+    assert!(desk.path(".longhaul/sessions/s/workspace").exists());
+    let left = git(&desk, &["worktree", "list"]);
+    assert_eq!(left.lines().count(), 4, "here, w2, what all share, and the session: {left}");
     for settings in [
         "workspace: { isolation_mode: alone }",
         "git: { collaboration: both }",
