@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::rig::{Rig, has, skip, told};
 
 /// What a directory changes by. `openat` and `write` are met in between.
-const SYSCALLS: [&str; 4] = ["rename", "unlink", "unlinkat", "rmdir"];
+const SYSCALLS: [&str; 5] = ["mkdir", "rename", "unlink", "unlinkat", "rmdir"];
 
 /// Beyond the first few, places that are killed at lie further and further apart.
 const PLACES: [usize; 7] = [1, 2, 3, 5, 8, 14, 25];
