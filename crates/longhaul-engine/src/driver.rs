@@ -56,6 +56,14 @@ pub struct Preparation {
     pub place: PathBuf,
 }
 
+/// What came of preparing a workspace.
+enum Readiness {
+    Ready,
+    Failed(String),
+    /// Somebody asked for something meanwhile, most likely for an end.
+    Interrupted,
+}
+
 /// Where driving a run led.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -111,9 +119,16 @@ impl Driver {
 
     /// Starts with `first`, then goes on until the run rests. Returns the run as it was left.
     pub async fn drive(mut self, first: Input) -> Result<(Run, Ending), Error> {
-        if let Some(why) = self.set_up().await? {
-            let run = self.ledger.put_down()?.spec.id;
-            return Err(Error::SetUp { run, why });
+        match self.set_up().await? {
+            Readiness::Ready => {}
+            Readiness::Failed(why) => {
+                let run = self.ledger.put_down()?.spec.id;
+                return Err(Error::SetUp { run, why });
+            }
+            Readiness::Interrupted => {
+                let run = self.ledger.put_down()?.spec.id;
+                return Err(Error::SetUpInterrupted { run });
+            }
         }
         self.take(first)?;
         self.take_inbox()?;
@@ -140,25 +155,30 @@ impl Driver {
     /// Has a fresh workspace prepared, before the run is told to begin. One that cannot be leaves the run as it was, to be started
     /// again; so does whatever is asked meanwhile. That it is ready is noted beside it: a resumed run finds it so, and a fork,
     /// which has a workspace of its own, does not.
-    async fn set_up(&mut self) -> Result<Option<String>, Error> {
-        let Some(Preparation { commands, place }) = self.preparation.take() else { return Ok(None) };
+    async fn set_up(&mut self) -> Result<Readiness, Error> {
+        let Some(Preparation { commands, place }) = self.preparation.take() else {
+            return Ok(Readiness::Ready);
+        };
         self.take(Input::SetUpStarted { commands: commands.clone() })?;
         let work = Work::SetUp { run: self.run().spec.id.clone(), commands: commands.clone() };
         let mut preparing = self.performer.perform(work, self.cancel.clone());
-        let ended = tokio::select! {
-            ended = &mut preparing => ended,
+        let (ended, interrupted) = tokio::select! {
+            ended = &mut preparing => (ended, false),
             Some(_) = self.commands.recv() => {
                 self.switch.cancel();
-                preparing.await
+                (preparing.await, true)
             }
         };
         let Some(Input::SetUpEnded { error, duration_us }) = ended else { return Err(Error::Stuck) };
         self.take(Input::SetUpEnded { error: error.clone(), duration_us })?;
-        if error.is_none() {
-            let failed = |error| Error::Workspace { path: place.clone(), source: Box::new(error) };
-            place::mark_ready(&place, &commands).map_err(failed)?;
+        match error {
+            Some(_) if interrupted => return Ok(Readiness::Interrupted),
+            Some(why) => return Ok(Readiness::Failed(why)),
+            None => {}
         }
-        Ok(error)
+        let failed = |error| Error::Workspace { path: place.clone(), source: Box::new(error) };
+        place::mark_ready(&place, &commands).map_err(failed)?;
+        Ok(if interrupted { Readiness::Interrupted } else { Readiness::Ready })
     }
 
     /// Decide, append, apply (all in the ledger), perform. Nothing is performed before its intent is on disk.

@@ -46,7 +46,10 @@ impl Harness {
         let failed = |source| Error::Note { path: path.clone(), source };
         let usage: Usage = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| failed(error.into()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // Where the engine cannot be used, nothing was ever cut.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(());
+            }
             Err(error) => return Err(failed(error)),
         };
         ledger.commit(Input::SpentBefore { usage })?;

@@ -174,7 +174,7 @@ struct NatsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     object_bucket: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_file_size: Option<String>,
+    max_file_size: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<String>,
 }
@@ -196,6 +196,12 @@ struct WorkspaceSection {
     /// One command or several.
     #[serde(skip_serializing_if = "Option::is_none")]
     setup: Option<OneOrMore>,
+    /// Where workspaces are, below the state directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// `sandbox` or `host`: another word for `permissions.sandbox`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     isolation_mode: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -298,6 +304,58 @@ struct HarnessSection {
     budget: Option<BudgetSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retries: Option<RetriesSection>,
+    /// These may stand here or at the top; see [`File::at_the_top`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace: Option<WorkspaceSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction: Option<CompactionSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git: Option<GitSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nats: Option<NatsSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permissions: Option<PermissionsSection>,
+}
+
+impl File {
+    /// The same with the sections that stand within `harness` where they are looked for. Done before anything is judged, so that a
+    /// section is held to the same rules wherever it stands.
+    fn at_the_top(mut self, place: &str) -> Result<File, Failure> {
+        let Some(harness) = &mut self.harness else { return self.hold_as_workspace_says(place) };
+        let twice = [
+            ("workspace", self.workspace.is_some() && harness.workspace.is_some()),
+            ("compaction", self.compaction.is_some() && harness.compaction.is_some()),
+            ("git", self.git.is_some() && harness.git.is_some()),
+            ("nats", self.nats.is_some() && harness.nats.is_some()),
+            ("permissions", self.permissions.is_some() && harness.permissions.is_some()),
+        ];
+        if let Some((name, _)) = twice.iter().find(|(_, is_twice)| *is_twice) {
+            return Err(Failure::usage(format!("{place}: {name} stands twice, once within harness")));
+        }
+        self.workspace = self.workspace.or(harness.workspace.take());
+        self.compaction = self.compaction.or(harness.compaction.take());
+        self.git = self.git.or(harness.git.take());
+        self.nats = self.nats.or(harness.nats.take());
+        self.permissions = self.permissions.or(harness.permissions.take());
+        self.hold_as_workspace_says(place)
+    }
+
+    fn hold_as_workspace_says(mut self, place: &str) -> Result<File, Failure> {
+        let Some(mode) = self.workspace.as_ref().and_then(|workspace| workspace.mode.as_deref()) else {
+            return Ok(self);
+        };
+        let sandbox = match mode {
+            "sandbox" => Mode::Required,
+            "host" => Mode::Off,
+            other => {
+                let why = format!("workspace.mode in {place}: it is sandbox or host, not {other:?}");
+                return Err(Failure::usage(why));
+            }
+        };
+        let permissions = self.permissions.get_or_insert_default();
+        permissions.sandbox.get_or_insert_with(|| sandbox.as_str().to_owned());
+        Ok(self)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -436,6 +494,8 @@ fn defaults() -> Value {
             "workflow_branch_strategy": "shared",
         },
         "workspace": {
+            "path": WORKSPACES,
+            "mode": "sandbox",
             "copy": [],
             "setup": [],
             "isolation_mode": "per_workflow",
@@ -459,6 +519,9 @@ fn defaults() -> Value {
         },
     })
 }
+
+/// Below the state directory.
+const WORKSPACES: &str = "./workspace";
 
 fn user_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     Some(user_dir(environment)?.join("longhaul.yaml"))
@@ -497,6 +560,7 @@ fn read_layer(source: Source, path: &Path) -> Result<Option<Layer>, Failure> {
     let file: File = misread::yaml(&shown, &text).map_err(|failure| {
         failure.hint("`longhaul init` in an empty directory writes such a file with every field")
     })?;
+    let file = file.at_the_top(&shown)?;
     Ok(Some((source, shown, json!(file))))
 }
 
@@ -579,6 +643,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
     }
     let read = Reading { origins: &origins, places: &places };
     read.duration("nats.ttl")?;
+    read.workspaces("workspace.path")?;
     Ok(Settings {
         enabled: read.value("harness.enabled")?,
         autonomy: read.autonomy()?,
@@ -905,6 +970,17 @@ impl Reading<'_> {
         match paths.iter().find(|path| !longhaul_workspace::carry::is_within(Path::new(path))) {
             Some(path) => Err(self.wrong(key, &format!("{path:?} is no path below a checkout"))),
             None => Ok(paths),
+        }
+    }
+
+    /// Where workspaces are is where the state is.
+    fn workspaces(&self, key: &str) -> Result<(), Failure> {
+        let path: String = self.value(key)?;
+        match path.trim_start_matches("./").trim_end_matches('/') {
+            "workspace" => Ok(()),
+            _ => Err(self
+                .wrong(key, &format!("workspaces are in `workspace` of the state directory, not in {path:?}"))
+                .hint("--state-dir and LONGHAUL_STATE_DIR move both")),
         }
     }
 

@@ -458,6 +458,12 @@ pub fn spec(
     }
     let place = placing::place(app, settings, options, &naming)?;
     let keeps = place.branch.is_some();
+    if place.collaboration.is_some() && !settings.git.auto_commit && options.plan != "none" {
+        render::warn(
+            "git.auto_commit is off: agents with a branch of their own begin at what is committed, without what this run's own steps \
+             have left",
+        );
+    }
     let surroundings = surroundings(app, &place);
     let looping = options.looping.clone().map(|looping| match agent.limits.max_iterations {
         Some(max_iterations) if !options.iterations_typed => Looping { max_iterations, ..looping },

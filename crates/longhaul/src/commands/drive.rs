@@ -257,6 +257,11 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                 let place = &run.spec.workspace;
                 let standing = place::standing(Path::new(place), Path::new(repository));
                 render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
+                if let Some(name) = run.spec.session.as_ref().filter(|_| run.spec.is_parallel()) {
+                    render::hint(&format!(
+                        "`longhaul merge --session {name}` brings it together with the others'"
+                    ));
+                }
             }
             if *ending == Ending::Failed && run.cause == Some(Cause::Limit) {
                 render::hint(&after_the_limit(run));

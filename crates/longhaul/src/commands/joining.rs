@@ -35,13 +35,13 @@ use crate::settings::Settings;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct JoiningArgs {
     /// With `--session`: the branch to merge into [default: the one that the runs began at]
-    #[arg(long, value_name = "BRANCH", requires = "session")]
+    #[arg(long, value_name = "BRANCH")]
     pub into: Option<String>,
     /// With `--session`: a command that must succeed on the merged files, in the sandbox. May be given several times
-    #[arg(long, value_name = "CMD", requires = "session")]
+    #[arg(long, value_name = "CMD")]
     pub verify: Vec<String>,
     /// With `--session`: an agent that resolves conflicts, as a run in a worktree that has them marked
-    #[arg(long, value_name = "NAME", requires = "session")]
+    #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// The model of that agent, as provider/model
     #[arg(long, value_name = "P/M", requires = "agent")]
@@ -50,9 +50,15 @@ pub struct JoiningArgs {
     pub holding: HoldingArgs,
 }
 
-pub fn merge(app: &App, name: &str, args: &JoiningArgs) -> Result<Exit, Failure> {
-    let (settings, harness) = (app.settings()?, app.reading()?);
-    let session = session::named(app, name)?;
+impl JoiningArgs {
+    /// Was any of it typed?
+    pub fn is_used(&self) -> bool {
+        self.into.is_some() || !self.verify.is_empty() || self.agent.is_some()
+    }
+}
+
+pub fn merge(app: &App, session: &Session, args: &JoiningArgs) -> Result<Exit, Failure> {
+    let (settings, harness, name) = (app.settings()?, app.reading()?, session.name());
     let notes = session.notes().map_err(session::failure)?;
     let runs = done(&harness, &notes)?;
     let works = runs.iter().map(|run| landing::work(app, run)).collect::<Result<Vec<Work>, Failure>>()?;
@@ -60,7 +66,7 @@ pub fn merge(app: &App, name: &str, args: &JoiningArgs) -> Result<Exit, Failure>
         render::talk(&format!("session {name} has no parallel run that is done: there is nothing to merge"));
         return Ok(Exit::Ok);
     };
-    let table = Table { app, args, settings: &settings, session: &session, target, works, first };
+    let table = Table { app, args, settings: &settings, session, target, works, first };
     // The session's own workspace moves with its branch: nobody may be at work in it.
     let held = table.is_of_session(&notes).then(|| session.take("merge", SESSION_EXPIRY)).transpose();
     let held = held.map_err(session::failure)?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use longhaul_core::collaboration::Isolation;
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
 use longhaul_workspace::landing::{self, Error, How, Landed, Settled, Work};
@@ -9,6 +10,7 @@ use longhaul_workspace::{commit, index_lock};
 use serde_json::json;
 
 use super::joining::{self, JoiningArgs};
+use super::session;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -44,11 +46,18 @@ Examples:
   longhaul merge --session port --verify 'make test'        all parallel runs of a session
   longhaul merge --session port --agent coder               an agent resolves what conflicts")]
 pub struct MergeArgs {
-    #[arg(value_name = "ID", required_unless_present = "session", conflicts_with = "session")]
+    #[arg(
+        value_name = "ID",
+        required_unless_present_any = ["session", "workflow_run"],
+        conflicts_with_all = ["session", "workflow_run"]
+    )]
     pub id: Option<String>,
     /// Merge the parallel runs of this session instead
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
+    /// The same for the parallel runs of a workflow
+    #[arg(long, value_name = "NAME", conflicts_with = "session")]
+    pub workflow_run: Option<String>,
     #[command(flatten)]
     pub joining: JoiningArgs,
 }
@@ -65,8 +74,12 @@ pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
 }
 
 pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
-    match (&args.id, &args.session) {
-        (_, Some(session)) => joining::merge(app, session, &args.joining),
+    let home = Isolation::PerWorkflow.home(args.session.as_deref(), args.workflow_run.as_deref());
+    match (&args.id, session::of_home(app, home)?) {
+        (_, Some(session)) => joining::merge(app, &session, &args.joining),
+        (Some(_), None) if args.joining.is_used() => {
+            Err(Failure::usage("--into, --verify and --agent are for the runs of a session: --session NAME"))
+        }
         (Some(id), None) => merge_run(app, id),
         (None, None) => Err(Failure::usage("name a run, or a session with --session")),
     }

@@ -72,7 +72,7 @@ pub fn place(
     let (home, way) = (home(settings, options), way(settings, options));
     let (shared, label) = (session::of_home(app, home)?, label(home));
     let chosen = match (shared, way) {
-        (shared, Way::Parallel) if options.repo.is_some() => return Err(elsewhere(shared.as_ref())),
+        (_, Way::Parallel) if options.repo.is_some() => return Err(elsewhere()),
         (shared, Way::Sequential) if options.repo.is_some() => {
             from_elsewhere(app, options, naming, shared.map(|shared| (shared, label)))?
         }
@@ -186,7 +186,7 @@ fn beside_others(
 ) -> Result<Chosen, Failure> {
     let notes = session.exists().then(|| session.notes()).transpose().map_err(session::failure)?;
     if notes.as_ref().is_some_and(|notes| notes.source.is_some()) {
-        return Err(elsewhere(Some(session)));
+        return Err(elsewhere());
     }
     if options.with_changes {
         return Err(Failure::usage("--with-changes is for a run that works by itself")
@@ -237,10 +237,10 @@ fn working_branch(git: &Git, of_session: Option<String>, repository: &Path) -> R
     })
 }
 
-fn elsewhere(session: Option<&Session>) -> Failure {
-    let of = session.map_or(String::new(), |session| format!(" of session {}", session.name()));
-    Failure::usage(format!("--collaboration parallel: the repository{of} was brought from elsewhere"))
-        .hint("clone it yourself and work there; runs on it come one after another")
+/// Each workspace made from a repository of elsewhere is a repository of its own, and nothing merges those.
+fn elsewhere() -> Failure {
+    Failure::usage("--collaboration parallel: runs on a repository that is brought from elsewhere come one after another")
+        .hint("clone it yourself, and work side by side there")
 }
 
 /// The commit a worktree begins with when nobody says which: that of the working branch, else what is checked out.

@@ -191,6 +191,40 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
     Ok(Exit::Ok)
 }
 
+/// Takes away what the runs of workflows shared that have ended so long ago, and answers the names. What is nowhere else stays.
+pub fn clean_up_workflows(
+    app: &App,
+    older_than: Duration,
+    dry_run: bool,
+) -> Result<Vec<(String, u64)>, Failure> {
+    let mut gone = Vec::new();
+    for workflow in session::all(&app.state_dir.join("workspace").join("workflow")).map_err(failure)? {
+        let notes = workflow.notes().map_err(failure)?;
+        let is_held = matches!(workflow.hold(now()), Ok(Hold::Live(_)) | Err(_));
+        if is_held || !is_old(&notes, older_than) || !is_over(app, &notes)? {
+            continue;
+        }
+        let name = workflow.name().to_owned();
+        if is_unsaved(&workflow, &notes) {
+            render::warn(&format!("workflow {name} has changes that are nowhere else and stays"));
+            continue;
+        }
+        let bytes = bytes_below(&workflow.workspace());
+        if !dry_run {
+            delete(app, &workflow, false)?;
+        }
+        gone.push((name, bytes));
+    }
+    Ok(gone)
+}
+
+/// Has every run there ended, as far as there is a record of it?
+fn is_over(app: &App, notes: &Notes) -> Result<bool, Failure> {
+    let harness = app.reading()?;
+    let looked = |visit: &Visit| harness.look(&RunId::parse(&visit.run).ok()?).ok();
+    Ok(notes.runs.iter().filter_map(looked).all(|run| run.status.is_terminal()))
+}
+
 fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
     let notes = session.notes().map_err(failure)?;
     let (held, _) = session.take("session delete", SESSION_EXPIRY).map_err(failure)?;

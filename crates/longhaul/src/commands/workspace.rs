@@ -13,6 +13,7 @@ pub use longhaul_workspace::prune::bytes_below;
 use longhaul_workspace::prune::{self, Pruned};
 use serde_json::{Value, json};
 
+use super::session;
 use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
@@ -37,7 +38,7 @@ pub struct Args {
 pub enum What {
     /// The workspaces of runs, and how much room those, sessions, stored files and fetched repositories take
     List,
-    /// Remove where ended runs worked, and stored files that no run needs
+    /// Remove where ended runs and workflows worked, and stored files that no run needs
     ///
     /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
     /// any repository is gone. Sessions are never touched. Stored files, to which `longhaul rewind` goes back, stay as long as
@@ -139,6 +140,10 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
             place::remove(&place).map_err(anyhow::Error::from)?;
         }
         gone.push(name);
+    }
+    for (name, freed) in session::clean_up_workflows(app, older_than, dry_run)? {
+        bytes += freed;
+        gone.push(format!("workflow/{name}"));
     }
     let pruned = if dry_run { None } else { pruned(app, &harness, retention.checkpoints_max) };
     let freed = bytes + pruned.map_or(0, |pruned| pruned.bytes_before.saturating_sub(pruned.bytes_after));

@@ -235,7 +235,7 @@ fn parallel_work_needs_branches() {
     let desk = repository();
     for (more, words) in [
         ("--with-changes", "--with-changes is for a run that works by itself"),
-        ("--repo=.", "was brought from elsewhere"),
+        ("--repo=.", "brought from elsewhere come one after another"),
         ("--in-place", "cannot be used with"),
         ("--collaboration=both", "it is sequential or parallel, not \"both\""),
     ] {
@@ -251,6 +251,8 @@ fn parallel_work_needs_branches() {
     assert_eq!(git(&desk, &["branch", "--list", "agent/*"]), "");
     assert_eq!(desk.say(&["merge", "--session", "none"]).code, 1);
     assert_eq!(desk.say(&["merge"]).code, 2);
+    let refused = desk.say(&["merge", "run_1", "--verify", "true"]);
+    assert!(refused.code == 2 && refused.err.contains("are for the runs of a session"), "{}", refused.err);
 }
 
 /// D12.1, D5.4: two and ten runs at once in one repository: each has its own branch and directory, all of them end, and the user's
@@ -362,4 +364,28 @@ fn an_agent_whose_work_conflicts_is_sent_again() {
         tried[0]
     );
     assert_eq!(shown["status"], "completed");
+}
+
+/// D14.5: what holds for the runs of a session holds for those of a workflow; and of a run that is not done nothing is merged.
+#[test]
+fn runs_of_a_workflow_are_merged_too() {
+    let desk = repository();
+    let run = |agent: &str, word: &'static str| {
+        let fixed =
+            ["--model=scripted/s.yaml", "--workflow-run=w", "--collaboration=parallel", "--agent", agent];
+        desk.json(&[&[word][..], if word == "run" { &["x"] } else { &["--task", "x"] }, &fixed].concat())
+    };
+    let (left, front, unborn) = (run("left", "run"), run("frontend", "run"), run("right", "create"));
+    assert_eq!((&left["branch"], &front["branch"]), (&json!("agent/w/left"), &json!("agent/w/frontend")));
+    let merged = desk.say(&["merge", "--workflow-run", "w", "--json"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    let id = unborn["id"].as_str().unwrap();
+    assert!(
+        merged.err.contains(&format!("{id} (branch agent/w/right) is created: left out")),
+        "{}",
+        merged.err
+    );
+    let merged: Value = serde_json::from_str(&merged.out).unwrap();
+    assert_eq!(merged["merged"], json!([left["id"], front["id"]]));
+    assert_eq!(git(&desk, &["show", "main:a.txt", "main:pages.txt"]), "left\npages");
 }

@@ -89,6 +89,20 @@ fn the_mode_says_with_whom_a_workspace_is_shared() {
         (text(&second["branch"]), text(&other["branch"])),
         ("agent/workflow-w1".into(), "agent/workflow-w2".into())
     );
+    // They go when they have ended, the session stays.
+    std::fs::write(Path::new(&text(&other["workspace"])).join("unsaved"), "x").unwrap();
+    let cleaned = |more: &[&str]| {
+        desk.json(&[&["workspace", "cleanup", "--older-than=1ms"], more].concat())["removed"].clone()
+    };
+    let names = cleaned(&["--dry-run"]);
+    assert!(names.as_array().unwrap().contains(&json!("workflow/w1")), "{names}");
+    assert_eq!(cleaned(&[]), names);
+    assert!(
+        !Path::new(&text(&second["workspace"])).exists() && Path::new(&text(&other["workspace"])).exists()
+    );
+    assert!(desk.path(".longhaul/sessions/s/workspace").exists());
+    let left = git(&desk, &["worktree", "list"]);
+    assert_eq!(left.lines().count(), 4, "here, w2, what all share, and the session: {left}");
     for settings in [
         "workspace: { isolation_mode: alone }",
         "git: { collaboration: both }",
@@ -263,4 +277,63 @@ fn a_session_is_kept_for_a_run_that_rests_in_it() {
     assert_eq!(run(&desk, &["--session=s", "--force"])["status"], "completed");
     desk.get(&["stop", &id]);
     assert_eq!(run(&desk, &["--session=s"])["status"], "completed");
+}
+
+/// D2.1, D2.2: a file with everything within `harness` is read as it is and shown again; what is held there is held, and no section
+/// escapes its rules by standing elsewhere.
+#[test]
+fn sections_may_stand_within_harness() {
+    let desk = repository(
+        "harness:
+  workspace: { path: ./workspace, mode: sandbox }
+  compaction: { enabled: true, threshold: 0.8, protect_tokens: 30000 }
+  git: { auto_branch: true, branch_prefix: bots/, auto_commit: false, require_approval: true, workflow_branch_strategy: shared }
+  nats: { enabled: false, kv_bucket: harness-state, object_bucket: harness-files, max_file_size: 104857600, ttl: 24h }
+  permissions: { external_directory: deny }
+",
+    );
+    let shown = desk.command(&["config", "show", "--json"]).env_remove("LONGHAUL_SANDBOX").output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    for (key, value) in [
+        ("workspace.path", json!("./workspace")),
+        ("workspace.mode", json!("sandbox")),
+        ("permissions.sandbox", json!("required")),
+        ("compaction.threshold", json!(0.8)),
+        ("compaction.protect_tokens", json!(30000)),
+        ("git.branch_prefix", json!("bots/")),
+        ("git.auto_commit", json!(false)),
+        ("nats.max_file_size", json!(104_857_600)),
+    ] {
+        assert_eq!(shown[key], value, "{key}");
+    }
+    let run = run(&desk, &[]);
+    assert!(text(&run["branch"]).starts_with("bots/x-coder-") && run["commit"].is_null());
+    for (settings, words) in [
+        (
+            "harness: { git: { auto_commit: false } }\ngit: { auto_branch: false }",
+            "git stands twice, once within harness",
+        ),
+        ("workspace: { mode: both }", "it is sandbox or host, not \"both\""),
+        ("workspace: { path: /elsewhere }", "workspaces are in `workspace` of the state directory"),
+    ] {
+        set(&desk, settings);
+        let refused = desk.say(&["config", "show"]);
+        assert!(refused.code == 2 && refused.err.contains(words), "{settings}: {}", refused.err);
+    }
+    // A repository's own file loosens nothing and runs nothing, wherever it says so.
+    set(&desk, "");
+    desk.write("longhaul.yaml", "harness: { workspace: { mode: host } }");
+    let refused = desk.command(&["config", "show"]).env_remove("LONGHAUL_SANDBOX").output().unwrap();
+    assert!(
+        String::from_utf8(refused.stderr)
+            .unwrap()
+            .contains("a project's settings may not loosen `required` to `off`")
+    );
+    desk.write("longhaul.yaml", "harness: { workspace: { setup: \"touch set-up\" } }");
+    let doubted = desk.command(&["config", "show"]).env_remove("LONGHAUL_TRUST").output().unwrap();
+    assert!(
+        String::from_utf8(doubted.stderr)
+            .unwrap()
+            .contains("sets workspace.setup, which is ignored until you trust it")
+    );
 }
