@@ -16,6 +16,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use rustix::fs::{Access, OFlags};
 
@@ -58,7 +59,7 @@ pub struct Vault {
     /// What lies in the workspace and is ours.
     state: PathBuf,
     settings: Vec<(String, String)>,
-    _held: File,
+    held: File,
     _shared: File,
 }
 
@@ -83,7 +84,7 @@ impl Vault {
         // Ours alone, by the lock: whoever left it was killed.
         fs::remove_file(own.join("index.lock")).ok();
         let settings = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-        let vault = Vault { top, store, own, state, settings, _held: held, _shared: shared };
+        let vault = Vault { top, store, own, state, settings, held, _shared: shared };
         vault.make_own()?;
         Ok(vault)
     }
@@ -103,8 +104,11 @@ impl Vault {
         Ok(make().map_err(io_error("create", &self.own))?)
     }
 
+    /// A git that outlives us holds our lock, so that nobody else touches what it writes.
     fn git(&self) -> Git<'_> {
+        let held = self.held.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
         Git::at(&self.top)
+            .holding(held)
             .set(&self.settings)
             .printing_much()
             .with("GIT_DIR", &self.own)
@@ -113,6 +117,12 @@ impl Vault {
             .with("GIT_NO_LAZY_FETCH", "1")
             .with("GIT_ALLOW_PROTOCOL", "none")
             .with("GIT_LITERAL_PATHSPECS", "1")
+    }
+
+    /// The same for a command that reads and says nothing.
+    fn updating(&self, read: Vec<u8>) -> Git<'_> {
+        let held = self.held.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+        self.git().reading(read).holding_silently(held)
     }
 
     /// Stores what stands in the workspace, tracked or not, ignored files left out.
@@ -146,11 +156,11 @@ impl Vault {
                 // Git streams what it takes for large into one pack.
                 settings.push(("core.bigFileThreshold".to_owned(), "1".to_owned()));
             }
-            self.git().set(&settings).reading(sorted.taken).bytes(&taken)?;
+            self.updating(sorted.taken).set(&settings).bytes(&taken)?;
         }
         if !sorted.dropped.is_empty() {
             let dropped = ["update-index", "-z", "--force-remove", "--stdin"];
-            self.git().reading(sorted.dropped).bytes(&dropped)?;
+            self.updating(sorted.dropped).bytes(&dropped)?;
         }
         let tree = self.git().run(&["write-tree"])?;
         self.check_out(&tree)?;

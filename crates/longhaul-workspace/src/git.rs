@@ -36,6 +36,8 @@ pub(crate) struct Git<'a> {
     settings: &'a [(String, String)],
     environment: Vec<(&'static str, OsString)>,
     output_bytes_max: u64,
+    /// What takes the place of its output, for one that prints nothing.
+    output: Option<Stdio>,
 }
 
 /// What the child finds at its standard input.
@@ -61,12 +63,18 @@ impl<'a> Git<'a> {
             settings: &[],
             environment: Vec::new(),
             output_bytes_max: limits::GIT_OUTPUT_BYTES_MAX,
+            output: None,
         }
     }
 
     /// Gives the child something to hold open for as long as it lives; git reads nothing from it.
     pub(crate) fn holding(self, stdin: Stdio) -> Git<'a> {
         Git { stdin: Reads::Held(stdin), ..self }
+    }
+
+    /// The same for one that reads its standard input and prints nothing.
+    pub(crate) fn holding_silently(self, stdout: Stdio) -> Git<'a> {
+        Git { output: Some(stdout), ..self }
     }
 
     /// What git reads at its standard input.
@@ -139,7 +147,7 @@ impl<'a> Git<'a> {
         command
             .envs(self.environment)
             .args(arguments)
-            .stdout(Stdio::piped())
+            .stdout(self.output.unwrap_or_else(Stdio::piped))
             .stderr(Stdio::piped())
             .process_group(0);
         command

@@ -317,8 +317,31 @@ pub(crate) fn ensure(
     if fresh.symlink_metadata().is_ok() {
         fs::remove_dir_all(&fresh).map_err(io("remove what was left of", &fresh))?;
     }
-    let held =
-        || -> Result<Stdio, place::Error> { Ok(Stdio::from(lock.try_clone().map_err(io("lock", path))?)) };
+    let made = make(store, url, &fresh, [branch, start], &lock);
+    if made.is_err() {
+        // Whatever was in it was fetched, and can be again.
+        fs::remove_dir_all(&fresh).ok();
+        fs::remove_file(&lock_path).ok();
+    }
+    made?;
+    if path.is_dir() {
+        fs::remove_dir(path).map_err(io("replace", path))?;
+    }
+    fs::rename(&fresh, path).map_err(io("rename", &fresh))?;
+    fs::remove_file(&lock_path).ok();
+    Ok(())
+}
+
+/// A repository of its own in an empty place, with a branch checked out.
+fn make(
+    store: &Path,
+    url: &str,
+    fresh: &Path,
+    [branch, start]: [&str; 2],
+    lock: &File,
+) -> Result<(), place::Error> {
+    let io = |source| place::Error::Io { action: "lock", path: fresh.to_owned(), source };
+    let held = || -> Result<Stdio, place::Error> { Ok(Stdio::from(lock.try_clone().map_err(io)?)) };
     let cloned = ["clone", "--quiet", "--local", "--no-checkout", "--template=", "--origin=origin", "--"];
     let mut cloned: Vec<&std::ffi::OsStr> = cloned.iter().map(std::ffi::OsStr::new).collect();
     cloned.extend([store.as_os_str(), fresh.as_os_str()]);
@@ -328,17 +351,12 @@ pub(crate) fn ensure(
     let (_, settings) = (cloned?, settings?);
     let checked_out =
         ["checkout", "--quiet", "--no-track", "--no-recurse-submodules", "-B", branch, start, "--"];
-    let checkout = Git::at(&fresh).set(&settings).holding(held()?);
+    let checkout = Git::at(fresh).set(&settings).holding(held()?);
     // The address is of no interest to a checkout.
     let (named, checked_out) = both(
-        || Git::at(&fresh).run(&["remote", "set-url", "--", "origin", url]),
+        || Git::at(fresh).run(&["remote", "set-url", "--", "origin", url]),
         || checkout.run(&checked_out),
     );
     let (_, _) = (named?, checked_out?);
-    if path.is_dir() {
-        fs::remove_dir(path).map_err(io("replace", path))?;
-    }
-    fs::rename(&fresh, path).map_err(io("rename", &fresh))?;
-    fs::remove_file(&lock_path).ok();
     Ok(())
 }
