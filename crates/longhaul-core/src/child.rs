@@ -1,5 +1,7 @@
 //! Sub-agents: the runs that a run has started for its steps and calls, as it remembers them.
 
+use std::ops::Deref;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +65,9 @@ pub struct Child {
     pub state: ChildState,
     /// What it and those below it have used, as last reported.
     pub ledger: ChildLedger,
+    /// The model that a person named while it was under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +85,81 @@ pub enum ChildState {
     Failed {
         error: String,
     },
+}
+
+/// The runs that a run has started, in order. Knows which have not ended and what the others used, so that nobody looks through
+/// a thousand that have ended at every event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Vec<Child>")]
+pub struct Children {
+    all: Vec<Child>,
+    /// The places of those that have not ended, in order.
+    live: Vec<usize>,
+    /// What those have used that have.
+    ended: ChildLedger,
+}
+
+impl Children {
+    pub fn push(&mut self, child: Child) {
+        if child.has_ended() {
+            self.ended.add(&child.ledger);
+        } else {
+            self.live.push(self.all.len());
+        }
+        self.all.push(child);
+    }
+
+    /// Those that have not ended.
+    pub fn live(&self) -> impl Iterator<Item = &Child> {
+        self.live.iter().filter_map(|place| self.all.get(*place))
+    }
+
+    /// What those have used that have ended.
+    pub fn spent(&self) -> ChildLedger {
+        self.ended
+    }
+
+    /// Changes the one of that number, if it has not ended.
+    pub(crate) fn change(&mut self, number: u32, change: impl FnOnce(&mut Child)) {
+        let place = (number as usize).wrapping_sub(1);
+        let Some(child) = self.all.get_mut(place).filter(|child| !child.has_ended()) else { return };
+        change(child);
+        if child.has_ended() {
+            self.ended.add(&child.ledger);
+            self.live.retain(|live| *live != place);
+        }
+    }
+}
+
+impl From<Vec<Child>> for Children {
+    fn from(all: Vec<Child>) -> Children {
+        let mut children = Children::default();
+        all.into_iter().for_each(|child| children.push(child));
+        children
+    }
+}
+
+impl Serialize for Children {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.all.serialize(serializer)
+    }
+}
+
+impl Deref for Children {
+    type Target = [Child];
+
+    fn deref(&self) -> &[Child] {
+        &self.all
+    }
+}
+
+impl<'a> IntoIterator for &'a Children {
+    type Item = &'a Child;
+    type IntoIter = std::slice::Iter<'a, Child>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.iter()
+    }
 }
 
 /// What a child takes from its parent's budget.
@@ -108,6 +188,18 @@ pub enum ChildEnding {
     },
     Failed {
         error: String,
+    },
+    /// A person stopped it: that is not tried again.
+    Stopped {
+        reason: String,
+    },
+    /// It was not let go, and never began.
+    Refused {
+        why: String,
+    },
+    /// Nothing was heard of it for so long while it was at work.
+    Idle {
+        ms: u64,
     },
     /// Its agent got nowhere, and nobody looks after it: that is a failure, and it is not gone on with.
     GaveUp {
@@ -153,12 +245,15 @@ impl ChildLedger {
     /// What a run reports to the one that started it: its own, and that of all below.
     pub fn of(run: &Run) -> ChildLedger {
         let mut ledger = ChildLedger { usage: run.usage, calls: run.calls_started, turns: run.turns };
-        for child in &run.children {
-            ledger.usage.add(&child.ledger.usage);
-            ledger.calls = ledger.calls.saturating_add(child.ledger.calls);
-            ledger.turns = ledger.turns.saturating_add(child.ledger.turns);
-        }
+        ledger.add(&run.children.spent());
+        run.live_children().for_each(|child| ledger.add(&child.ledger));
         ledger
+    }
+
+    pub fn add(&mut self, other: &ChildLedger) {
+        self.usage.add(&other.usage);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.turns = self.turns.saturating_add(other.turns);
     }
 }
 
@@ -182,7 +277,6 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         agent: errand.agent.clone(),
         task: errand.task.clone(),
         task_id: errand.id.to_string(),
-        plan: Plan { steps: vec![step] }.readied(),
         // What a part that is used up leads to is for whoever shares out the whole.
         limits: Limits { policies: None, ..errand.limits },
         parent: Some(parent.spec.id.clone()),
@@ -191,9 +285,17 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         planner: None,
         // Whoever sent it keeps what was done.
         auto_commit: None,
+        baseline_of: first_try(parent, errand),
         conduct,
-        ..parent.spec.clone()
+        ..parent.spec.with_plan(Plan { steps: vec![step] }.readied())
     }
+}
+
+/// Who tried the same before: what was protected then is what is protected now, whatever became of it in between.
+fn first_try(parent: &Run, errand: &Errand) -> Option<RunId> {
+    let of_plan = parent.children.get(parent.older.children..).unwrap_or(&[]);
+    let first = of_plan.iter().find(|child| child.errand.origin == errand.origin)?;
+    (first.errand.number < errand.number).then(|| first.errand.id.clone())
 }
 
 /// How a run that was sent by another came to rest.
@@ -201,6 +303,8 @@ pub fn report(run: &Run) -> ChildReport {
     let reason = run.reason.clone().unwrap_or_default();
     let ending = match run.status {
         Status::Completed => ChildEnding::Completed { output: run.output().unwrap_or("").to_owned() },
+        // Whoever sent it remembers its end before stopping it, and asks no more.
+        Status::Failed if run.cause == Some(Cause::Asked) => ChildEnding::Stopped { reason },
         Status::Failed => {
             ChildEnding::Failed { error: run.error.clone().unwrap_or_else(|| "it failed".to_owned()) }
         }

@@ -20,8 +20,9 @@ pub enum Message {
     Assistant {
         text: String,
         calls: Vec<CallRequest>,
+        /// Boxed, so that the many messages without one are no larger for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        raw: Option<Raw>,
+        raw: Option<Box<Raw>>,
     },
     Tool {
         call: CallId,

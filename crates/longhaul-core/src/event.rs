@@ -57,6 +57,9 @@ pub enum Event {
         /// What a call waits for; nothing if the step itself waits.
         #[n(2)]
         ask: Option<Ask>,
+        /// Of what the step will be, if it waits itself: whose it is, what they are told, and what must hold afterwards.
+        #[n(3)]
+        digest: Option<String>,
     },
     #[n(5)]
     GateAnswered {
@@ -386,6 +389,9 @@ pub enum Event {
         number: u32,
         #[n(1)]
         limits: Option<Limits>,
+        /// The model it goes on with, if a person named one for the run.
+        #[n(2)]
+        model: Option<String>,
     },
     #[n(41)]
     ChildEnded {
@@ -449,6 +455,9 @@ pub enum Event {
         #[n(1)]
         name: String,
     },
+    /// A run that had failed was given another plan, and is paused again.
+    #[n(58)]
+    Reopened,
     /// The commands that prepare a fresh workspace are about to be run.
     #[n(61)]
     SetUpStarted {
@@ -468,6 +477,19 @@ pub enum Event {
     SpentBefore {
         #[n(0)]
         usage: Usage,
+    },
+    /// A checkpoint was made because a call that is about to run may throw work away, and was given a name.
+    #[n(64)]
+    CheckpointGuarded {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        name: String,
+        #[n(2)]
+        call: CallId,
+        /// The command that may do so, as it is shown.
+        #[n(3)]
+        command: String,
     },
 }
 
@@ -569,6 +591,19 @@ pub enum Purpose {
     /// Nothing has begun: what there is now is what changes are told from.
     #[n(3)]
     Baseline,
+    /// All steps are done, some of them by others: the verify commands of the run go over the whole.
+    #[n(4)]
+    Whole,
+}
+
+impl Purpose {
+    /// Is it said that something is done, so that the verify commands run?
+    pub fn is_claim(self) -> bool {
+        match self {
+            Purpose::Claim | Purpose::Whole => true,
+            Purpose::Stop | Purpose::FreshStart { .. } | Purpose::Baseline => false,
+        }
+    }
 }
 
 /// Why a conversation is begun anew.
@@ -673,6 +708,9 @@ pub enum Cause {
     /// Only a person can help: a key, an account, a model's name, a conversation that no longer fits.
     #[n(7)]
     Parked,
+    /// The agent came to a stop by itself, for want of progress or of an answer that could be used: nobody but it is at fault.
+    #[n(8)]
+    Stuck,
 }
 
 /// A wait before the next try. Both ends are kept: the moment for restarts, the length because clocks jump.
@@ -749,9 +787,11 @@ impl Event {
             Event::WorkKept { .. } => 55,
             Event::FilesStored { .. } => 56,
             Event::CheckpointNamed { .. } => 57,
+            Event::Reopened => 58,
             Event::SetUpStarted { .. } => 61,
             Event::SetUpEnded { .. } => 62,
             Event::SpentBefore { .. } => 63,
+            Event::CheckpointGuarded { .. } => 64,
         }
     }
 }

@@ -206,6 +206,10 @@ pub const SPAWNS_MAX: usize = 64;
 /// Tries at an errand given to a sub-agent.
 pub const CHILD_TRIES_MAX: u32 = 2;
 
+/// How long nothing may be heard of a sub-agent that is at work, without a word about it. A verify command may take half an hour,
+/// and nothing is heard of it until it ends.
+pub const CHILD_IDLE_MS_DEFAULT: u64 = 7_200_000;
+
 /// Rounds of asking for a plan: the first, and one to mend what was wrong with it.
 pub const PLAN_ROUNDS_MAX: u32 = 2;
 
@@ -254,6 +258,13 @@ pub const IDEA_TITLE_LETTERS_MAX: usize = 120;
 
 /// Bytes of an experiment's description. It is all that whoever tries it is told, and no book.
 pub const IDEA_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes that are kept of a command before which the files were stored. It stands in a table; all of it is in the call.
+pub const RISK_BYTES_MAX: usize = 200;
+
+/// Checkpoints that a run makes by itself before commands that may throw work away. An agent that has made so many removes the same
+/// things again and again; the files are stored at the end of each turn all the same.
+pub const GUARDS_MAX: usize = 500;
 
 /// Bytes of a checkpoint's name. It is typed, and stands in a table.
 pub const CHECKPOINT_NAME_BYTES_MAX: usize = 64;

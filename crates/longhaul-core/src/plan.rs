@@ -140,20 +140,6 @@ impl Plan {
         self.steps.iter().enumerate().filter_map(ready)
     }
 
-    /// The same plan without its texts: how it hangs together and how far it is.
-    #[must_use]
-    pub fn outline(&self) -> Plan {
-        let bare = |step: &Step| Step {
-            id: step.id.clone(),
-            agent: step.agent.clone(),
-            dependencies: step.dependencies.clone(),
-            critical: step.critical,
-            status: step.status,
-            ..Step::new("", "", "")
-        };
-        Plan { steps: self.steps.iter().map(bare).collect() }
-    }
-
     /// This plan with what `new` has in mind for the rest: what is completed stays as it is, what is not gives way.
     pub fn replanned(&self, new: Plan) -> Result<Plan, BadPlan> {
         let done = |step: &&Step| step.status == StepStatus::Completed;
@@ -189,9 +175,25 @@ impl Plan {
         let step = &mut self.steps[index];
         step.status = StepStatus::Completed;
         step.output = Some(output);
-        for dependent in 0..self.steps.len() {
-            self.ready_if_free(dependent);
+        for freed in self.freed_by(index, |other| self.steps[other].status) {
+            self.steps[freed].status = StepStatus::Ready;
         }
+    }
+
+    /// The steps that waited for this one and for nothing else that is open, with `status` saying how far each is.
+    pub fn freed_by(&self, index: usize, status: impl Fn(usize) -> StepStatus) -> Vec<usize> {
+        let id = &self.steps[index].id;
+        let completed = |id: &String| {
+            let place = self.steps.iter().position(|step| step.id == *id);
+            place.is_some_and(|place| status(place) == StepStatus::Completed)
+        };
+        let is_freed = |(other, step): (usize, &Step)| {
+            let waits = step.dependencies.is_empty() || step.dependencies.contains(id);
+            let free =
+                waits && status(other) == StepStatus::Pending && step.dependencies.iter().all(completed);
+            free.then_some(other)
+        };
+        self.steps.iter().enumerate().filter_map(is_freed).collect()
     }
 
     /// Fails a step and blocks everything that waits for it, directly or through others.
@@ -199,19 +201,26 @@ impl Plan {
         let step = &mut self.steps[index];
         step.status = StepStatus::Failed;
         step.error = Some(error);
-        let mut lost = HashSet::from([step.id.clone()]);
+        for lost in self.lost_with(index, |other| self.steps[other].status) {
+            self.steps[lost].status = StepStatus::Blocked;
+        }
+    }
+
+    /// The steps that have not begun and wait for this one, directly or through others.
+    pub fn lost_with(&self, index: usize, status: impl Fn(usize) -> StepStatus) -> Vec<usize> {
+        let mut lost_ids = HashSet::from([self.steps[index].id.as_str()]);
+        let mut lost = Vec::new();
         loop {
             let before = lost.len();
-            for step in &mut self.steps {
-                let waits = step.dependencies.iter().any(|id| lost.contains(id));
-                let open = matches!(step.status, StepStatus::Pending | StepStatus::Ready);
-                if waits && open {
-                    step.status = StepStatus::Blocked;
-                    lost.insert(step.id.clone());
+            for (other, step) in self.steps.iter().enumerate() {
+                let waits = step.dependencies.iter().any(|id| lost_ids.contains(id.as_str()));
+                let open = matches!(status(other), StepStatus::Pending | StepStatus::Ready);
+                if waits && open && lost_ids.insert(&step.id) {
+                    lost.push(other);
                 }
             }
             if lost.len() == before {
-                return;
+                return lost;
             }
         }
     }

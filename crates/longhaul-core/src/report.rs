@@ -163,19 +163,7 @@ impl Report {
 /// Did the agent come to a stop by itself, for want of progress or of an answer that could be used? Nobody but its agent is
 /// at fault then: not a key, not a limit, not a hook.
 pub fn is_stuck(run: &Run) -> bool {
-    const WORDS: [&str; 9] = [
-        "doom_loop",
-        "no_progress",
-        "not_verified",
-        "empty_output",
-        "the judge",
-        "context_overflow",
-        "rejected:",
-        "refused:",
-        "the model refused",
-    ];
-    let is_parked = run.status == Status::Paused && run.cause == Some(Cause::Parked);
-    is_parked && run.reason.as_ref().is_some_and(|reason| WORDS.iter().any(|word| reason.starts_with(word)))
+    run.status == Status::Paused && run.cause == Some(Cause::Stuck)
 }
 
 /// Why a run is not at work any more, in one word; nothing if it is, or has not begun.
@@ -188,7 +176,7 @@ pub fn finish_reason(run: &Run) -> Option<String> {
     match (run.status, run.cause) {
         (Status::Created | Status::Running, _) => None,
         (Status::Completed, _) => Some("agent_done".to_owned()),
-        (Status::Paused | Status::Failed, Some(Cause::Limit | Cause::Parked)) => {
+        (Status::Paused | Status::Failed, Some(Cause::Limit | Cause::Parked | Cause::Stuck)) => {
             first_word().or_else(|| Some("parked".to_owned()))
         }
         (Status::Failed, Some(Cause::Asked)) => Some("stopped".to_owned()),

@@ -114,6 +114,10 @@ pub struct RunSpec {
     #[n(35)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_commit: Option<bool>,
+    /// The run whose protected files this one is held to: an earlier try at the same.
+    #[n(37)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_of: Option<RunId>,
     /// The repository its workspace was made from, if that was not the user's own.
     #[n(36)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,6 +273,10 @@ pub struct Limits {
     #[n(13)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iteration_cost: Option<Usd>,
+    /// How long nothing may be heard of a sub-agent that is at work, before it is ended and tried again.
+    #[n(14)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_child_idle_ms: Option<u64>,
 }
 
 impl Limits {
@@ -309,6 +317,7 @@ impl Default for Limits {
             max_iteration_steps: None,
             max_iteration_tokens: None,
             max_iteration_cost: None,
+            max_child_idle_ms: None,
         }
     }
 }
@@ -419,6 +428,12 @@ impl RunSpec {
         self.conduct.as_deref().unwrap_or(&WITHOUT_A_WORD)
     }
 
+    /// How long nothing may be heard of a sub-agent that is at work. Without a word, longer than any one call may take.
+    pub fn max_child_idle_ms(&self) -> u64 {
+        let longest_call = self.retry.timeout_ms.saturating_mul(2);
+        self.limits.max_child_idle_ms.unwrap_or(limits::CHILD_IDLE_MS_DEFAULT.max(longest_call))
+    }
+
     pub fn mode(&self) -> Mode {
         self.mode.unwrap_or_default()
     }
@@ -431,6 +446,49 @@ impl RunSpec {
         let round = models.iter().skip(after).chain(models);
         let usable = |model: &&String| !unusable.contains(*model) && **model != self.model;
         round.filter(usable).map(String::as_str).next()
+    }
+
+    /// The same with another plan. This one is not copied: it may be long, and many may be made after it.
+    #[must_use]
+    pub fn with_plan(&self, plan: Plan) -> RunSpec {
+        RunSpec {
+            plan,
+            id: self.id.clone(),
+            agent: self.agent.clone(),
+            task: self.task.clone(),
+            task_id: self.task_id.clone(),
+            model: self.model.clone(),
+            prompt: self.prompt.clone(),
+            autonomy: self.autonomy,
+            limits: self.limits,
+            retry: self.retry,
+            tools: self.tools.clone(),
+            workspace: self.workspace.clone(),
+            parent: self.parent.clone(),
+            depth: self.depth,
+            session: self.session.clone(),
+            checkpoint_interval_ms: self.checkpoint_interval_ms,
+            branch: self.branch.clone(),
+            repository: self.repository.clone(),
+            engine_enabled: self.engine_enabled,
+            models: self.models.clone(),
+            mode: self.mode,
+            answer_schema: self.answer_schema.clone(),
+            on_ask: self.on_ask,
+            permissions: self.permissions.clone(),
+            conduct: self.conduct.clone(),
+            parallel: self.parallel,
+            crew: self.crew.clone(),
+            planner: self.planner.clone(),
+            base: self.base.clone(),
+            carried: self.carried,
+            auto_commit: self.auto_commit,
+            source: self.source.clone(),
+            baseline_of: self.baseline_of.clone(),
+            collaboration: self.collaboration.clone(),
+            workflow_run: self.workflow_run.clone(),
+            isolation: self.isolation,
+        }
     }
 
     /// Everything a run must satisfy before it may exist.

@@ -328,7 +328,10 @@ impl GateView {
             id: gate_id(&run.spec.id, gate.number),
             run_id: run.spec.id.clone(),
             kind: kind.to_owned(),
-            agent_name: run.spec.agent.clone(),
+            // Who asks is at work; who waits for its turn is whoever the step is for.
+            agent_name: step
+                .filter(|_| ask.is_none())
+                .map_or_else(|| run.spec.agent.clone(), |step| step.agent.clone()),
             step_id: step.map(|step| step.id.clone()),
             description: ask
                 .map(|ask| ask.text.clone())
@@ -336,7 +339,7 @@ impl GateView {
             call_id: call.map(|call| call.id.to_string()),
             tool_name: call.map(|call| call.tool.clone()),
             arguments: call.map(|call| call.args.value()),
-            digest: ask.map(|ask| ask.digest.clone()),
+            digest: gate.digest().map(str::to_owned),
             answer: answer.and_then(|answer| answer.text.clone()),
             status: status.to_owned(),
             created_at: gate.opened_at,
@@ -363,11 +366,14 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::GateChecked { step: index, required } => {
             entries!(line, "type": "gate_checked", "stepId": step(index), "required": required);
         }
-        Event::WaitingForHuman { gate, step: index, ask } => {
+        Event::WaitingForHuman { gate, step: index, ask, digest } => {
             let gate = gate_id(&run.spec.id, *gate);
             entries!(line, "type": "waiting_for_human", "gateId": gate, "stepId": step(index), "action": "waiting");
             if let Some(ask) = ask {
                 entries!(line, "ask": ask);
+            }
+            if let Some(digest) = digest {
+                entries!(line, "digest": digest);
             }
         }
         Event::GateAnswered { gate, approved, reason, waited_ms, answer } => {
@@ -485,9 +491,9 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             name_child(run, *number, event, line)?;
             entries!(line, "cause": paused, "reason": reason);
         }
-        Event::ChildResumed { number, limits } => {
+        Event::ChildResumed { number, limits, model } => {
             name_child(run, *number, "resumed", line)?;
-            entries!(line, "limits": limits);
+            entries!(line, "limits": limits, "model": model);
         }
         Event::ChildEnded { number, error, ledger } => {
             let event = if error.is_some() { "failed" } else { "completed" };
@@ -497,6 +503,9 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::PlanMade { plan } => {
             let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
             entries!(line, "type": "plan_made", "stepIds": steps);
+        }
+        Event::Reopened => {
+            entries!(line, "type": "reopened", "from": Status::Failed, "to": Status::Paused);
         }
         Event::PlanRefused { why } => {
             entries!(line, "type": "plan_refused", "level": "warn", "reason": why);
@@ -525,6 +534,9 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         }
         Event::CheckpointNamed { number, name } => {
             entries!(line, "type": "checkpoint_named", "number": number, "name": name);
+        }
+        Event::CheckpointGuarded { number, name, call, command } => {
+            entries!(line, "type": "checkpoint_guarded", "number": number, "name": name, "callId": call.to_string(), "command": command);
         }
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);

@@ -67,6 +67,12 @@ impl Harness {
         Ok(waiting)
     }
 
+    /// Has nobody answered that approval yet?
+    pub fn still_waits(&self, id: &RunId, gate: u32) -> Result<bool, Error> {
+        let is_open = self.look(id)?.gate(gate).is_some_and(|gate| gate.answer.is_none());
+        Ok(is_open && !self.answers_on_record(id).contains(&gate_id(id, gate)))
+    }
+
     /// The approvals that have an answer in the run's inbox.
     fn answers_on_record(&self, id: &RunId) -> Vec<String> {
         let posted = self.store_of(id).and_then(|store| Ok(store.pending(id)?)).unwrap_or_default();

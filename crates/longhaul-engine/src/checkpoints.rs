@@ -4,10 +4,11 @@
 //! after the checkpoint in it: what was decided together was never true in part. Here the agent's work since is only
 //! forgotten, so whoever goes back is told which calls that was; `rewind` takes the files along.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::event::{Event, Moment, Purpose, Stored};
-use longhaul_core::ids::RunId;
+use longhaul_core::ids::{CallId, RunId};
 use longhaul_core::run::Files;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
@@ -23,8 +24,10 @@ use crate::harness::Harness;
 pub struct Checkpoint {
     /// Nothing for a turn's end, where only the files were stored.
     pub number: Option<u32>,
-    /// What a person called it.
+    /// What it is called.
     pub name: Option<String>,
+    /// The command before which it was made, because that may throw work away.
+    pub before: Option<String>,
     /// The tree of the workspace then.
     pub files: Option<String>,
     pub seq: u64,
@@ -43,7 +46,7 @@ pub struct Checkpoint {
 pub enum Point {
     Number(u32),
     Name(String),
-    /// By the number of the event, written `@12`.
+    /// By the number of an event, written `@12`: the last moment up to then whose files are known.
     Event(u64),
 }
 
@@ -92,6 +95,9 @@ impl Checkpoint {
 #[derive(Debug, Default)]
 pub struct Checkpoints {
     pub found: Vec<Checkpoint>,
+    /// Where each decision ended, with the files if nothing had begun that may change them.
+    rests: Vec<Checkpoint>,
+    last_seq: u64,
     pub damage: Option<Damage>,
     pub unreadable: Option<Unreadable>,
 }
@@ -117,7 +123,18 @@ impl Checkpoints {
     }
 
     pub fn at(&self, point: &Point) -> Option<&Checkpoint> {
-        self.found.iter().find(|checkpoint| checkpoint.is(point))
+        let found = self.found.iter().find(|checkpoint| checkpoint.is(point));
+        found.or_else(|| match point {
+            Point::Event(seq) if *seq <= self.last_seq => {
+                self.rests.iter().rev().find(|rest| rest.end <= *seq && rest.files.is_some())
+            }
+            Point::Event(_) | Point::Number(_) | Point::Name(_) => None,
+        })
+    }
+
+    /// Every tree that the run can be taken back to.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = &String> {
+        self.found.iter().chain(&self.rests).filter_map(|point| point.files.as_ref())
     }
 
     pub(crate) fn find(&self, run: &RunId, point: &Point) -> Result<&Checkpoint, Error> {
@@ -228,13 +245,13 @@ impl Seen {
         let checkpoints = gathering.checkpoints(damage);
         let checkpoint = checkpoints.find(id, point)?.clone();
         let end = checkpoint.end;
-        let mut calls: Vec<String> = Vec::new();
-        for (seq, call) in all_calls {
-            if seq > end && !calls.contains(&call) {
-                calls.push(call);
-            }
-        }
-        let outside = outside.into_iter().filter(|(seq, _)| *seq > end).map(|(_, call)| call).collect();
+        let since = |all: Vec<(u64, String)>| -> Vec<String> {
+            let mut seen = BTreeSet::new();
+            let later = all.into_iter().filter(|(seq, _)| *seq > end).map(|(_, call)| call);
+            later.filter(|call| seen.insert(call.clone())).collect()
+        };
+        // What was about to run at the checkpoint has run since, and is one of them.
+        let (calls, outside) = (since(all_calls), since(outside));
         let children = sent.into_iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child).collect();
         let more = checkpoints.damage.is_some() || checkpoints.unreadable.is_some();
         Ok(Seen { checkpoint, last_seq, workspace, children, outside, calls, more })
@@ -290,19 +307,27 @@ struct Gathering {
     last_seq: u64,
     /// Events that began or ended a call: sequence number, and the call as it is shown.
     calls: Vec<(u64, String)>,
-    /// Those begun of which nothing is known but that they ran: what they did need not be in the workspace.
+    /// The same of those of which nothing is known but that they ran: what they did need not be in the workspace.
     outside: Vec<(u64, String)>,
+    once: BTreeSet<CallId>,
     /// Children that were sent, with the event's number.
     sent: Vec<(u64, RunId)>,
     unreadable: Option<Unreadable>,
     /// How many were found when something last began that may change files.
     touched: usize,
+    /// Where the decisions so far ended, and the one being read as far as it was.
+    rests: Vec<Checkpoint>,
+    rest: Option<Checkpoint>,
+    /// Nothing has begun yet that may change files.
+    untouched: bool,
+    /// Where something first did.
+    first_touch: Option<u64>,
 }
 
 impl Gathering {
     fn batch(&mut self, batch: &[Record<'_>]) -> Result<(), longhaul_store::Error> {
         batch.iter().for_each(|record| self.record(*record));
-        self.open = 0;
+        self.close();
         Ok(())
     }
 
@@ -314,24 +339,47 @@ impl Gathering {
             return;
         }
         if self.at.replace(record.at) != Some(record.at) {
-            self.open = 0;
+            self.close();
         }
         match self.fold.take(record) {
             Ok(event) => self.event(record.seq, record.at, &event),
             Err(error) => {
                 // A decision of which a part cannot be read is none to go back to.
                 self.found.truncate(self.found.len() - self.open);
+                self.rest = None;
                 self.unreadable = Some(error);
             }
         }
     }
 
+    /// A decision is over.
+    fn close(&mut self) {
+        self.open = 0;
+        self.rests.extend(self.rest.take());
+    }
+
     fn event(&mut self, seq: u64, at: Timestamp, event: &Event) {
         let Some(run) = self.fold.run() else { return };
         let (step, status) = (run.step().map(|step| step.id.clone()), run.status);
-        let point = |number, files| Checkpoint {
-            number,
+        let files = match &run.files {
+            Files::Stored { tree } => Some(tree.clone()),
+            Files::Untouched | Files::Beginning | Files::Changed => None,
+        };
+        let was_untouched = std::mem::replace(&mut self.untouched, run.files == Files::Untouched);
+        if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
+            let tool = run.call(*call).map_or("", |call| call.tool.as_str());
+            self.calls.push((seq, format!("{tool} {call}")));
+            if let Event::CallStarted { class: EffectClass::Once, .. } = event {
+                self.once.insert(*call);
+            }
+            if self.once.contains(call) {
+                self.outside.push((seq, format!("{tool} {call}")));
+            }
+        }
+        let here = Checkpoint {
+            number: None,
             name: None,
+            before: None,
             files,
             seq,
             at,
@@ -340,16 +388,40 @@ impl Gathering {
             end: seq,
             status_at_end: status,
         };
+        self.point(&here, event);
+        if let Event::FilesStored { stored: Stored::Tree { tree, .. }, moment } = event
+            && (was_untouched || *moment == Moment::BeforeFirst)
+        {
+            self.begin_with(tree);
+        }
+        if touches(event) {
+            self.touched = self.found.len();
+            self.first_touch.get_or_insert(seq);
+        }
+        if let Event::ChildSpawned(errand) = event {
+            self.sent.push((seq, errand.id.clone()));
+        }
+        let first_open = self.found.len() - self.open;
+        for checkpoint in &mut self.found[first_open..] {
+            (checkpoint.end, checkpoint.status_at_end) = (seq, status);
+        }
+        self.rest = Some(here);
+    }
+
+    /// Notes a checkpoint, or what the event says of those there are.
+    fn point(&mut self, here: &Checkpoint, event: &Event) {
+        let numbered = |found: &mut Vec<Checkpoint>, number: u32, name: &str, before: Option<&String>| {
+            if let Some(found) = found.iter_mut().rev().find(|found| found.number == Some(number)) {
+                (found.name, found.before) = (Some(name.to_owned()), before.cloned());
+            }
+        };
         if let Event::Checkpointed { number } = event {
-            let files = match &run.files {
-                Files::Stored { tree } => Some(tree.clone()),
-                Files::Untouched | Files::Beginning | Files::Changed => None,
-            };
-            self.found.push(point(Some(*number), files));
+            self.found.push(Checkpoint { number: Some(*number), ..here.clone() });
             self.open += 1;
         } else if let Event::CheckpointNamed { number, name } = event {
-            let named = self.found.iter_mut().rev().find(|found| found.number == Some(*number));
-            named.into_iter().for_each(|found| found.name = Some(name.clone()));
+            numbered(&mut self.found, *number, name, None);
+        } else if let Event::CheckpointGuarded { number, name, command, .. } = event {
+            numbered(&mut self.found, *number, name, Some(command));
         } else if let Event::FilesStored { stored: Stored::Tree { tree, .. }, moment } = event {
             // Those made since something last began that may change files are of this very state.
             let since = if *moment == Moment::BeforeFirst { 0 } else { self.touched };
@@ -358,37 +430,35 @@ impl Gathering {
             }
             if *moment == Moment::Now {
                 // What is stored right after a checkpoint belongs to it.
-                self.found.iter_mut().filter(|found| found.end + 1 == seq).for_each(|found| found.end = seq);
-                self.found.push(point(None, Some(tree.clone())));
+                let before = self.found.iter_mut().filter(|found| found.end + 1 == here.seq);
+                before.for_each(|found| found.end = here.seq);
+                self.found.push(Checkpoint { files: Some(tree.clone()), ..here.clone() });
                 self.open += 1;
             }
         }
-        let touches = matches!(
-            event,
-            Event::CallStarted { class: EffectClass::Checkable | EffectClass::Once, .. }
-                | Event::ExamineStarted { purpose: Purpose::Claim, .. }
-                | Event::ChildSpawned(_)
-        );
-        if touches {
-            self.touched = self.found.len();
-        }
-        if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
-            let tool = run.call(*call).map_or("", |call| call.tool.as_str());
-            self.calls.push((seq, format!("{tool} {call}")));
-            if let Event::CallStarted { class: EffectClass::Once, .. } = event {
-                self.outside.push((seq, format!("{tool} {call}")));
-            }
-        }
-        if let Event::ChildSpawned(errand) = event {
-            self.sent.push((seq, errand.id.clone()));
-        }
-        let first_open = self.found.len() - self.open;
-        for checkpoint in &mut self.found[first_open..] {
-            (checkpoint.end, checkpoint.status_at_end) = (seq, run.status);
+    }
+
+    /// Until something began that may change them, the files were as they are now stored.
+    fn begin_with(&mut self, tree: &str) {
+        let is_before = |rest: &&mut Checkpoint| self.first_touch.is_none_or(|seq| rest.end < seq);
+        for rest in self.rests.iter_mut().take_while(is_before) {
+            rest.files.get_or_insert_with(|| tree.to_owned());
         }
     }
 
-    fn checkpoints(self, damage: Option<Damage>) -> Checkpoints {
-        Checkpoints { found: self.found, damage, unreadable: self.unreadable }
+    fn checkpoints(mut self, damage: Option<Damage>) -> Checkpoints {
+        self.close();
+        let Gathering { found, rests, last_seq, unreadable, .. } = self;
+        Checkpoints { found, rests, last_seq, damage, unreadable }
     }
+}
+
+/// Does something begin that may change files?
+fn touches(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::CallStarted { class: EffectClass::Checkable | EffectClass::Once, .. }
+            | Event::ExamineStarted { purpose: Purpose::Claim | Purpose::Whole, .. }
+            | Event::ChildSpawned(_)
+    )
 }

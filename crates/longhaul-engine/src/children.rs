@@ -3,24 +3,27 @@
 //! A child is found by the name its parent wrote down before it existed, so that a parent that died takes up again what it had
 //! sent and sends nothing twice.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand, report};
 use longhaul_core::command::Wish;
-use longhaul_core::event::Cause;
+use longhaul_core::event::{Cause, Event};
 use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
 use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
-use longhaul_core::status::Status;
-use longhaul_model::Quiet;
+use longhaul_core::status::{Status, Wait};
+use longhaul_core::time::Timestamp;
 use longhaul_tools::Cancel;
+use tokio::time::Instant;
 
 use crate::branches::{handed_in, parted};
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
 use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS};
+use crate::perform::ToolWork;
+use crate::watch::Watcher;
 
 /// Knows the agents that errands are given to.
 pub trait Crew: Send + Sync {
@@ -39,6 +42,12 @@ pub struct Charge {
     pub is_own: bool,
     /// What it was last known to have used.
     pub ledger: ChildLedger,
+    /// The model that a person wants it to go on with.
+    pub model: Option<String>,
+    /// The call that asks for it, while nobody has been sent yet.
+    pub call: Option<ToolWork>,
+    /// How long nothing may be heard of it while it is at work.
+    pub idle: Duration,
 }
 
 /// Sees a child through to where it rests: makes it if it is not there, drives it, pauses it if its parent is.
@@ -56,25 +65,36 @@ pub(crate) async fn attend(harness: Option<Harness>, charge: Charge, cancel: Can
 
 async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Result<ChildReport, Error> {
     let id = &charge.errand.id;
-    match harness.find(id)? {
+    let mut run = match harness.find(id)? {
+        // Nobody is made for a run that is being paused or stopped.
+        None if cancel.is_cancelled() => {
+            let reason = "the run was paused before it was sent".to_owned();
+            let ending = ChildEnding::Paused { cause: Cause::Asked, reason };
+            return Ok(ChildReport { ending, ledger: charge.ledger });
+        }
         // Only who is not there yet is made: what one has done counts, whatever became of its agent since.
-        None => drop(harness.create(parted(harness, fitted(harness, charge)?)?)?),
+        None => harness.create(parted(harness, fitted(harness, charge)?)?)?,
         // A run that was copied, imported or taken back knows the names of children that are not its own.
         Some(run) if run.spec.parent != charge.spec.parent || run.spec.task != charge.spec.task => {
             return Err(Error::Crew(format!("{id} is on another errand")));
         }
-        Some(_) => {}
-    }
+        Some(run) => run,
+    };
     loop {
-        let run = harness.look(id)?;
         if run.status.is_terminal() {
             return Ok(handed_in(harness, charge, &run).await);
         }
-        let opening = Opening { limits: raised(&run, charge.errand.limits), ..Opening::default() };
-        match harness.drive(id, opening, Vec::new(), Arc::new(Quiet)) {
+        let model = charge.model.clone().filter(|model| *model != run.spec.model);
+        let opening = Opening { limits: raised(&run, charge.errand.limits), model, ..Opening::default() };
+        let pulse = Pulse::default();
+        match harness.drive_child(id, opening, Box::new(pulse.clone())) {
             Ok(driven) => {
-                let run = rested(driven, cancel).await?;
-                return Ok(handed_in(harness, charge, &run).await);
+                let (run, silent) = rested(driven, cancel, &pulse, charge.idle).await?;
+                let found = handed_in(harness, charge, &run).await;
+                return Ok(match silent.filter(|_| !run.status.is_terminal()) {
+                    Some(ms) => ChildReport { ending: ChildEnding::Idle { ms }, ..found },
+                    None => found,
+                });
             }
             // A person drives it from elsewhere: what comes of it is looked at when they are done.
             Err(Error::Store(longhaul_store::Error::Held { .. })) => {
@@ -83,6 +103,7 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
                     () = slept => {}
                     () = cancel.cancelled() => return Ok(report(&run)),
                 }
+                run = harness.look(id)?;
             }
             Err(error) => return Err(error),
         }
@@ -112,17 +133,72 @@ fn raised(run: &Run, wanted: Limits) -> Option<Limits> {
     (limits != now && run.status != Status::Created).then_some(limits)
 }
 
-/// Waits for the child to rest; pauses it when its parent has no more time for it.
-async fn rested(driven: Driven, cancel: &Cancel) -> Result<Run, Error> {
+/// Waits for the child to rest; pauses it when its parent has no more time for it, or when nothing is heard of it for so many
+/// milliseconds, which are then told.
+async fn rested(
+    driven: Driven,
+    cancel: &Cancel,
+    pulse: &Pulse,
+    idle: Duration,
+) -> Result<(Run, Option<u64>), Error> {
     let handle = driven.handle.clone();
     let rest = driven.rest();
     tokio::pin!(rest);
-    tokio::select! {
-        rested = &mut rest => return rested.map(|(run, _)| run),
-        () = cancel.cancelled() => {}
+    let (reason, silent) = tokio::select! {
+        rested = &mut rest => return rested.map(|(run, _)| (run, None)),
+        () = cancel.cancelled() => ("the run it works for is not at work", None),
+        silent = pulse.stops(idle) => ("nothing was heard of it", Some(silent)),
+    };
+    handle.ask(Wish::Pause { reason: reason.to_owned() })?;
+    let (run, _) = rest.await?;
+    Ok((run, silent.map(|silent| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX))))
+}
+
+/// When something was last heard of a child. What it waits for in good order is no silence, however long it takes; and time in
+/// which the machine slept does not count.
+#[derive(Clone)]
+struct Pulse {
+    last: Arc<Mutex<Beat>>,
+}
+
+#[derive(Clone, Copy)]
+struct Beat {
+    at: Instant,
+    waits: bool,
+}
+
+impl Default for Pulse {
+    fn default() -> Pulse {
+        Pulse { last: Arc::new(Mutex::new(Beat { at: Instant::now(), waits: false })) }
     }
-    handle.ask(Wish::Pause { reason: "the run it works for is not at work".to_owned() })?;
-    rest.await.map(|(run, _)| run)
+}
+
+impl Pulse {
+    fn beat(&self, run: &Run) {
+        let beat = Beat { at: Instant::now(), waits: run.wait() != Wait::None };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = beat;
+    }
+
+    /// Waits until nothing was heard for that long, and says for how long.
+    async fn stops(&self, idle: Duration) -> Duration {
+        loop {
+            let Beat { at, waits } = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let silent = at.elapsed();
+            if silent >= idle && !waits {
+                return silent;
+            }
+            let left = idle.saturating_sub(silent);
+            tokio::time::sleep(left.max(Duration::from_millis(CHILD_POLL_MS))).await;
+        }
+    }
+}
+
+impl Watcher for Pulse {
+    fn event(&mut self, _run: &Run, _seq: u64, _at: Timestamp, _event: &Event) {}
+
+    fn batch_ended(&mut self, run: &Run) {
+        self.beat(run);
+    }
 }
 
 /// Waits until somebody has something to say to a child that waits for a person, or has seen to it elsewhere.
@@ -162,7 +238,9 @@ fn is_answered(harness: &Harness, id: &RunId) -> bool {
 
 pub(crate) async fn end(harness: Option<Harness>, charge: Charge, reason: String) {
     let Some(harness) = harness else { return };
-    let ended = tokio::task::spawn_blocking(move || harness.end_child(&charge.errand.id, &reason));
+    let ended = tokio::task::spawn_blocking(move || {
+        harness.end_child(&charge.errand.id, charge.spec.parent.as_ref(), &reason)
+    });
     // A child that cannot be stopped now is refused when somebody wants to drive it: its parent has ended.
     drop(ended.await);
 }
@@ -177,15 +255,18 @@ impl Harness {
         }
     }
 
-    /// Stops a child for good, and with it those below, whoever drives it.
-    pub(crate) fn end_child(&self, id: &RunId, reason: &str) -> Result<(), Error> {
+    /// Stops a child for good, and with it those below, whoever drives it. One that works for somebody else is left alone.
+    pub(crate) fn end_child(&self, id: &RunId, parent: Option<&RunId>, reason: &str) -> Result<(), Error> {
         let command = self.command(Wish::Stop { reason: reason.to_owned() })?;
         for _ in 0..CHILD_STOP_TRIES_MAX {
-            match self.find(id)?.map(|run| run.status) {
-                None | Some(Status::Completed | Status::Failed) => return Ok(()),
+            let Some(run) = self.find(id)?.filter(|run| run.spec.parent.as_ref() == parent) else {
+                return Ok(());
+            };
+            match run.status {
+                Status::Completed | Status::Failed => return Ok(()),
                 // It has done nothing: there is nothing to keep.
-                Some(Status::Created) => return self.remove(id),
-                Some(Status::Running | Status::Paused) => {}
+                Status::Created => return self.remove(id),
+                Status::Running | Status::Paused => {}
             }
             match self.apply(id, command.clone()) {
                 Ok(_) => return Ok(()),

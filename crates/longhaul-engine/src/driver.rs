@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use longhaul_core::child::{self, Child};
+use longhaul_core::child::{self, Child, Origin};
 use longhaul_core::command::Command;
 use longhaul_core::conduct::Looping;
 use longhaul_core::effect::{Effect, Wake};
@@ -242,10 +242,13 @@ impl Driver {
     /// while sub-agents write there: half of their work would be in it. Those with a branch of their own begin at what is committed.
     async fn keep_work(&mut self) -> Result<(), Error> {
         let run = self.run();
-        let steps = run.plan.completed_count() as u32;
         let settled = matches!(run.status, Status::Running | Status::Completed);
-        let others_write = run.spec.family().is_none() && run.children.iter().any(Child::is_working);
-        if run.spec.auto_commit != Some(true) || !settled || others_write || steps <= run.kept_steps {
+        let others_write = run.spec.family().is_none() && run.live_children().any(Child::is_working);
+        if run.spec.auto_commit != Some(true) || !settled || others_write {
+            return Ok(());
+        }
+        let steps = run.plan.completed_count() as u32;
+        if steps <= run.kept_steps {
             return Ok(());
         }
         let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };
@@ -262,15 +265,17 @@ impl Driver {
         let (run, asked) = (self.ledger.run(), self.storing.take());
         let is_named =
             run.checkpoint_names.len() > std::mem::replace(&mut self.named, run.checkpoint_names.len());
+        let first = asked.filter(|moment| *moment == Moment::BeforeFirst);
+        let now = is_named.then_some(Moment::Now);
         let moment = match &run.files {
             Files::Stored { .. } => None,
-            Files::Changed => asked.or(is_named.then_some(Moment::Now)),
-            Files::Untouched | Files::Beginning if is_named => Some(Moment::Now),
-            Files::Beginning => asked.filter(|moment| *moment == Moment::BeforeFirst),
-            Files::Untouched => None,
+            Files::Changed => asked.or(now),
+            Files::Beginning => first.or(now),
+            Files::Untouched => now,
         };
-        // A child works where its parent does, whose checkpoints hold what it leaves.
-        let Some(moment) = moment.filter(|_| run.spec.parent.is_none() && !self.cannot_store) else {
+        // A child works where its parent does, whose checkpoints hold what it leaves; what has a name is its own.
+        let is_ours = run.spec.parent.is_none() || is_named;
+        let Some(moment) = moment.filter(|_| is_ours && !self.cannot_store) else {
             return Ok(());
         };
         let (_switch, never) = Cancel::new();
@@ -288,7 +293,7 @@ impl Driver {
         let baseline = run.baseline.as_ref();
         let examine = Examine {
             purpose,
-            verify: run.verify(),
+            verify: run.verify_for(purpose),
             protect: conduct.protect.clone(),
             features: conduct.looping.as_ref().is_some_and(Looping::is_by_features),
             baseline: baseline.and_then(|baseline| baseline.protected.clone()),
@@ -296,15 +301,24 @@ impl Driver {
             base: baseline.and_then(|baseline| baseline.commit.clone()),
             judged: conduct.judge.is_some(),
         };
-        Look { run: run.spec.id.clone(), round, attempt, examine }
+        let baseline_of = run.spec.baseline_of.clone();
+        Look { run: run.spec.id.clone(), round, attempt, examine, baseline_of }
     }
 
     fn charge(&self, number: u32) -> Option<Charge> {
-        let errand = &self.run().child(number)?.errand;
-        let spec = child::spec(self.run(), errand);
+        let Child { errand, ledger, model, .. } = self.run().child(number)?;
+        let spec = Box::new(child::spec(self.run(), errand));
         let is_own = errand.agent == self.run().spec.agent;
-        let ledger = self.run().child(number)?.ledger;
-        Some(Charge { number, errand: errand.clone(), spec: Box::new(spec), is_own, ledger })
+        let call = match errand.origin {
+            // A second try is of the same call.
+            Origin::Call { call } if errand.attempt == Attempt::FIRST => {
+                self.run().call(call).and_then(|known| self.tool_work(call, known.attempt()))
+            }
+            Origin::Call { .. } | Origin::Step { .. } => None,
+        };
+        let idle = Duration::from_millis(self.run().spec.max_child_idle_ms());
+        let (errand, ledger, model) = (errand.clone(), *ledger, model.clone());
+        Some(Charge { number, errand, spec, is_own, ledger, model, call, idle })
     }
 
     fn tool_work(&self, call: CallId, attempt: Attempt) -> Option<ToolWork> {

@@ -64,6 +64,12 @@ pub enum Error {
     Files { path: PathBuf, source: longhaul_workspace::checkpoints::Error },
     #[error("cannot write down in {path} what is about to happen")]
     Note { path: PathBuf, source: std::io::Error },
+    #[error("stored files are left as they are while run {run} is at work")]
+    AtWork { run: RunId },
+    #[error("run {run} cannot be read to its end, so nobody knows which stored files it needs")]
+    NeedsUnknown { run: RunId },
+    #[error("cannot give back what stored files take in {path}")]
+    Prune { path: PathBuf, source: longhaul_workspace::checkpoints::Error },
     #[error("run {run} has a sub-agent at work at checkpoint {point}, which two runs cannot share")]
     ChildAtWork { run: RunId, point: String },
     #[error("run {run} is kept in the fallback database and cannot be taken back there")]

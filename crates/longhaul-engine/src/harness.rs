@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::accounts::{Accounts, Frugal};
+use crate::asking::Shelf;
 use crate::catalogue::{self, Clerk, RowKeeper};
 use crate::children::Crew;
 use crate::clock::{Clock, fresh_bits};
@@ -40,7 +41,7 @@ use crate::limits::HANDLE_COMMANDS_MAX;
 use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::needs::NeedsKeeper;
-use crate::perform::{Hands, Look, Performer, RunBlobs, Shelf, Work, stored};
+use crate::perform::{Hands, Look, Performer, RunBlobs, Work, stored};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -61,6 +62,8 @@ pub struct Harness {
     copied: Arc<[String]>,
     /// Commands that prepare a fresh workspace.
     setup: Arc<[String]>,
+    /// Bytes that the stored files of all workspaces may take.
+    checkpoints_quota: Option<u64>,
     /// What is written nowhere.
     secrets: Secrets,
     /// Who knows the agents that errands are given to.
@@ -74,8 +77,8 @@ pub struct Harness {
 #[derive(Clone)]
 enum Keeping {
     Durable(Arc<Home>),
-    /// `harness.enabled: false`: nothing is written, and nothing outlives the process.
-    Forgetful(Memory),
+    /// In a store and nowhere else: no catalogue, no log. In memory for `harness.enabled: false`, where nothing outlives the process.
+    Bare(Arc<dyn Store>),
 }
 
 /// With what a run is taken up.
@@ -124,7 +127,17 @@ impl Harness {
     }
 
     pub fn forgetful(toolbox: Toolbox, models: Models, clock: Arc<dyn Clock>) -> Harness {
-        Harness::new(Keeping::Forgetful(Memory::default()), toolbox, models, clock)
+        Harness::kept_in(Arc::new(Memory::default()), toolbox, models, clock)
+    }
+
+    /// A harness that keeps journals in that store, and nothing else anywhere.
+    pub fn kept_in(
+        store: Arc<dyn Store>,
+        toolbox: Toolbox,
+        models: Models,
+        clock: Arc<dyn Clock>,
+    ) -> Harness {
+        Harness::new(Keeping::Bare(store), toolbox, models, clock)
     }
 
     fn new(keeping: Keeping, toolbox: Toolbox, models: Models, clock: Arc<dyn Clock>) -> Harness {
@@ -142,6 +155,7 @@ impl Harness {
             hidden: Arc::default(),
             copied: Arc::default(),
             setup: Arc::default(),
+            checkpoints_quota: None,
             secrets,
             crew: None,
             budget: Budget::default(),
@@ -217,6 +231,16 @@ impl Harness {
         let commands = self.setup.to_vec();
         let is_due = is_ours && !shares && !commands.is_empty() && !place::is_ready(&place, &commands);
         is_due.then_some(Preparation { commands, place })
+    }
+
+    /// The same with a bound for what the stored files of all workspaces take.
+    #[must_use]
+    pub fn storing_at_most(self, bytes: Option<u64>) -> Harness {
+        Harness { checkpoints_quota: bytes, ..self }
+    }
+
+    pub(crate) fn checkpoints_quota(&self) -> Option<u64> {
+        self.checkpoints_quota
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -335,13 +359,31 @@ impl Harness {
         deltas: Arc<dyn Deltas>,
     ) -> Result<Driven, Error> {
         let wanted = opening.clone();
-        let first = |run: &Run, generation: u64| self.first_input(run, generation, opening);
+        let first = |run: &Run, generation: u64| {
+            self.check_parent(run)?;
+            self.first_input(run, generation, opening)
+        };
         self.take_up(id, &wanted, first, watchers, deltas)
+    }
+
+    /// The same for whoever was sent, by the one that sent it: who drives a run need not look whether it has ended.
+    pub(crate) fn drive_child(
+        &self,
+        id: &RunId,
+        opening: Opening,
+        watcher: Box<dyn Watcher>,
+    ) -> Result<Driven, Error> {
+        let wanted = opening.clone();
+        let first = |run: &Run, generation: u64| self.first_input(run, generation, opening);
+        self.take_up(id, &wanted, first, vec![watcher], Arc::new(Quiet))
     }
 
     /// Asks the planner of a run for its steps, or for other ones, and does nothing else.
     pub fn plan(&self, id: &RunId, watchers: Vec<Box<dyn Watcher>>) -> Result<Driven, Error> {
-        let first = |_: &Run, _: u64| Ok(Input::Command(self.command(Wish::Plan)?));
+        let first = |run: &Run, _: u64| {
+            self.check_parent(run)?;
+            Ok(Input::Command(self.command(Wish::Plan)?))
+        };
         self.take_up(id, &Opening::default(), first, watchers, Arc::new(Quiet))
     }
 
@@ -358,7 +400,6 @@ impl Harness {
         // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
         let asked = ledger.settle_all_but_answers()?;
         self.end_children(ledger.run(), asked)?;
-        self.check_parent(ledger.run())?;
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }
@@ -403,7 +444,12 @@ impl Harness {
         deltas: Arc<dyn Deltas>,
     ) -> Result<Hands, Error> {
         let secrets = self.secrets.clone();
-        let blobs = RunBlobs { store: Arc::clone(store), run: run.spec.id.clone(), secrets: secrets.clone() };
+        let blobs = RunBlobs {
+            store: Arc::clone(store),
+            run: run.spec.id.clone(),
+            secrets: secrets.clone(),
+            earlier: run.spec.baseline_of.clone(),
+        };
         Ok(Hands {
             models: Arc::new(models),
             secrets,
@@ -429,7 +475,8 @@ impl Harness {
         longhaul_tools::reap_leftovers(&id);
         let shelf = Shelf::new(Arc::clone(&self.models), self.secrets.clone());
         let hands = self.hands(run, &self.store_of(&id)?, shelf, Arc::new(Quiet))?;
-        let look = Look { run: id, round: run.examinations + 1, attempt: Attempt::FIRST, examine };
+        let (round, attempt) = (run.examinations + 1, Attempt::FIRST);
+        let look = Look { run: id, round, attempt, examine, baseline_of: None };
         Ok(match hands.perform(Work::Examine(look), cancel).await {
             Some(Input::Examined { found, .. }) => Some(*found),
             Some(_) | None => None,
@@ -479,7 +526,7 @@ impl Harness {
         let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
         effects.extend(ledger.commit(Input::Command(command))?);
         if let Some(home) = self.home().filter(|_| is_checkpoint) {
-            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir());
+            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
         let run = ledger.put_down()?;
@@ -504,7 +551,7 @@ impl Harness {
             if let Effect::EndChild { child, reason } = effect
                 && let Some(child) = run.child(child)
             {
-                self.end_child(&child.errand.id, &reason)?;
+                self.end_child(&child.errand.id, Some(&run.spec.id), &reason)?;
             }
         }
         Ok(())
@@ -582,21 +629,21 @@ impl Harness {
     fn all_runs(&self) -> Result<Vec<RunId>, Error> {
         match &self.keeping {
             Keeping::Durable(home) => Ok(home.all_runs()?),
-            Keeping::Forgetful(memory) => Ok(memory.runs()?),
+            Keeping::Bare(store) => Ok(store.runs()?),
         }
     }
 
     pub fn store_of(&self, id: &RunId) -> Result<Arc<dyn Store>, Error> {
         match &self.keeping {
             Keeping::Durable(home) => Ok(home.store_of(id)?),
-            Keeping::Forgetful(memory) => Ok(Arc::new(memory.clone())),
+            Keeping::Bare(store) => Ok(Arc::clone(store)),
         }
     }
 
     pub fn home(&self) -> Option<&Arc<Home>> {
         match &self.keeping {
             Keeping::Durable(home) => Some(home),
-            Keeping::Forgetful(_) => None,
+            Keeping::Bare(_) => None,
         }
     }
 
@@ -611,7 +658,7 @@ impl Harness {
                 let (store, reason) = home.store_for_new()?;
                 Ok((store, reason.map(|reason| reason.0)))
             }
-            Keeping::Forgetful(memory) => Ok((Arc::new(memory.clone()), None)),
+            Keeping::Bare(store) => Ok((Arc::clone(store), None)),
         }
     }
 

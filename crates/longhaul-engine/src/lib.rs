@@ -5,6 +5,7 @@
 
 pub mod accounts;
 mod answers;
+pub mod asking;
 mod branches;
 pub mod catalogue;
 pub mod checkpoints;
@@ -22,6 +23,7 @@ pub mod log;
 mod needs;
 pub mod notify;
 pub mod perform;
+mod retention;
 pub mod rewind;
 mod secrets;
 mod spent;

@@ -21,8 +21,16 @@ impl Harness {
         let Some(home) = self.home() else { return Ok((Vec::new(), Vec::new())) };
         let from_catalogue = || -> Result<_, Error> {
             let catalog = home.catalog()?;
-            let unreadable = catch_up(home, &catalog)?;
-            Ok((catalog.list(filter)?, unreadable))
+            if *filter != Filter::default() {
+                let caught = catch_up(home, &catalog, known(&catalog)?)?;
+                return Ok((catalog.list(filter)?, caught.unreadable));
+            }
+            // All rows are looked at anyway, so how fresh they are needs no second look.
+            let rows = catalog.list(filter)?;
+            let known = rows.iter().map(|row| (row.id.clone(), row.journal_mtime_ns)).collect();
+            let caught = catch_up(home, &catalog, known)?;
+            let rows = if caught.changed { catalog.list(filter)? } else { rows };
+            Ok((rows, caught.unreadable))
         };
         // A catalogue that cannot be written, on a full disk for one, hides no run: the journals say it all, only slower.
         from_catalogue().or_else(|_| from_journals(home, filter))
@@ -32,8 +40,8 @@ impl Harness {
     pub fn query(&self, sql: &str) -> Result<(Answer, Unreadable), Error> {
         let Some(home) = self.home() else { return Ok((Answer::default(), Vec::new())) };
         let catalog = home.catalog()?;
-        let unreadable = catch_up(home, &catalog)?;
-        Ok((catalog.query(sql)?, unreadable))
+        let caught = catch_up(home, &catalog, known(&catalog)?)?;
+        Ok((catalog.query(sql)?, caught.unreadable))
     }
 
     /// Makes every row anew from the journals.
@@ -71,10 +79,8 @@ fn derive_all(home: &Home) -> Result<(Vec<RunRow>, Unreadable), Error> {
 
 /// Brings the catalogue up to date: runs without a row, rows without a run, and rows that are not of their journal's
 /// last change.
-fn catch_up(home: &Arc<Home>, catalog: &Catalog) -> Result<Unreadable, Error> {
-    let fresh = catalog.ids_with_freshness()?.into_iter();
-    let mut known: HashMap<RunId, i64> = fresh.map(|fresh| (fresh.id, fresh.journal_mtime_ns)).collect();
-    let mut unreadable = Vec::new();
+fn catch_up(home: &Arc<Home>, catalog: &Catalog, mut known: Known) -> Result<Caught, Error> {
+    let mut caught = Caught::default();
     for (id, changed_ns) in home.all_journals()? {
         let derived_at = known.remove(&id).filter(|derived_ns| *derived_ns != 0);
         let current = derived_at == Some(changed_ns);
@@ -86,14 +92,31 @@ fn catch_up(home: &Arc<Home>, catalog: &Catalog) -> Result<Unreadable, Error> {
                 // A repaired journal is shorter than it was, and an older row never replaces a newer one.
                 catalog.remove(&id)?;
                 catalog.upsert(&row)?;
+                caught.changed = true;
             }
-            Err(error) => unreadable.push((id, error.to_string())),
+            Err(error) => caught.unreadable.push((id, error.to_string())),
         }
     }
     for gone in known.keys() {
         catalog.remove(gone)?;
+        caught.changed = true;
     }
-    Ok(unreadable)
+    Ok(caught)
+}
+
+/// When the journal of each run had last changed as its row was made.
+type Known = HashMap<RunId, i64>;
+
+fn known(catalog: &Catalog) -> Result<Known, Error> {
+    let fresh = catalog.ids_with_freshness()?.into_iter();
+    Ok(fresh.map(|fresh| (fresh.id, fresh.journal_mtime_ns)).collect())
+}
+
+/// What catching up came to.
+#[derive(Default)]
+struct Caught {
+    changed: bool,
+    unreadable: Unreadable,
 }
 
 fn derive(home: &Home, id: &RunId) -> Result<RunRow, Error> {

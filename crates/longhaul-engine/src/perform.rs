@@ -1,23 +1,22 @@
 //! Effects performed: the model is asked, tools run, destinations are looked at. Each answers with an input.
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use longhaul_core::child::ChildEnding;
-use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
-use longhaul_core::event::{Aside, Kept, Moment, Purpose, Stored};
+use longhaul_core::child::{ChildEnding, ChildReport};
+use longhaul_core::conversation::{ModelFailure, ModelRequest};
+use longhaul_core::event::{Aside, Cause, Kept, Moment, Purpose, Stored};
 use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::permission::Permissions;
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
-use longhaul_model::{Deltas, Model, Models, Quiet, ResolveError};
+use longhaul_model::Deltas;
 use longhaul_store::Store;
 use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Printed, Tool, Toolbox, examine, set_up};
@@ -26,9 +25,11 @@ use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::checkpoints::Vault;
 use longhaul_workspace::commit::{self, Committed};
 
+use crate::asking::{Shelf, ask_aside, call_model};
 use crate::children::{self, Charge};
 use crate::harness::Harness;
 use crate::limits::LOOK_TIME_MAX;
+use crate::retention;
 use crate::secrets::Secrets;
 
 /// One effect with everything needed to perform it, cut loose from the run.
@@ -83,6 +84,8 @@ pub struct Look {
     pub round: u32,
     pub attempt: Attempt,
     pub examine: Examine,
+    /// The run whose protected files count.
+    pub baseline_of: Option<RunId>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,56 +107,6 @@ pub struct ToolWork {
 pub trait Performer: Send + Sync {
     /// Does the work; `None` if it was cancelled without a result worth keeping.
     fn perform(&self, work: Work, cancel: Cancel) -> BoxFuture<'static, Option<Input>>;
-}
-
-/// The models one run uses, by name, each made once.
-pub struct Shelf {
-    models: Arc<Models>,
-    made: Mutex<HashMap<String, Arc<dyn Model>>>,
-    /// Learns the keys that models are made with.
-    secrets: Secrets,
-}
-
-impl Shelf {
-    pub fn new(models: Arc<Models>, secrets: Secrets) -> Shelf {
-        Shelf { models, made: Mutex::default(), secrets }
-    }
-
-    /// One that is there already, for doubles.
-    #[must_use]
-    pub fn with(self, name: &str, model: Arc<dyn Model>) -> Shelf {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), model);
-        self
-    }
-
-    /// The model made anew, if it now has another key: the old one may have expired.
-    fn renewed(&self, name: &str, old: &dyn Model) -> Option<Arc<dyn Model>> {
-        self.models.forget_keys();
-        let model = self.resolve(name).ok()?;
-        if model.account() == old.account() {
-            return None;
-        }
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.insert(name.to_owned(), Arc::clone(&model));
-        Some(model)
-    }
-
-    pub fn get(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = made.get(name) {
-            return Ok(Arc::clone(model));
-        }
-        let model = self.resolve(name)?;
-        made.insert(name.to_owned(), Arc::clone(&model));
-        Ok(model)
-    }
-
-    /// Before the model is used, its key is known as something that must not be written.
-    fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, ResolveError> {
-        let model = self.models.resolve(name);
-        self.secrets.learn(self.models.secrets());
-        model
-    }
 }
 
 /// The real performer: models, a toolbox and a workspace.
@@ -179,8 +132,9 @@ impl Performer for Hands {
                     return Box::pin(std::future::ready(None));
                 };
                 let (tree, state) = (self.workspace.root().to_owned(), home.dir().to_owned());
+                let quota = self.harness.as_ref().and_then(Harness::checkpoints_quota);
                 Box::pin(async move {
-                    let stored = tokio::task::spawn_blocking(move || stored(&tree, &state)).await;
+                    let stored = tokio::task::spawn_blocking(move || stored(&tree, &state, quota)).await;
                     let lost = |error: tokio::task::JoinError| Stored::Failed { why: error.to_string() };
                     Some(Input::FilesStored { stored: stored.unwrap_or_else(lost), moment })
                 })
@@ -230,7 +184,8 @@ impl Performer for Hands {
             Work::Examine(look) => {
                 let (bash, secrets) = (self.toolbox.get("bash").cloned(), self.secrets.clone());
                 let context = self.looking(&look, cancel);
-                Box::pin(look_at_work(bash, context, look, secrets))
+                let earlier = self.earlier_baseline(&look);
+                Box::pin(look_at_work(bash, context, look, secrets, earlier))
             }
             Work::AskAside { aside, attempt, request } => {
                 let models = Arc::clone(&self.models);
@@ -240,8 +195,17 @@ impl Performer for Hands {
             }
             Work::Attend(charge) => {
                 let (harness, secrets) = (self.harness.clone(), self.secrets.clone());
+                let asked = charge.call.clone().map(|work| (self.context(&work, cancel.clone()), work));
+                let toolbox = Arc::clone(&self.toolbox);
                 Box::pin(async move {
-                    Some(struck_out(children::attend(harness, charge, cancel).await, &secrets))
+                    let input = match refused_by_hooks(&toolbox.hooks, &harness, &charge, asked).await {
+                        Some(ending) => {
+                            let report = ChildReport { ending, ledger: charge.ledger };
+                            Input::ChildRested { number: charge.number, report }
+                        }
+                        None => children::attend(harness, charge, cancel).await,
+                    };
+                    Some(struck_out(input, &secrets))
                 })
             }
             Work::AwaitAnswer(charge) => {
@@ -289,6 +253,12 @@ impl Hands {
         }
     }
 
+    /// The blob that says how protected files were before an earlier try at the same. Without one they are as they are.
+    fn earlier_baseline(&self, look: &Look) -> Option<String> {
+        let earlier = look.baseline_of.as_ref().filter(|_| look.examine.purpose == Purpose::Baseline)?;
+        self.harness.as_ref()?.look(earlier).ok()?.baseline?.protected
+    }
+
     fn looking(&self, look: &Look, cancel: Cancel) -> Context {
         Context {
             workspace: Arc::clone(&self.workspace),
@@ -327,16 +297,18 @@ async fn look_at_work(
     context: Context,
     look: Look,
     secrets: Secrets,
+    earlier: Option<String>,
 ) -> Option<Input> {
     let (round, attempt) = (look.round, look.attempt);
     let found = match bash {
         Some(bash) => AssertUnwindSafe(examine(&look.examine, bash, &context)).catch_unwind().await,
         None => Ok(Some(unseen("there is no bash to run commands with", &look.examine))),
     };
-    let found = match found {
+    let mut found = match found {
         Ok(found) => found?,
         Err(panic) => unseen(panic_text(panic.as_ref()), &look.examine),
     };
+    found.baseline = earlier.or(found.baseline);
     Some(Input::Examined { round, attempt, found: Box::new(secrets.strike_examination(found)) })
 }
 
@@ -350,33 +322,12 @@ fn unseen(why: &str, asked: &Examine) -> Examination {
         blob: None,
         duration_us: 1,
     };
-    let checks =
-        if asked.purpose == Purpose::Claim { asked.verify.iter().map(check).collect() } else { Vec::new() };
+    let checks = if asked.purpose.is_claim() { asked.verify.iter().map(check).collect() } else { Vec::new() };
     Examination {
         checks,
         warnings: vec![format!("the work could not be looked at: {why}")],
         ..Examination::default()
     }
-}
-
-/// Asks once, silently: nobody waits for these words.
-async fn ask_aside(
-    models: Arc<Shelf>,
-    aside: Aside,
-    attempt: Attempt,
-    request: ModelRequest,
-    cancel: Cancel,
-) -> Option<Input> {
-    let asking = AssertUnwindSafe(ask_model(models, request, &Quiet)).catch_unwind();
-    let answer = tokio::select! {
-        answer = asking => answer,
-        () = cancel.cancelled() => return None,
-    };
-    let answer = answer.unwrap_or_else(|panic| {
-        let message = format!("the model's client panicked: {}", panic_text(panic.as_ref()));
-        Err(ModelFailure::new(ModelFailureKind::Rejected, message))
-    });
-    Some(Input::AsideEnded { aside, attempt, answer })
 }
 
 /// What tools print, on its way to whoever watches.
@@ -389,24 +340,6 @@ impl Printed for Shown {
     fn line(&self, line: &str) {
         self.deltas.printed(&self.secrets.strike(line));
     }
-}
-
-/// A model that was there when the run began and cannot be had any more: its key, its script or its settings are gone.
-fn no_model(error: &ResolveError) -> ModelFailure {
-    let kind = match error {
-        ResolveError::Key(_) => ModelFailureKind::Credentials,
-        ResolveError::BadName { .. }
-        | ResolveError::UnknownProvider { .. }
-        | ResolveError::Untrusted { .. }
-        | ResolveError::NoApi { .. }
-        | ResolveError::NoBaseUrl { .. }
-        | ResolveError::Price { .. }
-        | ResolveError::NoNetwork { .. }
-        | ResolveError::Wire { .. }
-        | ResolveError::Script(_) => ModelFailureKind::ModelUnknown,
-    };
-    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-    ModelFailure::new(kind, format!("{error}{hint}"))
 }
 
 /// A reply whose calls name the tools as they are granted, whatever alias the model used: permission is by one name only.
@@ -442,8 +375,10 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
                 ChildEnding::Completed { output: text }
                 | ChildEnding::Failed { error: text }
                 | ChildEnding::GaveUp { error: text }
+                | ChildEnding::Stopped { reason: text }
+                | ChildEnding::Refused { why: text }
                 | ChildEnding::Paused { reason: text, .. } => *text = secrets.strike(text).into_owned(),
-                ChildEnding::Waiting => {}
+                ChildEnding::Waiting | ChildEnding::Idle { .. } => {}
             }
             Input::ChildRested { number, report }
         }
@@ -484,7 +419,10 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
 }
 
 /// Puts what stands in a workspace out of the agent's reach. That it cannot be done is no reason for a run to stop.
-pub(crate) fn stored(tree: &Path, state: &Path) -> Stored {
+pub(crate) fn stored(tree: &Path, state: &Path, quota: Option<u64>) -> Stored {
+    if let Some(why) = retention::over(state, quota) {
+        return Stored::Failed { why };
+    }
     match Vault::open(tree, state).and_then(|vault| vault.store()) {
         Ok(found) => Stored::Tree { tree: found.tree, left_out: found.left_out.len() as u32 },
         Err(error) => Stored::Failed { why: error.to_string() },
@@ -514,6 +452,8 @@ pub struct RunBlobs {
     pub store: Arc<dyn Store>,
     pub run: RunId,
     pub secrets: Secrets,
+    /// Where blobs are that were kept for an earlier try at the same.
+    pub earlier: Option<RunId>,
 }
 
 impl Blobs for RunBlobs {
@@ -522,84 +462,13 @@ impl Blobs for RunBlobs {
     }
 
     fn fetch(&self, hash: &str) -> Result<Vec<u8>, String> {
-        self.store.blob(&self.run, hash).map_err(|error| error.to_string())
+        let own = self.store.blob(&self.run, hash);
+        let found = match &self.earlier {
+            Some(earlier) => own.or_else(|error| self.store.blob(earlier, hash).map_err(|_| error)),
+            None => own,
+        };
+        found.map_err(|error| error.to_string())
     }
-}
-
-async fn call_model(
-    models: Arc<Shelf>,
-    deltas: Arc<dyn Deltas>,
-    turn: u32,
-    attempt: Attempt,
-    request: ModelRequest,
-    cancel: Cancel,
-) -> Option<Input> {
-    let started = Instant::now();
-    let asking = AssertUnwindSafe(ask_model(models, request, deltas.as_ref())).catch_unwind();
-    let answer = tokio::select! {
-        answer = asking => answer,
-        // Nothing of a half-heard answer is kept; the turn is asked again when the run goes on.
-        () = cancel.cancelled() => return None,
-    };
-    let failed = |failure| Some(Input::ModelFailed { turn, attempt, failure });
-    match answer {
-        Ok(Ok(reply)) => Some(Input::ModelReplied { turn, attempt, reply, duration_us: micros(started) }),
-        Ok(Err(failure)) => failed(failure),
-        Err(panic) => {
-            let message = format!("the model's client panicked: {}", panic_text(panic.as_ref()));
-            // What it panicked at may be the one odd reply of a night: a person looks, and nothing is lost.
-            failed(ModelFailure::new(ModelFailureKind::Rejected, message))
-        }
-    }
-}
-
-/// Asks once, and once more if the key was refused and there is a new one.
-async fn ask_model(
-    models: Arc<Shelf>,
-    request: ModelRequest,
-    deltas: &dyn Deltas,
-) -> Result<ModelReply, ModelFailure> {
-    let name = request.model.to_string();
-    let model = off_the_loop(&models, &name, |models, name| models.get(name))
-        .await?
-        .map_err(|error| no_model(&error))?;
-    let refused = match heard(&*model, request.clone(), deltas).await {
-        Err(failure) if failure.kind == ModelFailureKind::Credentials => failure,
-        answer => return answer,
-    };
-    let old = Arc::clone(&model);
-    let renewed =
-        off_the_loop(&models, &name, move |models, name| models.renewed(name, old.as_ref())).await?;
-    match renewed {
-        Some(model) => heard(&*model, request, deltas).await,
-        None => Err(refused),
-    }
-}
-
-/// Asks, and says with the answer how much fits into the model's window.
-async fn heard(
-    model: &dyn Model,
-    request: ModelRequest,
-    deltas: &dyn Deltas,
-) -> Result<ModelReply, ModelFailure> {
-    let reply = model.call(request, deltas).await?;
-    // What the reply may take is no room for the question; but a small window is not given away.
-    let window = model.context_window();
-    let room = window - model.reply_room().min(window / 2);
-    Ok(ModelReply { window: Some(room), ..reply })
-}
-
-/// Finding a key may mean waiting for a command; the run goes on hearing what is asked of it meanwhile.
-async fn off_the_loop<T: Send + 'static>(
-    models: &Arc<Shelf>,
-    name: &str,
-    work: impl FnOnce(&Shelf, &str) -> T + Send + 'static,
-) -> Result<T, ModelFailure> {
-    let (models, name) = (Arc::clone(models), name.to_owned());
-    let done = tokio::task::spawn_blocking(move || work(&models, &name)).await;
-    done.map_err(|error| {
-        ModelFailure::new(ModelFailureKind::Rejected, format!("the model cannot be found: {error}"))
-    })
 }
 
 /// A preparation that fails is the answer to its call, and may say what is in a file: so the hooks see that call here. Of one
@@ -632,6 +501,32 @@ async fn prepare(
             .await
             .unwrap_or_else(|panic| Err(panicked(panic.as_ref()))),
     }
+}
+
+/// What hooks have against an errand that a call asks for, before anybody is sent. There is no waiting for a person's leave here:
+/// what is not let through is refused, and the agent reads why.
+async fn refused_by_hooks(
+    hooks: &Hooks,
+    harness: &Option<Harness>,
+    charge: &Charge,
+    asked: Option<(Context, ToolWork)>,
+) -> Option<ChildEnding> {
+    let (context, work) = asked?;
+    // Who is there already was let go when it was made.
+    if harness.as_ref().is_some_and(|harness| harness.look(&charge.errand.id).is_ok()) {
+        return None;
+    }
+    let looked = Looked { call: work.call, attempt: work.attempt, tool: &work.tool, args: &work.args };
+    let why = match hooks.before(&context, looked).await {
+        Verdict::Continue => return None,
+        Verdict::Broken(_) if context.cancel.is_cancelled() => {
+            let reason = "the run was paused before it was sent".to_owned();
+            return Some(ChildEnding::Paused { cause: Cause::Asked, reason });
+        }
+        Verdict::Interrupt(why) => format!("a hook would have a person asked about this: {why}"),
+        Verdict::Block(reason) | Verdict::Broken(reason) => reason,
+    };
+    Some(ChildEnding::Refused { why })
 }
 
 /// Runs a tool between its hooks. What they take is not the tool's time.
@@ -691,7 +586,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
     Outcome::Unknown { message: format!("the tool panicked: {}", panic_text(panic)) }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
@@ -699,6 +594,6 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-fn micros(since: Instant) -> u64 {
+pub(crate) fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
 }

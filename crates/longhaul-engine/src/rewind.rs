@@ -66,11 +66,8 @@ impl Harness {
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
-        if !vault.holds(&after) {
-            return Err(Error::FilesLost { run: id.clone(), point: point.to_string() });
-        }
         let before = vault.store().map_err(files(&workspace))?;
-        let changes = vault.way(&before.tree, &after).map_err(files(&workspace))?;
+        let changes = vault.way(&before.tree, &after).map_err(lost(id, point, &workspace))?;
         let note = Note {
             workspace: workspace.clone(),
             before: before.tree.clone(),
@@ -81,10 +78,9 @@ impl Harness {
             at: self.clock.now(),
         };
         write_note(home, id, &note)?;
-        if let Err(error) = vault.write(&changes) {
+        if let Err(error) = vault.write(&note.before, &note.after) {
             let now = vault.store().map_err(files(&workspace))?.tree;
-            let back = vault.changes(&now, &note.before).map_err(files(&workspace))?;
-            vault.write(&back).map_err(files(&workspace))?;
+            vault.write(&now, &note.before).map_err(files(&workspace))?;
             forget_note(home, id)?;
             return Err(files(&workspace)(error));
         }
@@ -109,8 +105,7 @@ impl Harness {
         let Some(note) = read_note(home, id)? else { return Ok(()) };
         let vault = Vault::open(&note.workspace, home.dir()).map_err(files(&note.workspace))?;
         let now = vault.store().map_err(files(&note.workspace))?.tree;
-        let changes = vault.changes(&now, &note.after).map_err(files(&note.workspace))?;
-        vault.write(&changes).map_err(files(&note.workspace))?;
+        vault.write(&now, &note.after).map_err(files(&note.workspace))?;
         let mut last_seq = 0;
         cutting.show(&mut |batch| {
             last_seq = batch.last().map_or(last_seq, |record| record.seq);
@@ -167,18 +162,29 @@ impl Harness {
         let failed = |source: place::Error| Error::Workspace { path: path.clone(), source: Box::new(source) };
         place::ensure(&self.place(&run, &path)).map_err(failed)?;
         let vault = Vault::open(&path, home.dir()).map_err(files(&path))?;
-        if !vault.holds(&tree) {
-            return Err(Error::FilesLost { run: id.clone(), point: point.to_string() });
-        }
         let now = vault.store().map_err(files(&path))?.tree;
-        let changes = vault.way(&now, &tree).map_err(files(&path))?;
-        vault.write(&changes).map_err(files(&path))?;
+        vault.way(&now, &tree).map_err(lost(id, point, &path))?;
+        vault.write(&now, &tree).map_err(files(&path))?;
         self.adopt(new, export)
     }
 }
 
 fn files(path: &Path) -> impl Fn(longhaul_workspace::checkpoints::Error) -> Error + '_ {
     move |source| Error::Files { path: path.to_owned(), source }
+}
+
+/// The same, where what is lost is the checkpoint's.
+fn lost<'a>(
+    id: &'a RunId,
+    point: &'a Point,
+    path: &'a Path,
+) -> impl Fn(longhaul_workspace::checkpoints::Error) -> Error + 'a {
+    move |source| {
+        if let longhaul_workspace::checkpoints::Error::Lost = source {
+            return Error::FilesLost { run: id.clone(), point: point.to_string() };
+        }
+        files(path)(source)
+    }
 }
 
 fn note_path(home: &Home, id: &RunId) -> PathBuf {
@@ -207,6 +213,11 @@ fn read_note(home: &Home, id: &RunId) -> Result<Option<Note>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(failed(source)),
     }
+}
+
+/// What a rewind needs that was killed and will be finished.
+pub(crate) fn trees_under_way(home: &Home, id: &RunId) -> Result<Vec<String>, Error> {
+    Ok(read_note(home, id)?.map_or_else(Vec::new, |note| vec![note.before, note.after]))
 }
 
 fn forget_note(home: &Home, id: &RunId) -> Result<(), Error> {

@@ -14,10 +14,11 @@ use longhaul_core::run::Run;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Outcome, Trace};
+use longhaul_engine::asking::Shelf;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::driver::Driver;
 use longhaul_engine::ledger::Ledger;
-use longhaul_engine::perform::{Hands, RunBlobs, Shelf};
+use longhaul_engine::perform::{Hands, RunBlobs};
 use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Error, Harness, Opening, Secrets};
 use longhaul_model::{Deltas, Model, Models, Quiet};
@@ -95,7 +96,12 @@ async fn a_model_that_panics() {
         deltas: Arc::new(Quiet),
         toolbox: Arc::clone(&place.harness.toolbox),
         workspace: Arc::new(Workspace::open(place.directory.path()).unwrap()),
-        blobs: Arc::new(RunBlobs { store: Arc::clone(&store), run: id.clone(), secrets: Secrets::default() }),
+        blobs: Arc::new(RunBlobs {
+            store: Arc::clone(&store),
+            run: id.clone(),
+            secrets: Secrets::default(),
+            earlier: None,
+        }),
         harness: None,
     };
     let journal = store.open(&id, &place.harness.writer(), &mut |_| Ok(())).unwrap();

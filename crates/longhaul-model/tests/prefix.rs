@@ -85,7 +85,7 @@ fn conversations(api: Api) -> Vec<Vec<Message>> {
         });
         let results: Vec<Message> = results.collect();
         let silent = results.is_empty();
-        messages.push(Message::Assistant { text, calls, raw });
+        messages.push(Message::Assistant { text, calls, raw: raw.map(Box::new) });
         messages.extend(results);
         if silent {
             messages.push(Message::User { text: format!("Go on after {turn}.") });

@@ -62,8 +62,11 @@ impl Mortal {
         self.shared.died.load(Ordering::SeqCst)
     }
 
-    /// A moment is reached: dies here if it is the one.
+    /// A moment is reached: dies here if it is the one. What other tasks of a dead process would still do never happens either.
     pub fn reach(&self, moment: impl Into<String>) {
+        if !std::thread::panicking() {
+            self.die_if_dead();
+        }
         if self.is_doomed_at(moment) {
             self.die();
         }

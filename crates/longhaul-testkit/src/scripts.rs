@@ -59,6 +59,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         carried: None,
         auto_commit: None,
         source: None,
+        baseline_of: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

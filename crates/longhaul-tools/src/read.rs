@@ -118,7 +118,8 @@ fn show(context: &Context, args: &Args) -> Result<Outcome, Outcome> {
 
 /// All of a small file, so that what is shown and its tag are of the same moment.
 fn whole(path: &str, file: File) -> Result<Vec<u8>, Outcome> {
-    let mut content = Vec::new();
+    let expected = file.metadata().map_or(0, |known| known.len()).min(limits::TAGGED_BYTES_MAX);
+    let mut content = Vec::with_capacity(expected as usize + 1);
     let read = file.take(limits::TAGGED_BYTES_MAX + 1).read_to_end(&mut content);
     read.map_err(|error| unreadable(path, &error))?;
     if content.len() as u64 > limits::TAGGED_BYTES_MAX {

@@ -35,6 +35,19 @@ pub enum Error {
     Git(#[from] git::Error),
 }
 
+/// Whoever wraps the errors of a checkout has git's with them.
+macro_rules! wraps_git {
+    ($error:ty) => {
+        impl From<crate::git::Error> for $error {
+            fn from(error: crate::git::Error) -> $error {
+                crate::checkout::Error::from(error).into()
+            }
+        }
+    };
+}
+
+pub(crate) use wraps_git;
+
 /// What takes the place of the filters that a configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filters {
@@ -343,7 +356,7 @@ fn replaced(names: &[String], filters: Filters) -> Vec<(String, String)> {
 }
 
 /// Git refuses such names when it checks out; here they are refused before anything is looked at by them.
-fn check_path(path: &Path) -> Result<(), Error> {
+pub(crate) fn check_path(path: &Path) -> Result<(), Error> {
     let plain = |part: Component<'_>| match part {
         Component::Normal(name) => !name.eq_ignore_ascii_case(".git"),
         Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => false,

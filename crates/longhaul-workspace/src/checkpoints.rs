@@ -1,23 +1,28 @@
 //! The files of workspaces, kept out of every agent's reach, and the way back to them.
 //!
-//! Owns one bare repository for all workspaces of a state directory, so that what stands twice is kept once, and beside it one
-//! index for each workspace, so that a file that has not changed is not read again. Works the same for a workspace that is a
-//! checkout, a worktree or no repository at all; neither its `.git` nor its index is looked at. Files are stored byte for
-//! byte: no filter, no line ends, no encoding. Modes are git's: executable or not, and links as links. Empty directories are not
-//! kept. What is ignored, nested repositories, special files, and files that are too large or cannot be read are no part of it:
-//! they are neither stored nor touched on the way back. Refuses to follow a link and to replace anything it has not stored.
+//! Owns one store of objects for all workspaces of a state directory, so that what stands twice is kept once, and beside it a
+//! small repository for each workspace, with an index in which a file that has not changed is not read again. Works the same for a
+//! workspace that is a checkout, a worktree or no repository at all; neither its `.git` nor its index is looked at. Files are
+//! stored byte for byte: no filter, no line ends, no encoding. Modes are git's: executable or not, and links as links. Empty
+//! directories are not kept: none is made on the way back, one that the way back leaves empty goes, and one that was empty already
+//! stays unless a file takes its place. What is ignored, nested repositories, special files, and files that are too large or cannot
+//! be read are no part of it: they are neither stored nor touched on the way back. Refuses to follow a link and to replace anything
+//! it has not stored.
+//!
+//! A checkpoint is one `git status` over the files, and what follows is as much as has changed: that is what it may cost.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, OFlags};
 
-use crate::checkout::{self, Change, Node, changes_of, io_error, path_bytes, path_of, split};
+use crate::checkout::{self, Change, changes_of, check_path, io_error, path_bytes, path_of, split};
 use crate::git::{self, Git};
-use crate::landing::{in_the_way, remove_file};
+use crate::landing::in_the_way;
+use crate::prune::{self, STORE};
 use crate::{digest_of, gitdirs, limits};
 
 #[derive(Debug, thiserror::Error)]
@@ -28,15 +33,13 @@ pub enum Error {
     InTheWay { paths: Vec<PathBuf> },
     #[error("another longhaul is storing the files of this workspace")]
     Busy,
+    #[error("some of the stored files are no longer there")]
+    Lost,
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
 
-impl From<git::Error> for Error {
-    fn from(error: git::Error) -> Error {
-        checkout::Error::from(error).into()
-    }
-}
+checkout::wraps_git!(Error);
 
 /// What stood in a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +53,13 @@ pub struct Tree {
 pub struct Vault {
     top: PathBuf,
     store: PathBuf,
-    index: PathBuf,
+    /// What git keeps of this workspace alone: its index, and what was last stored as the commit that is checked out.
+    own: PathBuf,
     /// What lies in the workspace and is ours.
     state: PathBuf,
     settings: Vec<(String, String)>,
     _held: File,
+    _shared: File,
 }
 
 impl Vault {
@@ -65,6 +70,7 @@ impl Vault {
         fs::create_dir_all(&all).map_err(io_error("create", &all))?;
         let state = state.canonicalize().map_err(io_error("open", state))?;
         let all = state.join("checkpoints");
+        let shared = prune::shared(&all)?;
         let name = digest_of(path_bytes(&top));
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
         let lock = all.join(format!("{name}.lock"));
@@ -72,22 +78,38 @@ impl Vault {
         if !limits::within(limits::LANDING_WAIT_MAX, || held.try_lock().is_ok()) {
             return Err(Error::Busy);
         }
-        let store = all.join("files.git");
+        let (store, own) = (all.join(STORE), all.join(name));
         make_store(&all, &store)?;
-        let index = all.join(format!("{name}.index"));
         // Ours alone, by the lock: whoever left it was killed.
-        fs::remove_file(all.join(format!("{name}.index.lock"))).ok();
+        fs::remove_file(own.join("index.lock")).ok();
         let settings = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-        Ok(Vault { top, store, index, state, settings, _held: held })
+        let vault = Vault { top, store, own, state, settings, _held: held, _shared: shared };
+        vault.make_own()?;
+        Ok(vault)
+    }
+
+    /// The least that git takes for a repository; the last file says that the others are there.
+    fn make_own(&self) -> Result<(), Error> {
+        if self.own.join("HEAD").exists() {
+            return Ok(());
+        }
+        let make = || {
+            for part in ["objects", "refs", "info"] {
+                fs::create_dir_all(self.own.join(part))?;
+            }
+            fs::write(self.own.join("info/attributes"), ATTRIBUTES)?;
+            replace(&self.own.join("HEAD"), b"ref: refs/heads/none\n")
+        };
+        Ok(make().map_err(io_error("create", &self.own))?)
     }
 
     fn git(&self) -> Git<'_> {
         Git::at(&self.top)
             .set(&self.settings)
             .printing_much()
-            .with("GIT_DIR", &self.store)
+            .with("GIT_DIR", &self.own)
+            .with("GIT_OBJECT_DIRECTORY", self.store.join("objects"))
             .with("GIT_WORK_TREE", &self.top)
-            .with("GIT_INDEX_FILE", &self.index)
             .with("GIT_NO_LAZY_FETCH", "1")
             .with("GIT_ALLOW_PROTOCOL", "none")
             .with("GIT_LITERAL_PATHSPECS", "1")
@@ -96,9 +118,10 @@ impl Vault {
     /// Stores what stands in the workspace, tracked or not, ignored files left out.
     pub fn store(&self) -> Result<Tree, Error> {
         match self.try_store() {
-            // An index that cannot be used is only a cache.
+            // What is known of the workspace is only a cache; if git cannot use it, it is made anew.
             Err(Error::Checkout(checkout::Error::Git(git::Error::Failed { .. }))) => {
-                fs::remove_file(&self.index).ok();
+                fs::remove_dir_all(&self.own).map_err(io_error("remove", &self.own))?;
+                self.make_own()?;
                 self.try_store()
             }
             other => other,
@@ -106,25 +129,20 @@ impl Vault {
     }
 
     fn try_store(&self) -> Result<Tree, Error> {
-        let excluded = self.excluded()?;
-        let mut asked = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]
-            .map(Into::into)
-            .to_vec();
-        if let Some(file) = &excluded {
-            let mut option = std::ffi::OsString::from("--exclude-from=");
-            option.push(file);
-            asked.push(option);
-        }
-        let listed = self.git().bytes(&asked)?;
-        let listed: BTreeSet<PathBuf> = split(&listed).map(path_of).collect();
-        if listed.len() > limits::CHECKPOINT_FILES_MAX {
+        self.copy_excluded()?;
+        let seen = self.seen()?;
+        if seen.changed.len() > limits::CHECKPOINT_FILES_MAX {
             return Err(Error::TooMany { path: self.top.clone() });
         }
-        let sorted = self.sorted(&listed);
+        let sorted = self.sorted(&seen.changed);
+        let is_same = sorted.taken.is_empty() && sorted.dropped.is_empty() && !seen.is_staged;
+        if let Some(tree) = self.last().filter(|_| is_same) {
+            return Ok(Tree { tree, left_out: sorted.left_out });
+        }
         if !sorted.taken.is_empty() {
             let taken = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
             let mut settings = self.settings.clone();
-            if listed.len() > limits::CHECKPOINT_LOOSE_MAX {
+            if seen.changed.len() > limits::CHECKPOINT_LOOSE_MAX {
                 // Git streams what it takes for large into one pack.
                 settings.push(("core.bigFileThreshold".to_owned(), "1".to_owned()));
             }
@@ -135,29 +153,79 @@ impl Vault {
             self.git().reading(sorted.dropped).bytes(&dropped)?;
         }
         let tree = self.git().run(&["write-tree"])?;
+        self.check_out(&tree)?;
         Ok(Tree { tree, left_out: sorted.left_out })
     }
 
+    /// What differs from what was last stored. One look at all files, as `git status` has it.
+    fn seen(&self) -> Result<Seen, Error> {
+        let asked = [
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=all",
+        ];
+        let printed = self.git().bytes(&asked)?;
+        let mut seen = Seen { changed: BTreeMap::new(), is_staged: false };
+        for line in split(&printed) {
+            let (Some([staged, changed]), Some(path)) = (line.first_chunk(), line.get(3..)) else { continue };
+            let is_tracked = *staged != b'?';
+            seen.is_staged |= is_tracked && *staged != b' ';
+            if *changed != b' ' {
+                seen.changed.insert(path_of(path), is_tracked);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Makes this tree what is checked out, as far as git knows, so that it need only say what differs from it. It is made again
+    /// if it is lost, and so need not last.
+    fn check_out(&self, tree: &str) -> Result<(), Error> {
+        let mut settings = self.settings.clone();
+        settings.push(("core.fsync".to_owned(), "none".to_owned()));
+        let [name, email] = ["longhaul", "longhaul@localhost"];
+        let git = self.git().set(&settings).with("GIT_AUTHOR_NAME", name).with("GIT_AUTHOR_EMAIL", email);
+        let git = git.with("GIT_COMMITTER_NAME", name).with("GIT_COMMITTER_EMAIL", email);
+        let commit = git.run(&["commit-tree", "-m", "stored", tree])?;
+        let last = self.own.join(LAST);
+        replace(&last, format!("{commit} {tree}\n").as_bytes()).map_err(io_error("write", &last))?;
+        let head = self.own.join("HEAD");
+        Ok(replace(&head, format!("{commit}\n").as_bytes()).map_err(io_error("write", &head))?)
+    }
+
+    /// The tree that is checked out, as far as git knows.
+    fn last(&self) -> Option<String> {
+        let last = fs::read_to_string(self.own.join(LAST)).ok()?;
+        let head = fs::read_to_string(self.own.join("HEAD")).ok()?;
+        let (commit, tree) = last.trim_end().split_once(' ')?;
+        (head.trim_end() == commit).then(|| tree.to_owned())
+    }
+
     /// What is taken into the index, and what is left out of it.
-    fn sorted(&self, listed: &BTreeSet<PathBuf>) -> Sorted {
+    fn sorted(&self, changed: &BTreeMap<PathBuf, bool>) -> Sorted {
         let mut sorted = Sorted::default();
         let put = |list: &mut Vec<u8>, path: &Path| {
             list.extend(path_bytes(path));
             list.push(0);
         };
-        for path in listed {
+        for (path, is_tracked) in changed {
             let whole = self.top.join(path);
             if whole.starts_with(&self.state) && !self.top.starts_with(&self.state) {
                 continue;
             }
-            if path_bytes(path).ends_with(b"/") {
+            // A repository inside, or a name that git takes for one and refuses.
+            if check_path(path).is_err() {
                 sorted.left_out.push(path.clone());
-            } else if self.is_beyond(listed, path) {
+            } else if self.is_beyond(changed, path) {
                 put(&mut sorted.dropped, path);
             } else if is_storable(&whole) {
                 put(&mut sorted.taken, path);
             } else {
-                put(&mut sorted.dropped, path);
+                if *is_tracked {
+                    put(&mut sorted.dropped, path);
+                }
                 sorted.left_out.push(path.clone());
             }
         }
@@ -165,33 +233,26 @@ impl Vault {
     }
 
     /// Does a link or a file stand where a directory on the way to it was? Then it is gone, whatever the link leads to.
-    fn is_beyond(&self, listed: &BTreeSet<PathBuf>, path: &Path) -> bool {
+    fn is_beyond(&self, changed: &BTreeMap<PathBuf, bool>, path: &Path) -> bool {
         let parents = path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
         parents
-            .filter(|parent| listed.contains(*parent))
+            .filter(|parent| changed.contains_key(*parent))
             .any(|parent| self.top.join(parent).symlink_metadata().is_ok_and(|facts| !facts.is_dir()))
     }
 
-    /// What the workspace's own repository says is ignored beside its files, copied: an agent may have put anything there.
-    fn excluded(&self) -> Result<Option<PathBuf>, Error> {
-        let Some(common) = gitdirs::at(&self.top).map(|found| found.common().to_owned()) else {
-            return Ok(None);
-        };
-        let copy = self.index.with_extension("exclude");
-        fs::remove_file(&copy).ok();
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let from = common.join("info/exclude");
-        let Ok(mut source) = OpenOptions::new().read(true).custom_flags(flags).open(&from) else {
-            return Ok(None);
-        };
-        let plain =
-            source.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= limits::NOTE_BYTES_MAX);
-        if !plain {
-            return Ok(None);
+    /// What the workspace's own repository says is ignored beside its files, copied: an agent may have put anything there. A copy
+    /// that is right is left alone, because git would look at everything again.
+    fn copy_excluded(&self) -> Result<(), Error> {
+        let copy = self.own.join("info/exclude");
+        let said = gitdirs::at(&self.top).and_then(|found| said(&found.common().join("info/exclude")));
+        if said == fs::read(&copy).ok() {
+            return Ok(());
         }
-        let mut target = File::create(&copy).map_err(io_error("create", &copy))?;
-        io::copy(&mut source, &mut target).map_err(io_error("copy", &from))?;
-        Ok(Some(copy))
+        let written = match &said {
+            Some(said) => replace(&copy, said),
+            None => fs::remove_file(&copy),
+        };
+        Ok(written.map_err(io_error("write", &copy))?)
     }
 
     /// How the second tree differs from the first.
@@ -205,16 +266,19 @@ impl Vault {
         Ok(self.git().bytes(&[&asked[..], &["--end-of-options", before, after]].concat())?)
     }
 
-    /// Is the tree here, with all that is in it?
-    pub fn holds(&self, tree: &str) -> bool {
-        let asked = ["rev-list", "--objects", "--no-object-names", "--quiet", "--end-of-options", tree];
-        self.git().bytes(&asked).is_ok()
-    }
-
     /// What would be written to bring the workspace from one stored tree to another. Refused if that would touch what is in
-    /// neither.
+    /// neither, or if something is lost that is to be written.
     pub fn way(&self, before: &str, after: &str) -> Result<Vec<Change>, Error> {
-        let changes = self.changes(before, after)?;
+        let changes = match self.changes(before, after) {
+            Err(Error::Checkout(checkout::Error::Git(git::Error::Failed { .. }))) => return Err(Error::Lost),
+            changes => changes?,
+        };
+        let objects = changes.iter().filter_map(|change| change.after.as_ref());
+        let objects: String = objects.map(|node| format!("{}\n", node.object)).collect();
+        let found = self.git().reading(objects.into_bytes()).run(&["cat-file", "--batch-check"])?;
+        if found.lines().any(|line| line.ends_with(" missing")) {
+            return Err(Error::Lost);
+        }
         let blocked = in_the_way(&self.top, &changes);
         if blocked.is_empty() {
             return Ok(changes);
@@ -222,29 +286,24 @@ impl Vault {
         Err(Error::InTheWay { paths: blocked.into_iter().map(|change| change.path).collect() })
     }
 
-    /// Writes what differs. May be killed and called again with what then differs.
-    pub fn write(&self, changes: &[Change]) -> Result<(), Error> {
-        for change in changes.iter().filter(|change| change.after.is_none()) {
-            remove_file(&self.top, &change.path)?;
-        }
-        let mut said = Vec::new();
-        for change in changes {
-            let Some(Node { mode, object }) = &change.after else { continue };
-            said.extend(format!("{mode} {object}\t").as_bytes());
-            said.extend(path_bytes(&change.path));
-            said.push(0);
-        }
-        let scratch = self.index.with_extension("writing");
-        fs::remove_file(&scratch).ok();
-        let entered = self.git().with("GIT_INDEX_FILE", &scratch).reading(said);
-        entered.bytes(&["update-index", "-z", "--index-info"])?;
-        let written = self.git().with("GIT_INDEX_FILE", &scratch);
-        let written = written.bytes(&["checkout-index", "--all", "--force", "--quiet"]);
-        fs::remove_file(&scratch).ok();
-        written?;
-        Ok(())
+    /// Brings the workspace from the tree that was just stored to another. Refused if somebody has changed what would be written.
+    /// May be killed, and called again from what is stored then.
+    pub fn write(&self, before: &str, after: &str) -> Result<(), Error> {
+        self.git().bytes(&["read-tree", "-m", "-u", before, after])?;
+        self.check_out(after)
     }
 }
+
+/// What git says of a workspace.
+struct Seen {
+    /// What is not as it was last stored, and whether it was stored then.
+    changed: BTreeMap<PathBuf, bool>,
+    /// The index is not what was last stored: somebody was killed in between.
+    is_staged: bool,
+}
+
+/// Which tree is checked out, beside the commit that git goes by.
+const LAST: &str = "last";
 
 #[derive(Default)]
 struct Sorted {
@@ -254,16 +313,26 @@ struct Sorted {
 }
 
 /// What goes over the user's configuration: bytes as they are, little time for compression, and objects that last.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 18] = [
     ("core.attributesFile", "/dev/null"),
     ("core.autocrlf", "false"),
+    ("core.fileMode", "true"),
+    ("core.symlinks", "true"),
+    ("core.ignoreCase", "false"),
+    ("core.protectNTFS", "false"),
+    ("core.splitIndex", "false"),
     ("core.safecrlf", "false"),
     ("core.looseCompression", "1"),
     ("core.fsync", "loose-object"),
     ("core.fsyncMethod", "batch"),
     ("core.quotePath", "true"),
     ("color.ui", "false"),
-    ("core.untrackedCache", "false"),
+    // What makes looking at many files fast; the cache of what is new is only kept if it is for all of it.
+    ("core.untrackedCache", "true"),
+    ("status.showUntrackedFiles", "all"),
+    ("index.version", "4"),
+    ("index.skipHash", "true"),
+    ("index.sparse", "false"),
 ];
 
 /// Attributes of the repository in the workspace come after these.
@@ -296,6 +365,23 @@ fn make_store(all: &Path, store: &Path) -> Result<(), Error> {
         }
         other => Ok(other.map_err(io_error("create", store))?),
     }
+}
+
+/// Puts a small file in its place, whole or not at all.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, bytes)?;
+    fs::rename(&fresh, path)
+}
+
+/// What a small file says that an agent may have put there: no link is followed, and nothing is waited for.
+fn said(path: &Path) -> Option<Vec<u8>> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let plain = file.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= limits::NOTE_BYTES_MAX);
+    let mut bytes = Vec::new();
+    file.take(limits::NOTE_BYTES_MAX).read_to_end(&mut bytes).ok().filter(|_| plain)?;
+    Some(bytes)
 }
 
 /// Can it be stored? What is gone can: as gone.

@@ -35,11 +35,7 @@ pub enum Error {
     Checkout(#[from] checkout::Error),
 }
 
-impl From<git::Error> for Error {
-    fn from(error: git::Error) -> Error {
-        checkout::Error::from(error).into()
-    }
-}
+checkout::wraps_git!(Error);
 
 /// The commit that holds a run's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +86,10 @@ pub(crate) fn signed(message: &str, run: &str) -> String {
 pub(crate) fn signed_by_all(message: &str, runs: &[&str]) -> String {
     let clean = |letter: char| if letter.is_control() && letter != '\n' { ' ' } else { letter };
     let message: String = message.chars().map(clean).collect();
+    // Without a subject the trailer would be taken for one.
+    let message = if message.trim().is_empty() { "Work" } else { message.trim() };
     let trailers: String = runs.iter().map(|run| format!("{TRAILER}: {run}\n")).collect();
-    format!("{}\n\n{trailers}", message.trim())
+    format!("{message}\n\n{trailers}")
 }
 
 /// Does the commit say that it is by this run? Only its last paragraph counts.

@@ -285,11 +285,13 @@ fn is_kept_back(name: &str) -> bool {
 
 fn wait(child: &mut Child, action: &str) -> Result<ExitStatus, Error> {
     let start = Instant::now();
+    let mut pause = limits::FIRST_POLL_INTERVAL;
     while start.elapsed() < limits::GIT_TIME_MAX {
         if let Some(status) = child.try_wait().map_err(Error::Spawn)? {
             return Ok(status);
         }
-        thread::sleep(limits::POLL_INTERVAL);
+        thread::sleep(pause);
+        pause = (pause * 2).min(limits::POLL_INTERVAL);
     }
     // The child was not waited for, so its number cannot belong to anybody else yet.
     kill_process_group(Pid::from_child(child), Signal::KILL).ok();

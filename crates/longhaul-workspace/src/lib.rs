@@ -3,8 +3,8 @@
 //! Owns the disk side of a workspace: opening files so that no path leads out (`files`), replacing them so that a
 //! crash leaves the old or the new bytes and nothing between (`files`), listing directories without
 //! ever following a link (`directory`), making the directory itself (`place`), how git is started (`git`), what stands in a checkout
-//! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`), and how a run's work is kept (`commit`), brought to the user (`landing`)
-//! and joined with that of others (`joining`).
+//! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`) and forgotten (`prune`), and how a run's work is kept (`commit`),
+//! brought to the user (`landing`) and joined with that of others (`joining`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 mod beneath;
@@ -22,6 +22,7 @@ pub mod landing;
 pub mod limits;
 pub mod place;
 pub mod process;
+pub mod prune;
 pub mod session;
 pub mod source;
 mod stage;

@@ -41,6 +41,9 @@ pub const NOTE_BYTES_MAX: u64 = 1024 * 1024;
 /// Pause between two looks at a git child or at a lock: short against any git command, long against a look.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
+/// The first such pause; each is twice the one before. Most commands take a few milliseconds.
+pub const FIRST_POLL_INTERVAL: Duration = Duration::from_micros(200);
+
 /// Directories looked through upwards for a repository. Deeper paths do not fit into `PATH_MAX`.
 pub const REPOSITORY_LEVELS_MAX: usize = 64;
 

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::checkout::quiet_settings;
 use crate::git::{self, Git};
 use crate::{limits, source, worktree};
 
@@ -145,7 +146,7 @@ pub const REMOVING: &str = ".removing";
 
 /// Are there changes in a checkout that a worktree of its last commit does not have?
 pub fn is_dirty(repo: &Path) -> bool {
-    // A repository inside it may be an agent's, and git would run the filters that one names.
+    // What stands there may be an agent's, and git would run the filters that it names, or a repository inside it.
     let status = [
         "--no-optional-locks",
         "status",
@@ -153,7 +154,8 @@ pub fn is_dirty(repo: &Path) -> bool {
         "--untracked-files=normal",
         "--ignore-submodules=all",
     ];
-    Git::at(repo).run(&status).is_ok_and(|changes| !changes.is_empty())
+    let Ok(settings) = quiet_settings(repo) else { return false };
+    Git::at(repo).set(&settings).run(&status).is_ok_and(|changes| !changes.is_empty())
 }
 
 /// The commit that is checked out, if there is one.
@@ -259,7 +261,9 @@ pub fn changes(tree: &Path, repo: Option<&Path>, base: Option<&str>) -> Option<S
     let base = base.map(str::to_owned).or_else(in_common).unwrap_or_else(|| "HEAD".to_owned());
     let stat =
         ["--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
+    let settings = quiet_settings(tree).ok()?;
     let stat = Git::at(tree)
+        .set(&settings)
         .run(&[&stat[..], &["--stat=100", "--stat-count=60", &base, "--", "."]].concat())
         .ok()?;
     let new =

@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
 
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git};
@@ -273,6 +274,18 @@ pub fn refresh(store: &Path, workspace: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Does two things at a time.
+fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        match one.join() {
+            Ok(one) => (one, other),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 /// A workspace made from a store: a repository of its own, with `branch` checked out at `start`. It is made beside its place and
 /// moved there whole, so that one which is there is complete; one that is there is left alone.
 pub(crate) fn ensure(
@@ -309,12 +322,19 @@ pub(crate) fn ensure(
     let cloned = ["clone", "--quiet", "--local", "--no-checkout", "--template=", "--origin=origin", "--"];
     let mut cloned: Vec<&std::ffi::OsStr> = cloned.iter().map(std::ffi::OsStr::new).collect();
     cloned.extend([store.as_os_str(), fresh.as_os_str()]);
-    Git::at(Path::new("/")).with("GIT_ALLOW_PROTOCOL", "file").holding(held()?).run(&cloned)?;
-    Git::at(&fresh).run(&["remote", "set-url", "--", "origin", url])?;
-    let settings = quiet_settings(&fresh)?;
+    let cloning = Git::at(Path::new("/")).with("GIT_ALLOW_PROTOCOL", "file").holding(held()?);
+    // What has a configuration of its own is the user's: a fresh clone names no filter.
+    let (cloned, settings) = both(|| cloning.run(&cloned), || quiet_settings(store));
+    let (_, settings) = (cloned?, settings?);
     let checked_out =
         ["checkout", "--quiet", "--no-track", "--no-recurse-submodules", "-B", branch, start, "--"];
-    Git::at(&fresh).set(&settings).holding(held()?).run(&checked_out)?;
+    let checkout = Git::at(&fresh).set(&settings).holding(held()?);
+    // The address is of no interest to a checkout.
+    let (named, checked_out) = both(
+        || Git::at(&fresh).run(&["remote", "set-url", "--", "origin", url]),
+        || checkout.run(&checked_out),
+    );
+    let (_, _) = (named?, checked_out?);
     if path.is_dir() {
         fs::remove_dir(path).map_err(io("replace", path))?;
     }

@@ -44,7 +44,8 @@ impl Ground {
     fn bring(&self, tree: &str) {
         let vault = self.vault();
         let now = vault.store().unwrap().tree;
-        vault.write(&vault.way(&now, tree).unwrap()).unwrap();
+        vault.way(&now, tree).unwrap();
+        vault.write(&now, tree).unwrap();
     }
 
     fn git(&self, args: &[&str]) {
@@ -114,6 +115,77 @@ fn everything_that_can_be_stored_comes_back() {
         assert_eq!(ground.store(), second, "the same files are the same tree");
         assert_eq!(fs::read_dir(ground.at("outside")).unwrap().count(), 0, "no link was followed");
     }
+}
+
+/// D11.16: no empty directory is brought back; one that the way back empties goes, one that was empty stays, and one that is in the
+/// place of a file makes room.
+#[test]
+fn empty_directories_are_no_part_of_it() {
+    let ground = Ground::new();
+    let work = ground.at("work");
+    ground.write("file", "one");
+    fs::create_dir(work.join("empty")).unwrap();
+    let first = ground.store();
+    fs::remove_dir(work.join("empty")).unwrap();
+    fs::create_dir_all(work.join("still/empty")).unwrap();
+    fs::remove_file(work.join("file")).unwrap();
+    fs::create_dir(work.join("file")).unwrap();
+    ground.write("emptied/by/it", "x");
+    let second = ground.store();
+    ground.bring(&first);
+    let there = |name: &str| work.join(name).exists();
+    assert_eq!(["empty", "emptied", "still/empty"].map(there), [false, false, true]);
+    assert!(work.join("file").is_file());
+    ground.bring(&second);
+    assert_eq!(["emptied/by/it", "file", "still/empty"].map(there), [true, false, true]);
+}
+
+/// D11.16: nothing has changed, and nothing is written; what was killed between two steps is not taken for stored.
+#[test]
+fn what_is_the_same_is_not_stored_again() {
+    let ground = Ground::new();
+    ground.write("a", "one");
+    let first = ground.store();
+    let objects = || fs::read_dir(ground.at("state/checkpoints/files.git/objects")).unwrap().count();
+    let before = objects();
+    assert_eq!(ground.store(), first);
+    assert_eq!(objects(), before);
+    // Killed after the index was written and before the tree was: the same as here.
+    ground.write("a", "two");
+    let own = fs::read_dir(ground.at("state/checkpoints")).unwrap().flatten();
+    let own = own.map(|entry| entry.path()).find(|path| path.is_dir() && path.extension().is_none()).unwrap();
+    let mut index = Command::new("git");
+    index.env("GIT_DIR", &own).env("GIT_OBJECT_DIRECTORY", ground.at("state/checkpoints/files.git/objects"));
+    index.env("GIT_WORK_TREE", ground.at("work")).current_dir(ground.at("work"));
+    assert!(index.args(["update-index", "a"]).status().unwrap().success());
+    let second = ground.store();
+    assert_ne!(second, first);
+    // A cache that nobody can read is made anew.
+    for broken in ["index", "HEAD", "last"] {
+        fs::write(own.join(broken), "broken").unwrap();
+        assert_eq!(ground.store(), second, "{broken}");
+    }
+}
+
+/// D11.16: files that are no longer all there are not written in part.
+#[test]
+fn what_is_lost_is_said_before_anything_is_written() {
+    let ground = Ground::new();
+    ground.write("a", "one");
+    ground.write("b", "other");
+    let first = ground.store();
+    ground.write("a", "two");
+    let second = ground.store();
+    fs::remove_file(ground.at("work/b")).unwrap();
+    let now = ground.store();
+    let mut name = Command::new("git");
+    let store = ground.at("state/checkpoints/files.git");
+    let name = name.arg("--git-dir").arg(&store).args(["rev-parse", &format!("{first}:a")]).output().unwrap();
+    let name = String::from_utf8(name.stdout).unwrap();
+    fs::remove_file(store.join("objects").join(&name[..2]).join(name[2..].trim())).unwrap();
+    assert!(matches!(ground.vault().way(&now, &first), Err(Error::Lost)));
+    assert!(matches!(ground.vault().way(&now, &"0".repeat(40)), Err(Error::Lost)));
+    ground.bring(&second);
 }
 
 /// D11.16: what is ignored, repositories inside and files that are too large are neither stored nor touched.

@@ -173,6 +173,7 @@ impl App {
         let harness = self.staffed(harness, settings);
         let harness =
             harness.hiding(users_own()).copying(settings.copy.clone()).setting_up(settings.setup.clone());
+        let harness = harness.storing_at_most(settings.retention.checkpoints_max);
         Ok(harness.with_secrets(self.secrets.clone()).with_budget(settings.budget))
     }
 

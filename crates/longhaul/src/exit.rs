@@ -59,7 +59,8 @@ impl Exit {
             | Cause::DiskFull
             | Cause::Rejected
             | Cause::Error
-            | Cause::Parked => Exit::Waiting,
+            | Cause::Parked
+            | Cause::Stuck => Exit::Waiting,
         }
     }
 }

@@ -106,6 +106,12 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Journal { run, .. } => {
             (Exit::Failed, Some(format!("look closer with `longhaul store verify {run}`")))
         }
+        EngineError::AtWork { .. } => (Exit::Held, hint("nothing was removed; try again when it rests")),
+        EngineError::NeedsUnknown { run } => (
+            Exit::Failed,
+            Some(format!("nothing was removed; `longhaul store verify {run}` says what is wrong")),
+        ),
+        EngineError::Prune { .. } => (Exit::Failed, hint("nothing that a run needs was removed; try again")),
         EngineError::PutAway { .. } | EngineError::Note { .. } => (Exit::Failed, None),
         EngineError::Files { .. } => {
             (Exit::Failed, hint("see to what is said above, and give the same command again"))
@@ -128,9 +134,9 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
         StoreError::NotFound { .. } => {
             (Exit::Usage, Some("list what there is with `longhaul list`".to_owned()))
         }
-        StoreError::Held { holder, .. } => (
+        StoreError::Held { run, holder } => (
             Exit::Held,
-            Some(format!("process {} drives it; `longhaul pause ID` asks it to stop", holder.pid)),
+            Some(format!("process {} drives it; `longhaul pause {run}` asks it to stop", holder.pid)),
         ),
         StoreError::TakenBack { .. } => {
             (Exit::Failed, Some("look again: what was shown last is no longer part of it".to_owned()))

@@ -75,3 +75,19 @@ pub const MERGE_OUTPUT_BYTES_MAX: usize = 4 * 1024;
 
 /// Runs of a session that are looked at for one that is paused there. Older ones were passed over before.
 pub const SESSION_RUNS_LOOKED_AT_MAX: usize = 20;
+/// An answer typed at the terminal. More than a terminal gives in one line.
+pub const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
+/// How often it is looked whether somebody answered elsewhere what is asked at the terminal.
+pub const ELSEWHERE_LOOK_MS: u64 = 500;
+
+/// Bytes of stored files below which `workspace cleanup` leaves them as they are: it would free little, and the next checkpoint of
+/// every workspace would have to read all of it again.
+pub const CHECKPOINTS_PRUNED_FROM: u64 = 64 * 1024 * 1024;
+
+/// How long stored files are kept that no run names any more: what stood there before a rewind, and removed runs. Long enough to
+/// notice a mistake.
+pub const UNNAMED_KEPT: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
+
+/// The same when there are more than `checkpoints.quota`. Long enough that nobody is still at it.
+pub const UNNAMED_KEPT_OVER_QUOTA: std::time::Duration = std::time::Duration::from_secs(3600);

@@ -21,6 +21,7 @@ mod rules;
 mod schema;
 mod servers;
 mod settings;
+mod size;
 mod trust;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longhaul_agents::{Origin, Place, Roster};
 use longhaul_core::budget::{Allowance, Budget};
@@ -29,6 +30,7 @@ use crate::failure::Failure;
 use crate::limits::FILE_BYTES_MAX;
 use crate::misread;
 use crate::rules::WrittenRules;
+use crate::size;
 use crate::trust::{self, Item, Trust};
 
 /// Where a value came from. The order is the precedence.
@@ -70,7 +72,7 @@ pub struct Settings {
     pub setup: Vec<String>,
     /// With whom a run shares where it works.
     pub isolation: Isolation,
-    pub cleanup: Cleanup,
+    pub retention: Retention,
     pub checkpoint_interval_ms: u64,
     pub model: Option<String>,
     /// Whose default model is used when no model is named.
@@ -99,6 +101,19 @@ pub struct Permissions {
     pub network: Network,
 }
 
+/// What is kept of runs that have ended, and how much room all of them may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Does a run that completed leave no workspace behind?
+    pub cleanup_on_complete: bool,
+    /// How long the workspace of a run that has ended is kept from `workspace cleanup`.
+    pub cleanup_after: Duration,
+    /// Bytes of all workspaces.
+    pub workspaces_max: Option<u64>,
+    /// Bytes of all stored files.
+    pub checkpoints_max: Option<u64>,
+}
+
 /// What is done with git for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Git {
@@ -112,15 +127,6 @@ pub struct Git {
     pub collaboration: Way,
     /// Whether the agents that a run sends have a branch each.
     pub workflow_branch_strategy: Strategy,
-}
-
-/// When the workspaces of ended runs are taken away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cleanup {
-    /// As soon as a run has completed.
-    pub on_complete: bool,
-    /// What `workspace cleanup` takes for old.
-    pub after_ms: u64,
 }
 
 /// `longhaul.yaml`. Every field is optional; an unknown one is an error with its line.
@@ -152,6 +158,8 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<WorkspaceSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoints: Option<CheckpointsSection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     nats: Option<NatsSection>,
 }
 
@@ -171,7 +179,15 @@ struct NatsSection {
     ttl: Option<String>,
 }
 
-/// What a fresh worktree needs.
+/// How much room the stored files may take.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct CheckpointsSection {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<String>,
+}
+
+/// What a fresh worktree needs, and how long it is kept.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct WorkspaceSection {
@@ -192,6 +208,8 @@ struct WorkspaceSection {
     cleanup_on_complete: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cleanup_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<String>,
 }
 
 /// A list, or what would be its only item.
@@ -362,6 +380,8 @@ struct LimitsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_iteration_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    max_child_idle: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     policies: Option<BTreeMap<String, String>>,
 }
 
@@ -452,6 +472,7 @@ fn defaults() -> Value {
                 "max_iteration_steps": null,
                 "max_iteration_tokens": null,
                 "max_iteration_cost": null,
+                "max_child_idle": null,
             },
             "budget": {
                 "day": { "max_cost": null, "max_tokens": null },
@@ -480,7 +501,9 @@ fn defaults() -> Value {
             "isolation_mode": "per_workflow",
             "cleanup_on_complete": false,
             "cleanup_after": "24h",
+            "quota": null,
         },
+        "checkpoints": { "quota": null },
         "nats": {
             "enabled": false,
             "kv_bucket": "harness-state",
@@ -635,6 +658,7 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
             max_iteration_steps: read.value("harness.limits.max_iteration_steps")?,
             max_iteration_tokens: read.value("harness.limits.max_iteration_tokens")?,
             max_iteration_cost: read.money("harness.limits.max_iteration_cost")?,
+            max_child_idle_ms: read.duration("harness.limits.max_child_idle")?,
         },
         budget: Budget { day: read.allowance("day")?, repo: read.allowance("repo")? },
         compaction: Compaction {
@@ -655,9 +679,13 @@ fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
         copy: read.paths("workspace.copy")?,
         setup: read.commands("workspace.setup")?,
         isolation: read.parsed("workspace.isolation_mode")?,
-        cleanup: Cleanup {
-            on_complete: read.value("workspace.cleanup_on_complete")?,
-            after_ms: read.duration("workspace.cleanup_after")?.unwrap_or_default(),
+        retention: Retention {
+            cleanup_on_complete: read.value("workspace.cleanup_on_complete")?,
+            cleanup_after: Duration::from_millis(
+                read.duration("workspace.cleanup_after")?.unwrap_or_default(),
+            ),
+            workspaces_max: read.bytes("workspace.quota")?,
+            checkpoints_max: read.bytes("checkpoints.quota")?,
         },
         retry: RetryPolicy {
             max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
@@ -918,6 +946,11 @@ impl Reading<'_> {
         let text: Option<String> = self.value(key)?;
         let ms = |text: String| duration::parse(&text).map(|time| time.as_millis() as u64);
         text.map(ms).transpose().map_err(|why| self.wrong(key, &why))
+    }
+
+    fn bytes(&self, key: &str) -> Result<Option<u64>, Failure> {
+        let text: Option<String> = self.value(key)?;
+        text.map(|text| size::parse(&text)).transpose().map_err(|why| self.wrong(key, &why))
     }
 
     /// The name of a branch, or the beginning of one; what would lead git astray is refused here, with its place.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Every row, in order.
-const ROWS: [&str; 27] = [
+const ROWS: [&str; 29] = [
     "suspended_memory",
     "suspended_threads",
     "step_p50",
@@ -34,7 +34,9 @@ const ROWS: [&str; 27] = [
     "open_time",
     "open_memory",
     "idle_memory",
+    "idle_private",
     "start",
+    "list",
     "forgetful_files",
 ];
 
@@ -145,6 +147,28 @@ fn models_are_measured_without_a_place() {
     for row in rows.iter().filter(|row| !row["name"].as_str().unwrap().contains("added")).skip(2) {
         let (value, ratio) = (row["value"].as_f64().unwrap(), row["ratio"].as_f64().unwrap());
         assert!(value > 0.0 && ratio > 0.0 && value.is_finite() && ratio.is_finite(), "{row}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// D11.16: checkpoints, the way back and second workspaces are measured beside git, and nothing is left on the disk.
+#[test]
+fn workspaces_are_measured_beside_git() {
+    let directory = tempfile::tempdir().unwrap();
+    let sizes = ["workspace", "--files=120", "--changed=12", "--megabytes=2", "--rounds=1", "--dir=."];
+    let rows = rows(directory.path(), &sizes);
+    let expected = [
+        "git_status",
+        "checkpoint",
+        "git_checkout",
+        "rewind",
+        "git_worktree_add",
+        "second_worktree",
+        "second_clone",
+    ];
+    assert_eq!(names(&rows), expected);
+    for row in rows.iter().filter(|row| !row["name"].as_str().unwrap().starts_with("git_")) {
+        assert!(row["ratio"].as_f64().unwrap() > 0.0, "{row}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }

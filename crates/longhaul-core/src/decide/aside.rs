@@ -100,7 +100,7 @@ fn judged(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, heard: Heard, d
         return stop::ask_judge(run, turn, attempt.next(), decision);
     }
     let error = heard.error.unwrap_or_else(|| "its answer is not the JSON it was asked for".to_owned());
-    decision.pause(run, Cause::Parked, format!("the judge gave no opinion: {error}"));
+    decision.pause(run, Cause::Stuck, format!("the judge gave no opinion: {error}"));
 }
 
 /// A plan is waited for like a judge's opinion; one that cannot be used is asked for once more, with what is wrong with it.

@@ -4,6 +4,7 @@ use super::{Decision, call};
 use crate::event::{Ask, AskKind, Cause, Event};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
+use crate::plan::Step;
 use crate::run::Run;
 use crate::spec::OnAsk;
 use crate::status::Status;
@@ -11,10 +12,23 @@ use crate::tool::{Failure, Outcome};
 
 /// The digest of an action, for people to see that what runs is what they were shown.
 pub(super) fn digest(tool: &str, args: &Json) -> String {
+    digest_of(&[tool, args.as_str()])
+}
+
+/// The same for a step: whose it is, what they are told, and what must hold afterwards.
+pub(super) fn digest_of_step(step: &Step, told: &str) -> String {
+    let verify = step.verify.iter().flatten().map(String::as_str);
+    digest_of(&[&step.id, &step.agent, told].into_iter().chain(verify).collect::<Vec<_>>())
+}
+
+fn digest_of(parts: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(tool.as_bytes());
-    hasher.update(&[0]);
-    hasher.update(args.as_str().as_bytes());
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            hasher.update(&[0]);
+        }
+        hasher.update(part.as_bytes());
+    }
     hasher.finalize().to_hex()[..16].to_owned()
 }
 
@@ -33,7 +47,8 @@ pub(super) fn open(run: &Run, ask: Ask, decision: &mut Decision) -> bool {
     let gate = run.gates.len() as u32 + decision.gates_opened(run) + 1;
     // Saved before the wait is announced: whoever answers may find only the journal.
     decision.checkpoint(run);
-    decision.and(Event::WaitingForHuman { gate, step: run.current_step, ask: Some(ask) });
+    let (step, ask) = (run.current_step, Some(ask));
+    decision.and(Event::WaitingForHuman { gate, step, ask, digest: None });
     if run.spec.on_ask() == OnAsk::Pause {
         decision.pause(run, Cause::Asked, reason);
     }

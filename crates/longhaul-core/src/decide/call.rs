@@ -9,10 +9,10 @@ use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Rest};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, CHANGING_REPEATS_FACTOR,
+    ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, CHANGING_REPEATS_FACTOR, GUARDS_MAX,
     OUTPUT_INLINE_BYTES_MAX, PARALLEL_DEFAULT,
 };
-use crate::permission::{Action, Here, Verdict, judge, judge_path};
+use crate::permission::{Action, Here, Verdict, judge, judge_path, risk};
 use crate::policy::{Limit, Policy};
 use crate::prompt::head;
 use crate::repetition::{self, Remedy};
@@ -311,7 +311,7 @@ fn work_through<'a>(
                 }
                 Remedy::Pause => {
                     let reason = format!("doom_loop: `{}` was tried again and again to no effect", call.tool);
-                    return decision.pause(run, Cause::Parked, reason);
+                    return decision.pause(run, Cause::Stuck, reason);
                 }
             }
         }
@@ -335,7 +335,16 @@ fn work_through<'a>(
             }
             Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
                 limit::warn_of_calls(run, limits, decision);
-                return start(call.id, call.attempt, class, Vec::new(), decision);
+                let risk = risk(
+                    Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) },
+                    call.tool,
+                    &call.args.value(),
+                );
+                start(call.id, call.attempt, class, Vec::new(), decision);
+                if let Some(command) = risk {
+                    guard(run, call.id, command, decision);
+                }
+                return;
             }
             Err((failure, message)) => refuse(call.id, failure, message, decision),
         }
@@ -344,6 +353,18 @@ fn work_through<'a>(
     if !is_errand_out(run, turn, decision) {
         turn::begin(run, turn + 1, limits, decision);
     }
+}
+
+/// A checkpoint with a name, because the call may throw work away. It comes after the intent: whoever goes back to it is told that
+/// the call was cut short, and does not see it made again.
+fn guard(run: &Run, call: CallId, command: String, decision: &mut Decision) {
+    let name = format!("before-{call}");
+    let names = &run.checkpoint_names;
+    if names.len() >= GUARDS_MAX || names.contains(&name) {
+        return;
+    }
+    let number = decision.checkpoint(run);
+    decision.and(Event::CheckpointGuarded { number, name, call, command });
 }
 
 fn note(call: &Asked<'_>, decision: &mut Decision) {

@@ -1,8 +1,9 @@
 //! Sub-agents: errands given to other runs, and what comes back. An errand that fails is tried once more with what went
 //! wrong; what a child may spend is set aside from its parent's budget before it begins.
 
-use super::{Decision, call, limit, schedule};
-use crate::child::{Child, ChildEnding, ChildReport, ChildState, Errand, Origin, child_id};
+use super::limit::Drawn;
+use super::{Decision, call, schedule};
+use crate::child::{Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, Origin, child_id};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
 use crate::ids::{Attempt, CallId};
@@ -26,9 +27,16 @@ pub(super) fn send_step(
     decision: &mut Decision,
 ) -> Result<(), String> {
     let planned = run.plan.steps.get(step as usize).ok_or("there is no such step")?;
-    let task = prompt::within_task(run, &run.plan, prompt::step_text(&run.plan, step as usize));
+    let task = told(run, step, decision);
     let (agent, limits) = (planned.agent.clone(), allowance(run, share, limits, decision));
     send(run, Sent { agent, task, origin: Origin::Step { step }, attempt: Attempt::FIRST, limits }, decision)
+}
+
+/// What whoever does a step is told, also of what was said only now.
+pub(super) fn told(run: &Run, step: u32, decision: &Decision) -> String {
+    let just_said = |step: usize| decision.said_by(run, step as u32);
+    let text = prompt::step_text_with(&run.plan, step as usize, just_said);
+    prompt::within_task(run, &run.plan, text)
 }
 
 /// What an agent asks another for, if it may.
@@ -102,8 +110,7 @@ fn depth_allows(run: &Run) -> Result<(), String> {
 /// What is left of the budget for one of `share` that divide it. Calls and turns are counted when they are made; money and
 /// tokens are set aside.
 fn allowance(run: &Run, share: u32, limits: Limits, decision: &Decision) -> Limits {
-    let used = run.ledger();
-    let gone = limit::committed(run);
+    let Drawn { used, gone } = Drawn::from(run, decision);
     let granted = decision.since(run).iter().filter_map(|event| {
         let Event::ChildSpawned(errand) = event else { return None };
         Some(errand.limits)
@@ -138,9 +145,15 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
     if run.status.is_terminal() {
         return Decision::nothing();
     }
+    let mut decision = heard(run, child, report);
+    follow(run, child.errand.origin, &mut decision);
+    decision
+}
+
+/// What is remembered of a child's rest, before it is asked what that leads to.
+pub(super) fn heard(run: &Run, child: &Child, report: ChildReport) -> Decision {
     let mut decision = Decision::nothing();
-    let ledger = report.ledger;
-    let origin = child.errand.origin;
+    let (number, origin, ledger) = (child.errand.number, child.errand.origin, report.ledger);
     match report.ending {
         ChildEnding::Completed { output } => {
             // Handed in before it is remembered as ended: a child that seems to be at work is asked again, a result that is
@@ -153,11 +166,29 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
             decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
             failed(run, child, &error, &mut decision);
         }
+        // Handed in first, as above: what is ended and not handed in would be tried again.
+        ChildEnding::Stopped { reason } => {
+            let Errand { agent, id, .. } = &child.errand;
+            let reason = head(&reason, EVENT_TEXT_BYTES_MAX);
+            let error = format!("stopped by a person: sub-agent {agent}, {id} ({reason})");
+            hand_in(run, origin, Err(error.clone()), &mut decision);
+            decision.and(Event::ChildEnded { number, error: Some(error), ledger });
+        }
+        ChildEnding::Refused { why } => {
+            let why = head(&why, NOTE_BYTES_MAX).to_owned();
+            hand_in(run, origin, Err(why.clone()), &mut decision);
+            decision.and(Event::ChildEnded { number, error: Some(why), ledger });
+        }
         ChildEnding::GaveUp { error } => {
-            let error = head(&error, NOTE_BYTES_MAX).to_owned();
-            decision.then(Effect::EndChild { child: number, reason: error.clone() });
-            decision.and(Event::ChildEnded { number, error: Some(error.clone()), ledger });
-            failed(run, child, &error, &mut decision);
+            give_up(run, child, head(&error, NOTE_BYTES_MAX), ledger, &mut decision);
+        }
+        ChildEnding::Idle { ms } if ms < run.spec.max_child_idle_ms() => {
+            decision.then(Effect::Attend { child: number });
+        }
+        ChildEnding::Idle { ms } => {
+            let most = run.spec.max_child_idle_ms() / 1000;
+            let error = format!("idle: nothing came of it for {} s (max_child_idle is {most} s)", ms / 1000);
+            give_up(run, child, &error, ledger, &mut decision);
         }
         ChildEnding::Waiting => {
             decision.and(Event::ChildRested { number, paused: None, reason: None, ledger });
@@ -168,8 +199,15 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
             decision.and(Event::ChildRested { number, paused: Some(cause), reason: Some(reason), ledger });
         }
     }
-    follow(run, origin, &mut decision);
     decision
+}
+
+/// Nobody waits for that child any longer.
+fn give_up(run: &Run, child: &Child, error: &str, ledger: ChildLedger, decision: &mut Decision) {
+    let number = child.errand.number;
+    decision.then(Effect::EndChild { child: number, reason: error.to_owned() });
+    decision.and(Event::ChildEnded { number, error: Some(error.to_owned()), ledger });
+    failed(run, child, error, decision);
 }
 
 /// What a child's rest leads to: the steps or calls after it, or that nothing moves any more.
@@ -191,7 +229,7 @@ fn follow(run: &Run, origin: Origin, decision: &mut Decision) {
 pub(super) fn answered(run: &Run, number: u32) -> Decision {
     let waits = |child: &&Child| child.state == ChildState::Waiting && run.status == Status::Running;
     let Some(_) = run.child(number).filter(waits) else { return Decision::nothing() };
-    let mut decision = Decision::remember(Event::ChildResumed { number, limits: None });
+    let mut decision = Decision::remember(Event::ChildResumed { number, limits: None, model: None });
     decision.then(Effect::Attend { child: number });
     decision
 }
@@ -207,15 +245,14 @@ fn failed(run: &Run, child: &Child, error: &str, decision: &mut Decision) {
         return hand_in(run, *origin, Err(error), decision);
     }
     // What the first try did not use is there for the second.
-    let Some(ahead) = decision.ahead(run) else { return };
     let sent = Sent {
         agent: agent.clone(),
         task: prompt::second_try(task, error),
         origin: *origin,
         attempt: attempt.next(),
-        limits: allowance(&ahead, 1, ahead.spec.limits, decision),
+        limits: allowance(run, 1, run.spec.limits, decision),
     };
-    if let Err(error) = send(&ahead, sent, decision) {
+    if let Err(error) = send(run, sent, decision) {
         hand_in(run, *origin, Err(error), decision);
     }
 }
@@ -247,6 +284,10 @@ fn hand_in(run: &Run, origin: Origin, result: Result<String, String>, decision: 
 
 /// Nothing moves any more, and a child has paused: so does its parent, for the same reason.
 pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
+    let crowd = Crowd::with(run, decision);
+    if crowd.working + crowd.waiting > 0 || crowd.paused == 0 {
+        return;
+    }
     let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running) else { return };
     let is_blocked = match ahead.phase {
         Phase::Idle => true,
@@ -276,11 +317,84 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
         && let Some(limits) = more_for(&ahead, child)
     {
         let number = child.errand.number;
-        decision.and(Event::ChildResumed { number, limits: Some(limits) });
+        decision.and(Event::ChildResumed { number, limits: Some(limits), model: None });
         return decision.then(Effect::Attend { child: number });
     }
     let Errand { id, agent, .. } = &child.errand;
     decision.pause(run, cause, format!("{reason} (sub-agent {agent}, {id})"));
+}
+
+/// How many children there will be of each kind that has not ended, when what was decided so far is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Crowd {
+    pub(super) working: u32,
+    pub(super) waiting: u32,
+    pub(super) paused: u32,
+}
+
+impl Crowd {
+    pub(super) fn with(run: &Run, decision: &Decision) -> Crowd {
+        let mut crowd = Crowd::default();
+        let since = decision.since(run);
+        for child in run.live_children() {
+            let told = since.iter().rev().find_map(|event| becomes(event, child.errand.number));
+            crowd.count(told.unwrap_or_else(|| Kind::of(&child.state)));
+        }
+        // Who is only sent now is at work, unless it has something to say already.
+        for event in since {
+            if let Event::ChildSpawned(errand) = event {
+                let told = since.iter().rev().find_map(|event| becomes(event, errand.number));
+                crowd.count(told.unwrap_or(Kind::Working));
+            }
+        }
+        crowd
+    }
+
+    fn count(&mut self, kind: Kind) {
+        match kind {
+            Kind::Working => self.working += 1,
+            Kind::Waiting => self.waiting += 1,
+            Kind::Paused => self.paused += 1,
+            Kind::Ended => {}
+        }
+    }
+
+    pub(super) fn live(self) -> u32 {
+        self.working + self.waiting + self.paused
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Working,
+    Waiting,
+    Paused,
+    Ended,
+}
+
+impl Kind {
+    fn of(state: &ChildState) -> Kind {
+        match state {
+            ChildState::Working => Kind::Working,
+            ChildState::Waiting => Kind::Waiting,
+            ChildState::Paused { .. } => Kind::Paused,
+            ChildState::Completed | ChildState::Failed { .. } => Kind::Ended,
+        }
+    }
+}
+
+/// What an event makes of that child.
+fn becomes(event: &Event, child: u32) -> Option<Kind> {
+    let (of, kind) = if let Event::ChildEnded { number, .. } = event {
+        (number, Kind::Ended)
+    } else if let Event::ChildRested { number, paused, .. } = event {
+        (number, if paused.is_some() { Kind::Paused } else { Kind::Waiting })
+    } else if let Event::ChildResumed { number, .. } = event {
+        (number, Kind::Working)
+    } else {
+        return None;
+    };
+    (*of == child).then_some(kind)
 }
 
 /// What others have given back, for a child that came to the end of its part.
@@ -313,15 +427,22 @@ fn part_of(run: &Run, child: &Child, parts: u64) -> Limits {
     }
 }
 
-/// The run is taken up again: so are those it had sent. What a crash kept from being handed in is handed in now.
-pub(super) fn pick_up(run: &Run, decision: &mut Decision) {
+/// The run is taken up again: so are those it had sent, with the model that a person now wants. What a crash kept from being
+/// handed in is handed in now.
+pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
     let live: Vec<&Child> = run.live_children().collect();
+    let parts = live.len() as u32 + 1;
     for child in &live {
         let number = child.errand.number;
-        let limits = part_of(run, child, live.len() as u64 + 1);
+        if child_id(&run.spec.id, number).as_ref() != Some(&child.errand.id) {
+            send_anew(run, child, parts, decision);
+            continue;
+        }
+        let limits = part_of(run, child, u64::from(parts));
         let is_new = limits != child.errand.limits;
-        if !child.is_working() || is_new {
-            decision.and(Event::ChildResumed { number, limits: is_new.then_some(limits) });
+        let model = model.filter(|model| child.model.as_deref() != Some(*model)).map(str::to_owned);
+        if !child.is_working() || is_new || model.is_some() {
+            decision.and(Event::ChildResumed { number, limits: is_new.then_some(limits), model });
         }
         decision.then(Effect::Attend { child: number });
     }
@@ -332,6 +453,19 @@ pub(super) fn pick_up(run: &Run, decision: &mut Decision) {
         if let Some(child) = left_behind(run, origin).filter(|_| !in_hand) {
             after_crash(run, child, decision);
         }
+    }
+}
+
+/// A run that was copied knows the errands of the one it was copied from. They are not its own to see to, and not to end
+/// either: what they were for is given out anew, under its own name.
+fn send_anew(run: &Run, child: &Child, parts: u32, decision: &mut Decision) {
+    let (number, ledger) = (child.errand.number, child.ledger);
+    let error = Some("it works for the run that this one was copied from".to_owned());
+    decision.and(Event::ChildEnded { number, error, ledger });
+    let Errand { agent, task, origin, attempt, .. } = child.errand.clone();
+    let limits = allowance(run, parts, run.spec.limits, decision);
+    if let Err(error) = send(run, Sent { agent, task, origin, attempt, limits }, decision) {
+        hand_in(run, origin, Err(error), decision);
     }
 }
 

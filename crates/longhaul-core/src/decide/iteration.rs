@@ -23,7 +23,7 @@ pub(super) fn restart(run: &Run, turn: u32, why: FreshStart, told: String, decis
         let reason = format!(
             "no_progress: {IDLE_ITERATIONS_MAX} iterations in a row changed nothing in the workspace"
         );
-        return decision.pause(run, Cause::Parked, reason);
+        return decision.pause(run, Cause::Stuck, reason);
     }
     decision.and(Event::AgentStopped { turn, action: StopAction::Restart, why: why_stopped });
     sum_up(run, turn, why, decision);
@@ -65,7 +65,7 @@ pub(super) fn interrupt(run: &Run, turn: u32, why: FreshStart, decision: &mut De
             FreshStart::Limit => "no_progress: fresh conversations reach their limit again and again",
             FreshStart::NoPromise | FreshStart::Refuted => "no_progress: no fresh start is left",
         };
-        return decision.pause(run, Cause::Parked, reason.to_owned());
+        return decision.pause(run, Cause::Stuck, reason.to_owned());
     }
     stop::examine(run, turn, Purpose::FreshStart { why }, Attempt::FIRST, decision);
 }

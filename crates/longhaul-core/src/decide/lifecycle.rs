@@ -130,8 +130,7 @@ fn named_checkpoint(run: &Run, name: &str) -> Result<Decision, Refusal> {
         return refused("there is one of that name");
     }
     let mut decision = Decision::nothing();
-    decision.checkpoint(run);
-    let number = run.checkpoints.saturating_add(1);
+    let number = decision.checkpoint(run);
     decision.and(Event::CheckpointNamed { number, name: name.to_owned() });
     Ok(decision)
 }
@@ -281,19 +280,20 @@ fn running(run: &Run) -> impl Iterator<Item = (usize, &Step)> {
 
 fn approve(run: &Run, at: Timestamp, number: u32, digest: Option<&str>) -> Result<Decision, Refusal> {
     let gate = pending_gate(run, "approve", number)?;
+    gate.ask.iter().try_for_each(|asked| expect_leave(asked, number))?;
+    // Gates of steps that older runs stand at have none.
+    if let (Some(shown), Some(asked)) = (digest, gate.digest())
+        && shown != asked
+    {
+        return Err(Refusal::OtherAction { gate: number, digest: asked.to_owned() });
+    }
     let mut decision = Decision::remember(answered(gate, at, true, None));
     match &gate.ask {
         None if run.status == Status::Running => {
             schedule::go_on(run, run.spec.limits, &mut decision);
         }
         None => {}
-        Some(asked) => {
-            expect_leave(asked, number)?;
-            if digest.is_some_and(|digest| digest != asked.digest) {
-                return Err(Refusal::OtherAction { gate: number, digest: asked.digest.clone() });
-            }
-            ask::granted(run, asked, &mut decision);
-        }
+        Some(asked) => ask::granted(run, asked, &mut decision),
     }
     Ok(decision)
 }

@@ -2,6 +2,7 @@
 
 use super::{Decision, call, child, iteration, step};
 use crate::budget::Exhausted;
+use crate::child::ChildLedger;
 use crate::conversation::Usage;
 use crate::effect::Effect;
 use crate::event::{Cause, Event, FreshStart};
@@ -41,6 +42,12 @@ pub(super) fn permit_question(run: &Run, limits: Limits, decision: &mut Decision
     let spent = Spent::with(run, decision);
     let reached = [spent.tokens(limits.max_tokens), spent.cost(limits.max_cost)];
     permit(run, run.turn(), limits, reached.into_iter().flatten(), decision)
+}
+
+/// Is there enough of both? Decides nothing.
+pub(super) fn has_room_for_question(run: &Run, limits: Limits, decision: &Decision) -> bool {
+    let spent = Spent::with(run, decision);
+    spent.tokens(limits.max_tokens).is_none() && spent.cost(limits.max_cost).is_none()
 }
 
 /// A call over the number of calls that only warns.
@@ -170,7 +177,7 @@ struct Spent {
 
 impl Spent {
     fn with(run: &Run, decision: &Decision) -> Spent {
-        let (mut used, mut next) = (committed(run), run.reserve);
+        let (mut used, mut next) = (Drawn::from(run, decision).gone, run.reserve);
         for event in decision.since(run) {
             if let Event::ModelReplied { usage, .. } = event {
                 used.add(usage);
@@ -198,20 +205,48 @@ impl Spent {
     }
 }
 
-/// What is gone: used by the run and by those below it, or set aside for one that is at work.
-pub(super) fn committed(run: &Run) -> Usage {
-    let mut gone = run.usage;
-    for child in &run.children {
-        let used = child.ledger.usage;
-        gone.add(&used);
-        if !child.has_ended() {
-            let granted = child.errand.limits;
-            gone.cost += granted.max_cost.unwrap_or_default().less(used.cost);
-            let set_aside = granted.max_tokens.unwrap_or(0).saturating_sub(used.tokens());
-            gone.input_tokens = gone.input_tokens.saturating_add(set_aside);
+/// What is drawn from a run's budget, with what this very decision has to say of its children.
+pub(super) struct Drawn {
+    /// Used by the run and by those below it.
+    pub(super) used: ChildLedger,
+    /// That, and what is set aside for those that have not ended.
+    pub(super) gone: Usage,
+}
+
+impl Drawn {
+    pub(super) fn from(run: &Run, decision: &Decision) -> Drawn {
+        let mut used = ChildLedger { usage: run.usage, calls: run.calls_started, turns: run.turns };
+        used.add(&run.children.spent());
+        let mut drawn = Drawn { used, gone: used.usage };
+        for child in run.live_children() {
+            let told = decision.since(run).iter().rev().find_map(|event| told(event, child.errand.number));
+            let (ledger, has_ended) = told.unwrap_or((child.ledger, false));
+            drawn.used.add(&ledger);
+            drawn.gone.add(&ledger.usage);
+            if !has_ended {
+                drawn.set_aside(child.errand.limits, &ledger.usage);
+            }
         }
+        drawn
     }
-    gone
+
+    fn set_aside(&mut self, granted: Limits, used: &Usage) {
+        self.gone.cost += granted.max_cost.unwrap_or_default().less(used.cost);
+        let tokens = granted.max_tokens.unwrap_or(0).saturating_sub(used.tokens());
+        self.gone.input_tokens = self.gone.input_tokens.saturating_add(tokens);
+    }
+}
+
+/// What an event says that child has used, and whether it has ended.
+fn told(event: &Event, child: u32) -> Option<(ChildLedger, bool)> {
+    let (of, ledger, has_ended) = if let Event::ChildEnded { number, ledger, .. } = event {
+        (number, ledger, true)
+    } else if let Event::ChildRested { number, ledger, .. } = event {
+        (number, ledger, false)
+    } else {
+        return None;
+    };
+    (*of == child).then_some((*ledger, has_ended))
 }
 
 fn with_next(spent: impl ToString, next: impl ToString, is_over: bool) -> String {

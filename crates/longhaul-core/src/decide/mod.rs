@@ -115,12 +115,19 @@ impl Decision {
     }
 
     /// The run as it will be when what was decided so far is remembered. `None` if it does not fit, which `apply` will say.
+    ///
+    /// Copies the whole run: what is decided again and again, as after each child, goes by [`schedule`]'s board instead.
     fn ahead(&self, run: &Run) -> Option<Run> {
+        self.ahead_by(run, self.events.len())
+    }
+
+    /// The same with the first so many of its events only.
+    fn ahead_by(&self, run: &Run, events: usize) -> Option<Run> {
         let mut ahead = run.clone();
-        for event in self.since(run) {
+        for event in self.events.get(run.ahead..events)? {
             ahead.apply(run.seq, run.updated_at, event).ok()?;
         }
-        ahead.ahead = self.events.len();
+        ahead.ahead = events;
         Some(ahead)
     }
 
@@ -165,6 +172,14 @@ impl Decision {
         self.events.iter().any(asks) || self.effects.iter().any(moves)
     }
 
+    /// What it has a step say at its end.
+    fn said_by(&self, run: &Run, step: u32) -> Option<&str> {
+        self.since(run).iter().rev().find_map(|event| {
+            let Event::StepCompleted { step: of, output } = event else { return None };
+            (*of == step).then_some(output.as_str())
+        })
+    }
+
     /// How many gates this decision opens.
     fn gates_opened(&self, run: &Run) -> u32 {
         self.since(run).iter().filter(|event| matches!(event, Event::WaitingForHuman { .. })).count() as u32
@@ -176,9 +191,11 @@ impl Decision {
     }
 
     /// Numbers go on from the run's, over those this very decision has made.
-    fn checkpoint(&mut self, run: &Run) {
+    fn checkpoint(&mut self, run: &Run) -> u32 {
         let made = self.since(run).iter().filter(|event| matches!(event, Event::Checkpointed { .. })).count();
-        self.and(Event::Checkpointed { number: run.checkpoints.saturating_add(made as u32 + 1) });
+        let number = run.checkpoints.saturating_add(made as u32 + 1);
+        self.and(Event::Checkpointed { number });
+        number
     }
 
     /// Checkpoints, then pauses, in that order: what is paused has been saved.

@@ -125,7 +125,19 @@ fn other(run: &Run, kind: ModelFailureKind) -> Option<String> {
 }
 
 fn park(failure: &ModelFailure) -> Next {
-    Next::Park(Cause::Parked, format!("{}: {}", failure.kind.as_str(), failure.message))
+    let cause = match failure.kind {
+        // What was asked is at fault, and with it whoever asked.
+        ModelFailureKind::Overflow | ModelFailureKind::Refused | ModelFailureKind::Rejected => Cause::Stuck,
+        ModelFailureKind::Fatal
+        | ModelFailureKind::Credentials
+        | ModelFailureKind::Quota
+        | ModelFailureKind::ModelUnknown
+        | ModelFailureKind::Unavailable
+        | ModelFailureKind::Unreachable
+        | ModelFailureKind::RateLimited
+        | ModelFailureKind::Broken => Cause::Parked,
+    };
+    Next::Park(cause, format!("{}: {}", failure.kind.as_str(), failure.message))
 }
 
 /// Every usable model of the list is asked once before a rest.

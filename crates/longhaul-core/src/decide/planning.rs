@@ -43,9 +43,7 @@ pub(super) fn given(run: &Run, at: Timestamp, new: &Plan) -> Result<Decision, Re
     let plan = run.plan.replanned(new.clone()).map_err(|bad| unusable(bad.to_string()))?;
     run.spec.check_agents(&plan).map_err(|bad| unusable(bad.to_string()))?;
     let mut decision = Decision::nothing();
-    clear(run, at, &mut decision);
-    decision.and(Event::PlanMade { plan });
-    decision.checkpoint(run);
+    take_over(run, at, plan, &mut decision);
     Ok(decision)
 }
 
@@ -54,8 +52,23 @@ fn may_replan(run: &Run) -> Result<(), Refusal> {
     match run.status {
         Status::Created | Status::Paused => Ok(()),
         Status::Running => refused("pause it first"),
-        Status::Completed | Status::Failed => refused("it has ended"),
+        Status::Failed if run.spec.parent.is_some() => {
+            refused("it worked for another run, which has gone on without it; replan that one")
+        }
+        // What is completed is worth as much as before.
+        Status::Failed => Ok(()),
+        Status::Completed => refused("it has ended"),
     }
+}
+
+/// From here on the run goes by another plan; one that had failed has something to go on with.
+fn take_over(run: &Run, at: Timestamp, plan: Plan, decision: &mut Decision) {
+    clear(run, at, decision);
+    if run.status == Status::Failed {
+        decision.and(Event::Reopened);
+    }
+    decision.and(Event::PlanMade { plan });
+    decision.checkpoint(run);
 }
 
 /// What was begun for the old plan is given up: what waits is answered, who works is called back.
@@ -81,10 +94,11 @@ pub(super) fn heard(run: &Run, round: u32, answer: &str, decision: &mut Decision
     match plan {
         Ok(plan) => {
             if run.planned {
-                clear(run, run.updated_at, decision);
+                take_over(run, run.updated_at, plan, decision);
+            } else {
+                decision.and(Event::PlanMade { plan });
+                decision.checkpoint(run);
             }
-            decision.and(Event::PlanMade { plan });
-            decision.checkpoint(run);
             if run.status == Status::Running
                 && let Some(ahead) = decision.ahead(run)
             {

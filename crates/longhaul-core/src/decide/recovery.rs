@@ -45,7 +45,7 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
         }
         Some(_) | None => run,
     };
-    child::pick_up(run, decision);
+    child::pick_up(run, changed.model, decision);
     match &run.phase {
         Phase::Idle if !run.planned => return planning::begin(run, decision),
         Phase::Idle => return start_work(run, limits, decision),

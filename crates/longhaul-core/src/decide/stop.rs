@@ -43,7 +43,7 @@ fn empty(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
     if heard && run.pace.empty_replies + 1 >= EMPTY_REPLIES_MAX {
         let why = format!("empty_output: {EMPTY_REPLIES_MAX} replies in a row had neither text nor a call");
         decision.and(Event::AgentStopped { turn, action: StopAction::Pause, why: Some(why.clone()) });
-        return decision.pause(run, Cause::Parked, why);
+        return decision.pause(run, Cause::Stuck, why);
     }
     let why = Some("the reply was empty".to_owned());
     decision.and(Event::AgentStopped { turn, action: StopAction::Continue, why });
@@ -70,6 +70,11 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
     let Some(seen) = decision.ahead(run) else { return decision };
     match purpose {
         Purpose::Baseline => schedule::go_on(&seen, seen.spec.limits, &mut decision),
+        Purpose::Whole if !found.holds() => not_whole(&seen, &found.complaint(), &mut decision),
+        Purpose::Whole if run.spec.conduct().judge.is_some() => {
+            ask_judge(&seen, 1, Attempt::FIRST, &mut decision);
+        }
+        Purpose::Whole => schedule::go_on(&seen, seen.spec.limits, &mut decision),
         Purpose::FreshStart { why } => iteration::sum_up(&seen, turn, why, &mut decision),
         Purpose::Stop => not_kept(&seen, turn, &found, &mut decision),
         Purpose::Claim if !found.holds() => refuted(&seen, turn, found.complaint(), &mut decision),
@@ -99,11 +104,21 @@ pub(super) fn ask_judge(run: &Run, turn: u32, attempt: Attempt, decision: &mut D
 
 /// The judge has spoken.
 pub(super) fn judged(run: &Run, turn: u32, opinion: &Opinion, decision: &mut Decision) {
-    if opinion.accepted {
-        return complete(run, turn, decision);
-    }
     let reasons: Vec<String> = opinion.reasons.iter().map(|reason| format!("- {reason}")).collect();
-    refuted(run, turn, format!("A judge does not accept the work:\n{}", reasons.join("\n")), decision);
+    let complaint = format!("A judge does not accept the work:\n{}", reasons.join("\n"));
+    match (run.plan.is_completed(), opinion.accepted) {
+        (true, true) => schedule::go_on(run, run.spec.limits, decision),
+        (true, false) => not_whole(run, &complaint, decision),
+        (false, true) => complete(run, turn, decision),
+        (false, false) => refuted(run, turn, complaint, decision),
+    }
+}
+
+/// Every step was done, and all of it together is not: there is no conversation left to say that to.
+fn not_whole(run: &Run, complaint: &str, decision: &mut Decision) {
+    let why = head(complaint.trim(), EVENT_TEXT_BYTES_MAX);
+    let reason = format!("not_verified: all steps are done, but the work as a whole does not hold: {why}");
+    decision.pause(run, Cause::Stuck, reason);
 }
 
 fn complete(run: &Run, turn: u32, decision: &mut Decision) {
@@ -138,7 +153,7 @@ fn refuted(run: &Run, turn: u32, complaint: String, decision: &mut Decision) {
             head(&why, EVENT_TEXT_BYTES_MAX)
         );
         decision.and(Event::AgentStopped { turn, action: StopAction::Pause, why: Some(why) });
-        return decision.pause(run, Cause::Parked, reason);
+        return decision.pause(run, Cause::Stuck, reason);
     }
     if run.spec.conduct().looping.is_some() {
         return iteration::restart(run, turn, FreshStart::Refuted, complaint, decision);

@@ -79,11 +79,11 @@ fn follow(
         Stop::Refused => {
             let said = if text.is_empty() { "without a word" } else { &text };
             let reason = format!("the model refused to answer: {}", head(said, EVENT_TEXT_BYTES_MAX));
-            decision.pause(run, Cause::Parked, reason);
+            decision.pause(run, Cause::Stuck, reason);
         }
         Stop::Overflow => {
             let reason = "context_overflow: the model's window was full before its reply was";
-            decision.pause(run, Cause::Parked, reason.to_owned());
+            decision.pause(run, Cause::Stuck, reason.to_owned());
         }
         Stop::End | Stop::Length if !proposed.is_empty() => call::begin_first(run, turn, proposed, decision),
         Stop::End => {

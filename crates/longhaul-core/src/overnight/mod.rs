@@ -15,7 +15,6 @@ use crate::event::Cause;
 use crate::evidence::Check;
 use crate::ids::{BadId, RunId};
 use crate::limits::PREPARE_ATTEMPTS_MAX;
-use crate::report::is_stuck;
 use crate::run::Run;
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -257,7 +256,7 @@ pub fn standing(run: &Run) -> Standing {
         Status::Paused => match run.cause.unwrap_or(Cause::Asked) {
             Cause::Limit => over("it reached a limit"),
             Cause::Rejected => over("a person rejected it"),
-            Cause::Parked if is_stuck(run) => over("it was stuck"),
+            Cause::Stuck => over("it was stuck"),
             Cause::Error => over("it broke off"),
             Cause::Asked | Cause::Finished | Cause::DiskFull | Cause::Provider | Cause::Parked => {
                 Standing::Open

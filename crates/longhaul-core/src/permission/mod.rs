@@ -18,6 +18,7 @@ mod git;
 mod paths;
 mod pattern;
 mod programs;
+mod risk;
 mod rules;
 mod scan;
 mod shell;
@@ -34,6 +35,7 @@ use serde_json::Value;
 
 pub use always::ALWAYS;
 use bash::Doubts;
+pub use risk::risk;
 pub use rules::{BadRule, Permissions, Rules};
 
 /// What may be done. The order is strictness.

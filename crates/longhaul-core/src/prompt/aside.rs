@@ -11,7 +11,7 @@ use crate::event::Aside;
 use crate::evidence::tail;
 use crate::ids::Attempt;
 use crate::limits::{
-    JUDGED_DIFF_BYTES_MAX, NOTE_BYTES_MAX, SUMMARY_BYTES_MAX, TRANSCRIPT_BYTES_MAX,
+    JUDGED_DIFF_BYTES_MAX, NOTE_BYTES_MAX, STEP_SAID_BYTES_MAX, SUMMARY_BYTES_MAX, TRANSCRIPT_BYTES_MAX,
     TRANSCRIPT_MESSAGE_BYTES_MAX,
 };
 use crate::run::{Call, Run};
@@ -116,7 +116,13 @@ fn case(run: &Run) -> String {
         }
     }
     text.push_str(&format!("\n## Files the agent changed\n\n{}\n", changed_list(run)));
-    if let Some(Message::Assistant { text: said, .. }) = run.messages.last() {
+    if run.plan.is_completed() {
+        text.push_str("\n## What was said at the end of each step\n");
+        for step in &run.plan.steps {
+            let said = step.output.as_deref().unwrap_or("");
+            text.push_str(&format!("\n### {}\n\n{}\n", step.id, head(said.trim(), STEP_SAID_BYTES_MAX)));
+        }
+    } else if let Some(Message::Assistant { text: said, .. }) = run.messages.last() {
         text.push_str(&format!("\n## What the agent says\n\n{}\n", head(said, TRANSCRIPT_MESSAGE_BYTES_MAX)));
     }
     text

@@ -106,10 +106,25 @@ fn section(text: &mut String, heading: &str, body: &str) {
 
 /// The first message of a step: what to do, and what the steps it builds on had to say.
 pub fn step_text(plan: &Plan, index: usize) -> String {
+    step_text_with(plan, index, |_| None)
+}
+
+/// The same, with what steps have `just_said` that the plan does not know yet.
+pub fn step_text_with<'a>(
+    plan: &'a Plan,
+    index: usize,
+    just_said: impl Fn(usize) -> Option<&'a str>,
+) -> String {
     let Some(step) = plan.steps.get(index) else { return String::new() };
     let mut text = step.description.clone();
-    for dependency in plan.steps.iter().filter(|other| step.dependencies.contains(&other.id)) {
-        if let Some(output) = &dependency.output {
+    if step.dependencies.is_empty() {
+        return text;
+    }
+    for (place, dependency) in plan.steps.iter().enumerate() {
+        if !step.dependencies.contains(&dependency.id) {
+            continue;
+        }
+        if let Some(output) = just_said(place).or(dependency.output.as_deref()) {
             text.push_str(&format!(
                 "\n\n## Result of {}\n\n{}",
                 dependency.id,

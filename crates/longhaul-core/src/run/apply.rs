@@ -9,7 +9,7 @@ use super::{
 use crate::child::{Child, ChildLedger, ChildState, Errand, Origin};
 use crate::context;
 use crate::conversation::{CallRequest, Message, ModelFailureKind, ProposedCall, Raw, Stop, Usage};
-use crate::event::{Aside, Ask, Cause, Event, FreshStart, Kept, Purpose, StopAction};
+use crate::event::{Aside, Cause, Event, FreshStart, Kept, Purpose, StopAction};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::limits::{self, CHANGED_FILES_MAX};
@@ -38,7 +38,10 @@ impl Run {
                     self.current_step = *step;
                 }
             }
-            Event::WaitingForHuman { gate, step, ask } => self.open_gate(at, *gate, *step, ask),
+            Event::WaitingForHuman { gate, step, ask, digest } => {
+                let (number, step, ask, digest) = (*gate, *step, ask.clone(), digest.clone());
+                self.open_gate(Gate { number, step, ask, digest, opened_at: at, answer: None });
+            }
             Event::GateAnswered { gate, approved, reason, answer, .. } => {
                 let (reason, text) = (reason.clone(), answer.clone());
                 self.answer_gate(*gate, Answer { approved: *approved, reason, text, at });
@@ -132,7 +135,9 @@ impl Run {
                 }
             }
             Event::FilesStored { stored, moment } => self.files.store(stored, *moment),
-            Event::CheckpointNamed { name, .. } => self.checkpoint_names.push(name.clone()),
+            Event::CheckpointNamed { name, .. } | Event::CheckpointGuarded { name, .. } => {
+                self.checkpoint_names.push(name.clone());
+            }
             Event::AgentStopped { action, why, .. } => {
                 if *action == StopAction::Restart {
                     self.resumed.next_note.clone_from(why);
@@ -141,7 +146,7 @@ impl Run {
             Event::ExamineStarted { turn, round, attempt, purpose } => {
                 self.examinations = *round;
                 // Verify commands run what the agent wrote.
-                if *purpose == Purpose::Claim && self.files != Files::Untouched {
+                if purpose.is_claim() && self.files != Files::Untouched {
                     self.files.touch();
                 }
                 let (turn, round, attempt, purpose) = (*turn, *round, *attempt, *purpose);
@@ -179,18 +184,20 @@ impl Run {
             Event::ChildRested { number, paused, reason, ledger } => {
                 let reason = reason.clone().unwrap_or_default();
                 let state = paused.map_or(ChildState::Waiting, |cause| ChildState::Paused { cause, reason });
-                self.set_child(*number, state, Some(*ledger));
+                self.set_child(*number, state, *ledger);
             }
-            Event::ChildResumed { number, limits } => {
-                self.set_child(*number, ChildState::Working, None);
-                if let (Some(limits), Some(child)) = (limits, self.child_mut(*number)) {
-                    child.errand.limits = *limits;
-                }
+            Event::ChildResumed { number, limits, model } => {
+                self.children.change(*number, |child| {
+                    child.state = ChildState::Working;
+                    child.errand.limits = limits.unwrap_or(child.errand.limits);
+                    child.model = model.clone().or(child.model.take());
+                });
             }
             Event::ChildEnded { number, error, ledger } => {
                 self.files.go_on_changing();
+                self.unseen = true;
                 let state = error.clone().map_or(ChildState::Completed, |error| ChildState::Failed { error });
-                self.set_child(*number, state, Some(*ledger));
+                self.set_child(*number, state, *ledger);
             }
             Event::PlanMade { plan } => {
                 self.plan = plan.clone();
@@ -200,6 +207,13 @@ impl Run {
                 self.phase = Phase::Idle;
                 self.current_step = self.current_step.min(plan.steps.len().saturating_sub(1) as u32);
                 self.older = Older { gates: self.gates.len(), children: self.children.len() };
+            }
+            Event::Reopened => {
+                self.status = Status::Paused;
+                self.cause = Some(Cause::Asked);
+                self.reason = Some("it failed, and was given another plan".to_owned());
+                self.completed_at = None;
+                self.error = None;
             }
             Event::PlanRefused { why } => {
                 self.bad_plan = Some(why.clone());
@@ -282,6 +296,15 @@ impl Run {
             self.feature_list = found.features.as_ref().and_then(|features| features.list.clone());
             return;
         }
+        if purpose == Purpose::Whole {
+            self.phase = Phase::Idle;
+            self.unseen = !found.holds() || self.spec.conduct().judge.is_some();
+            self.examined = Some(Seen { at, purpose, found: found.clone() });
+            return;
+        }
+        if purpose == Purpose::Claim && found.holds() && self.spec.conduct().judge.is_none() {
+            self.unseen = false;
+        }
         self.phase = Phase::Answered { turn };
         // A list that may be half written is not yet the list.
         if let Some(features) = &found.features
@@ -296,7 +319,11 @@ impl Run {
                 self.pace.refuted =
                     if same || found.tree.is_none() { self.pace.refuted.saturating_add(1) } else { 1 };
             }
-            Purpose::Claim | Purpose::Stop | Purpose::FreshStart { .. } | Purpose::Baseline => {
+            Purpose::Claim
+            | Purpose::Stop
+            | Purpose::FreshStart { .. }
+            | Purpose::Baseline
+            | Purpose::Whole => {
                 self.pace.refuted = 0;
             }
         }
@@ -307,6 +334,13 @@ impl Run {
 
     fn hear_judge(&mut self, answer: Option<&str>) {
         let Some(opinion) = answer.and_then(prompt::opinion) else { return };
+        if opinion.accepted {
+            self.unseen = false;
+        }
+        if self.plan.is_completed() {
+            self.phase = Phase::Idle;
+            return;
+        }
         let tree = self.examined.as_ref().and_then(|seen| seen.found.tree.clone());
         let same = tree.is_none() || tree == self.pace.judged_tree;
         self.pace.judge_refusals = match (opinion.accepted, same) {
@@ -346,8 +380,9 @@ impl Run {
         self.warned.retain(lasts);
     }
 
-    fn open_gate(&mut self, at: Timestamp, number: u32, step: u32, ask: &Option<Ask>) {
-        self.gates.push(Gate { number, step, ask: ask.clone(), opened_at: at, answer: None });
+    fn open_gate(&mut self, gate: Gate) {
+        let (number, ask) = (gate.number, gate.ask.clone());
+        self.gates.push(gate);
         let Some(ask) = ask else { return };
         if let Some(call) = self.call_mut(ask.call)
             && let CallState::Started { attempt, .. } = call.state
@@ -386,18 +421,15 @@ impl Run {
         }
         self.sub_agents.push(errand.id.to_string());
         let (state, ledger) = (ChildState::Working, ChildLedger::default());
-        self.children.push(Child { errand: errand.clone(), spawned_at: at, state, ledger });
+        let child = Child { errand: errand.clone(), spawned_at: at, state, ledger, model: None };
+        self.children.push(child);
     }
 
-    fn child_mut(&mut self, number: u32) -> Option<&mut Child> {
-        self.children.get_mut((number as usize).checked_sub(1)?)
-    }
-
-    fn set_child(&mut self, number: u32, state: ChildState, ledger: Option<ChildLedger>) {
-        if let Some(child) = self.child_mut(number) {
+    fn set_child(&mut self, number: u32, state: ChildState, ledger: ChildLedger) {
+        self.children.change(number, |child| {
             child.state = state;
-            child.ledger = ledger.unwrap_or(child.ledger);
-        }
+            child.ledger = ledger;
+        });
     }
 
     fn open_step(&mut self, step: u32) {
@@ -495,7 +527,7 @@ impl Run {
         };
         // A message without content is refused by providers, and says nothing.
         if !is_empty {
-            let (text, raw) = (heard.text.to_owned(), heard.raw.clone());
+            let (text, raw) = (heard.text.to_owned(), heard.raw.clone().map(Box::new));
             self.say(Message::Assistant { text, calls: requests, raw });
         }
         if cut_off {

@@ -3,6 +3,7 @@
 use crate::child::Origin;
 use crate::event::Event;
 use crate::run::Run;
+use crate::status::Status;
 
 impl Run {
     pub(super) fn check_fit(&self, event: &Event) -> Result<(), String> {
@@ -19,6 +20,10 @@ impl Run {
                     Err(format!("a change {from} → {to} of a run that is {}", self.status))
                 }
             }
+            Event::Reopened if self.status != Status::Failed => {
+                Err(format!("a run that is {} was opened again", self.status))
+            }
+            Event::Reopened => Ok(()),
             Event::GateChecked { step, .. }
             | Event::WaitingForHuman { step, .. }
             | Event::StepStarted { step }
@@ -88,6 +93,7 @@ impl Run {
             | Event::SetUpStarted { .. }
             | Event::SetUpEnded { .. }
             | Event::SpentBefore { .. }
+            | Event::CheckpointGuarded { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

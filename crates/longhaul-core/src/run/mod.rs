@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::call::{Call, CallState};
 pub use self::files::Files;
 
-use crate::child::{Child, ChildLedger, Origin};
+use crate::child::{Child, ChildLedger, Children, Origin};
 use crate::context::Fill;
 use crate::conversation::{Message, ModelFailureKind, Usage};
 use crate::document;
@@ -62,6 +62,9 @@ pub struct Run {
     pub examined: Option<Seen>,
     #[serde(default)]
     pub examinations: u32,
+    /// Has somebody else left work that nobody has looked at together with the rest?
+    #[serde(default)]
+    pub unseen: bool,
     /// What the work began with.
     #[serde(default)]
     pub baseline: Option<Baseline>,
@@ -111,7 +114,7 @@ pub struct Run {
     pub sub_agents: Vec<String>,
     /// The runs it started, in order.
     #[serde(default)]
-    pub children: Vec<Child>,
+    pub children: Children,
     /// What was wrong with the last thing given for a plan.
     #[serde(default)]
     pub bad_plan: Option<String>,
@@ -136,7 +139,7 @@ pub struct Run {
     /// What is on record of the files in its workspace.
     #[serde(default)]
     pub files: Files,
-    /// The names that a person gave to checkpoints, in order.
+    /// The names that checkpoints were given, in order.
     #[serde(default)]
     pub checkpoint_names: Vec<String>,
     /// The commits that were made of its work, oldest first.
@@ -333,6 +336,9 @@ pub struct Gate {
     /// What a call asks; nothing if the step itself waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<Ask>,
+    /// Of what the step will be, if it waits itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     pub opened_at: Timestamp,
     pub answer: Option<Answer>,
 }
@@ -346,6 +352,13 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     pub at: Timestamp,
+}
+
+impl Gate {
+    /// Of exactly what is asked about.
+    pub fn digest(&self) -> Option<&str> {
+        self.ask.as_ref().map(|ask| ask.digest.as_str()).or(self.digest.as_deref())
+    }
 }
 
 /// An event that cannot follow what came before: the journal was not written by this machine's rules.
@@ -391,6 +404,7 @@ impl Run {
             resumed: Resumed::default(),
             examined: None,
             examinations: 0,
+            unseen: false,
             baseline: None,
             feature_list: None,
             changed_files: Vec::new(),
@@ -414,7 +428,7 @@ impl Run {
             fallback: None,
             commands: VecDeque::new(),
             sub_agents: Vec::new(),
-            children: Vec::new(),
+            children: Children::default(),
             bad_plan: None,
             planned: spec.planner.is_none(),
             older: Older::default(),
@@ -458,6 +472,9 @@ impl Run {
                 }
                 status = *to;
             }
+            if *event == Event::Reopened {
+                status = Status::Paused;
+            }
         }
         Ok(())
     }
@@ -468,7 +485,7 @@ impl Run {
         }
         match self.own_wait() {
             // Nobody is waited for as long as somebody works.
-            Wait::Human | Wait::Child if self.children.iter().any(Child::is_working) => Wait::Child,
+            Wait::Human | Wait::Child if self.live_children().any(Child::is_working) => Wait::Child,
             Wait::Child => Wait::Human,
             wait @ (Wait::None | Wait::Human | Wait::Timer | Wait::RateLimit | Wait::Frozen) => wait,
         }
@@ -510,7 +527,7 @@ impl Run {
 
     /// The children that have not ended.
     pub fn live_children(&self) -> impl Iterator<Item = &Child> {
-        self.children.iter().filter(|child| !child.has_ended())
+        self.children.live()
     }
 
     pub fn child(&self, number: u32) -> Option<&Child> {
@@ -553,6 +570,14 @@ impl Run {
     pub fn verify(&self) -> Vec<String> {
         let of_step = self.step().and_then(|step| step.verify.as_ref());
         self.spec.conduct().verify.iter().chain(of_step.into_iter().flatten()).cloned().collect()
+    }
+
+    /// The commands that must succeed in a look for that purpose.
+    pub fn verify_for(&self, purpose: Purpose) -> Vec<String> {
+        match purpose {
+            Purpose::Whole => self.spec.conduct().verify.clone(),
+            Purpose::Claim | Purpose::Stop | Purpose::FreshStart { .. } | Purpose::Baseline => self.verify(),
+        }
     }
 
     /// Does the harness look at the work before the step in hand counts as done?

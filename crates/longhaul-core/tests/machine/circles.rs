@@ -80,7 +80,7 @@ fn the_same_call_is_interrupted_then_begun_anew_then_paused() {
     assert_eq!(refused_at(&sim), Some(3));
     let remedies: Vec<Remedy> = found(&sim).iter().map(|(_, remedy, _)| *remedy).collect();
     assert_eq!(remedies, [Remedy::Nudge, Remedy::FreshStart, Remedy::Pause]);
-    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
     assert!(sim.run.reason.as_ref().unwrap().starts_with("doom_loop"));
     assert_eq!(sim.run.iteration, 2);
     assert!(sim.run.turns < 10);

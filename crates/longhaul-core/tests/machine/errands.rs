@@ -14,16 +14,16 @@ use proptest::prelude::*;
 
 use crate::sim::{Sim, World, spec};
 
-fn mate(name: &str) -> Mate {
+pub fn mate(name: &str) -> Mate {
     Mate { name: name.to_owned(), role: "helps".to_owned() }
 }
 
-fn step(id: &str, agent: &str, dependencies: &[&str]) -> Step {
+pub fn step(id: &str, agent: &str, dependencies: &[&str]) -> Step {
     let dependencies = dependencies.iter().map(|id| (*id).to_owned()).collect();
     Step { dependencies, ..Step::new(id, &format!("do {id}"), agent) }
 }
 
-fn crew_spec(steps: Vec<Step>) -> RunSpec {
+pub fn crew_spec(steps: Vec<Step>) -> RunSpec {
     let crew = Some(vec![mate("PLUTO"), mate("VENUS"), mate("ERIS")]);
     RunSpec { plan: Plan { steps }.checked().unwrap(), crew, ..spec() }
 }
@@ -48,7 +48,7 @@ fn world() -> World {
 }
 
 /// Goes on until the run ends: whatever waits is approved, whatever is paused is started again.
-fn see_through(sim: &mut Sim, world: &mut World) {
+pub fn see_through(sim: &mut Sim, world: &mut World) {
     for _ in 0..200 {
         match sim.run.status {
             Status::Created | Status::Paused => sim.start().unwrap(),
@@ -68,7 +68,7 @@ fn kinds(sim: &Sim, of: fn(&Event) -> bool) -> usize {
     sim.events().into_iter().filter(|event| of(event)).count()
 }
 
-fn spawned(sim: &Sim) -> usize {
+pub fn spawned(sim: &Sim) -> usize {
     kinds(sim, |event| matches!(event, Event::ChildSpawned(_)))
 }
 

@@ -83,10 +83,17 @@ pub fn samples() -> Vec<Event> {
             isolation: Some(Isolation::PerRun),
             ..spec()
         })),
+        Event::RunCreated(Box::new(RunSpec { base: Some(text()), baseline_of: Some(spec().id), ..spec() })),
         Event::StatusChanged {
             from: Status::Running,
             to: Status::Paused,
             cause: Cause::Limit,
+            reason: Some(text()),
+        },
+        Event::StatusChanged {
+            from: Status::Running,
+            to: Status::Paused,
+            cause: Cause::Stuck,
             reason: Some(text()),
         },
         Event::CommandApplied {
@@ -115,12 +122,14 @@ pub fn samples() -> Vec<Event> {
         Event::CommandApplied { command: CommandId::from_bits(8), wish: Wish::Replan { plan: verified() } },
         Event::CommandApplied { command: CommandId::from_bits(9), wish: Wish::Checkpoint { name: text() } },
         Event::GateChecked { step: 1, required: true },
-        Event::WaitingForHuman { gate: 1, step: 1, ask: None },
+        Event::WaitingForHuman { gate: 1, step: 1, ask: None, digest: None },
         Event::WaitingForHuman {
             gate: 1,
             step: 1,
             ask: Some(Ask { call, kind: AskKind::Question, text: text(), digest: text() }),
+            digest: None,
         },
+        Event::WaitingForHuman { gate: 1, step: 1, ask: None, digest: Some(text()) },
         Event::GateAnswered { gate: 1, approved: false, reason: Some(text()), waited_ms: 9, answer: None },
         Event::GateAnswered { gate: 1, approved: true, reason: None, waited_ms: 9, answer: Some(text()) },
         Event::StepStarted { step: 1 },
@@ -206,6 +215,7 @@ pub fn samples() -> Vec<Event> {
                 ..Limits::default()
             },
         },
+        Event::LimitsChanged { limits: Limits { max_child_idle_ms: Some(5), ..Limits::default() } },
         Event::PersistenceFellBack { reason: text() },
         Event::Imported { document: Json::empty_object(), spec: Box::new(spec()) },
         Event::ModelChanged { model: text(), why: Some(text()) },
@@ -220,6 +230,7 @@ pub fn samples() -> Vec<Event> {
             purpose: Purpose::FreshStart { why: FreshStart::Context },
         },
         Event::ExamineStarted { turn: 4, round: 2, attempt, purpose: Purpose::Claim },
+        Event::ExamineStarted { turn: 0, round: 2, attempt, purpose: Purpose::Whole },
         Event::Examined { round: 2, attempt, found: Box::new(examination()) },
         Event::Examined {
             round: 3,
@@ -264,7 +275,8 @@ pub fn samples() -> Vec<Event> {
         Event::ChildSpawned(Box::new(errand(Origin::Call { call }))),
         Event::ChildRested { number: 1, paused: Some(Cause::Limit), reason: Some(text()), ledger },
         Event::ChildRested { number: 1, paused: None, reason: None, ledger },
-        Event::ChildResumed { number: 1, limits: Some(Limits::default()) },
+        Event::ChildResumed { number: 1, limits: Some(Limits::default()), model: None },
+        Event::ChildResumed { number: 1, limits: None, model: Some(text()) },
         Event::ChildEnded { number: 1, error: Some(text()), ledger },
         Event::PlanMade { plan: verified() },
         Event::PlanRefused { why: text() },
@@ -281,10 +293,12 @@ pub fn samples() -> Vec<Event> {
         Event::FilesStored { stored: Stored::Tree { tree: text(), left_out: 1 }, moment: Moment::Now },
         Event::FilesStored { stored: Stored::Failed { why: text() }, moment: Moment::BeforeFirst },
         Event::CheckpointNamed { number: 2, name: text() },
+        Event::Reopened,
         Event::SetUpStarted { commands: vec![text()] },
         Event::SetUpEnded { error: Some(text()), duration_us: 9 },
         Event::SetUpEnded { error: None, duration_us: 9 },
         Event::SpentBefore { usage },
+        Event::CheckpointGuarded { number: 3, name: text(), call: CallId(2), command: text() },
     ]
 }
 
@@ -400,12 +414,18 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
             wish: Wish::Plan | Wish::Replan { .. } | Wish::Checkpoint { .. }, ..
         } => return None,
         event if event.kind() > 27 => return None,
-        Event::LimitsChanged { limits } if limits.policies.is_some() => return None,
+        Event::LimitsChanged { limits }
+            if limits.policies.is_some() || limits.max_child_idle_ms.is_some() =>
+        {
+            return None;
+        }
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
         | Event::ModelReplied { window: Some(_), .. }
         | Event::WaitingForHuman { ask: Some(_), .. }
+        | Event::WaitingForHuman { digest: Some(_), .. }
+        | Event::StatusChanged { cause: Cause::Stuck, .. }
         | Event::GateAnswered { answer: Some(_), .. }
         | Event::CommandApplied {
             wish: Wish::Answer { .. } | Wish::Approve { digest: Some(_), .. }, ..

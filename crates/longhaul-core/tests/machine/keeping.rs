@@ -90,7 +90,7 @@ fn a_judge_without_an_opinion_is_asked_again_and_then_a_person_is() {
         let reply = ModelReply { text: text.to_owned(), stop, usage: USED, ..ModelReply::default() };
         answer(&mut sim, &asked, Ok(reply));
     }
-    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
     assert!(
         sim.run.reason.as_ref().unwrap().starts_with("the judge gave no opinion"),
         "{:?}",

@@ -89,7 +89,7 @@ fn a_limit_pauses_or_begins_anew_by_itself() {
         let restarts = restarts.count();
         if limit.is_of_one_iteration() {
             // The same script is played again: nothing comes of it, and a person is asked.
-            assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)), "{limit}");
+            assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)), "{limit}");
             assert_eq!(restarts, 10, "{limit}");
             assert!(sim.run.reason.as_ref().unwrap().starts_with("no_progress: "), "{:?}", sim.run.reason);
         } else {

@@ -107,7 +107,7 @@ fn empty_replies_are_ignored_a_few_times() {
         let mut sim = conducted(conduct);
         sim.start().unwrap();
         sim.settle(&mut saying(&[""; 20]));
-        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
         assert!(sim.run.reason.as_ref().unwrap().starts_with("empty_output"));
         assert_eq!(sim.run.turns, EMPTY_REPLIES_MAX);
     }
@@ -153,7 +153,7 @@ fn a_claim_that_is_refuted_again_and_again_pauses_the_run() {
         let mut world = World { passes: vec![false], changes: false, ..saying(&["TASK_COMPLETE"; 50]) };
         sim.start().unwrap();
         sim.settle(&mut world);
-        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
         assert!(sim.run.reason.as_ref().unwrap().starts_with("not_verified"), "{:?}", sim.run.reason);
         assert!(sim.run.turns <= REFUTED_CLAIMS_MAX + 1);
     }
@@ -166,7 +166,7 @@ fn idle_iterations_pause_the_loop() {
     let mut world = World { changes: false, ..saying(&["still at it"; 1000]) };
     sim.start().unwrap();
     sim.settle(&mut world);
-    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
     assert!(sim.run.reason.as_ref().unwrap().starts_with("no_progress"));
     assert!(sim.run.iteration <= IDLE_ITERATIONS_MAX + 1);
     // A person who has looked gives it another try.
@@ -250,7 +250,7 @@ fn a_judge_has_the_last_word() {
     let mut world = World { asides: Some("fine by me".to_owned()), ..saying(&["done"]) };
     sim.start().unwrap();
     sim.settle(&mut world);
-    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
     assert!(sim.run.reason.as_ref().unwrap().contains("judge"));
 }
 

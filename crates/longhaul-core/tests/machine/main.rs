@@ -6,6 +6,7 @@
 mod asks;
 mod calls;
 mod circles;
+mod crew;
 mod documents;
 mod errands;
 mod gates;

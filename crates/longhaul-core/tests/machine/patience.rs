@@ -156,17 +156,17 @@ fn broken_replies_are_bounded() {
 /// F35, F36: what time cannot mend parks the run with its reason, without a retry, and a resume asks again.
 #[test]
 fn what_only_a_person_can_mend_parks_the_run() {
-    for kind in [
-        ModelFailureKind::Credentials,
-        ModelFailureKind::Quota,
-        ModelFailureKind::ModelUnknown,
-        ModelFailureKind::Overflow,
-        ModelFailureKind::Refused,
-        ModelFailureKind::Rejected,
+    for (kind, cause) in [
+        (ModelFailureKind::Credentials, Cause::Parked),
+        (ModelFailureKind::Quota, Cause::Parked),
+        (ModelFailureKind::ModelUnknown, Cause::Parked),
+        (ModelFailureKind::Overflow, Cause::Stuck),
+        (ModelFailureKind::Refused, Cause::Stuck),
+        (ModelFailureKind::Rejected, Cause::Stuck),
     ] {
         let mut sim = started();
         fail(&mut sim, failure(kind));
-        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)), "{kind:?}");
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(cause)), "{kind:?}");
         assert_eq!(sim.run.reason, Some(format!("{}: said so", kind.as_str())));
         sim.start().unwrap();
         sim.settle(&mut World::with_turns(&[]));
@@ -263,7 +263,7 @@ fn a_refusal_parks_the_run() {
     let refused =
         ModelReply { text: "I will not.".to_owned(), stop: Stop::Refused, usage, ..ModelReply::default() };
     reply(&mut sim, refused);
-    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
     assert_eq!((sim.run.usage.input_tokens, sim.run.messages.len()), (5, 1));
     sim.start().unwrap();
     sim.settle(&mut World::with_turns(&[]));
@@ -282,7 +282,7 @@ fn a_refusal_is_passed_on_to_the_next_model() {
         assert_eq!((sim.run.spec.model.as_str(), sim.run.status), ("b/2", Status::Running));
         assert_eq!((sim.run.usage.input_tokens, sim.run.messages.len()), (5, 1));
         reply(&mut sim, refused());
-        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
         assert_eq!(sim.run.usage.input_tokens, 10);
     }
 }

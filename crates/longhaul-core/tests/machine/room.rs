@@ -245,7 +245,7 @@ fn what_cannot_be_shortened_is_begun_anew_and_then_parked() {
     let mut room = Room { overhead: 840, ..Room::new(1000, 300, 100_000) };
     room.really = u64::MAX;
     let sim = room.play(with_rules());
-    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
     assert!(sim.run.reason.as_ref().unwrap().starts_with("context_overflow"), "{:?}", sim.run.reason);
     let fresh = sim
         .journal

@@ -48,6 +48,10 @@ pub struct World {
     pub plans: Vec<String>,
     /// Agents that ask a person first.
     pub asking: Vec<&'static str>,
+    /// Agents that a person stops.
+    pub stopped: Vec<&'static str>,
+    /// Agents of which nothing is heard for so long, the first time.
+    pub idle: Vec<(&'static str, u64)>,
     /// Agents that stop by themselves the first time.
     pub pausing: Vec<(&'static str, Cause)>,
     /// Names of tools, once for each time one really ran.
@@ -75,6 +79,8 @@ impl World {
             errands: Vec::new(),
             plans: Vec::new(),
             asking: Vec::new(),
+            stopped: Vec::new(),
+            idle: Vec::new(),
             pausing: Vec::new(),
             ran: Vec::new(),
             started: Vec::new(),
@@ -97,11 +103,19 @@ impl World {
         let pauses = self.pausing.iter().find(|(name, _)| *name == agent && seen == 0);
         let ending = match pauses {
             Some((_, cause)) => ChildEnding::Paused { cause: *cause, reason: "stuck".to_owned() },
+            None if self.stopped.contains(&agent) => ChildEnding::Stopped { reason: "enough".to_owned() },
+            None if errand.attempt == Attempt::FIRST && self.silence(agent).is_some() => {
+                ChildEnding::Idle { ms: self.silence(agent).unwrap() }
+            }
             None if self.asking.contains(&agent) && seen == 0 => ChildEnding::Waiting,
             None if fails => ChildEnding::Failed { error: format!("{agent} broke") },
             None => ChildEnding::Completed { output: format!("{} by {agent}", errand.task) },
         };
         ChildReport { ending, ledger: ChildLedger { usage: USED, calls: 2, turns: 3 } }
+    }
+
+    fn silence(&self, agent: &str) -> Option<u64> {
+        self.idle.iter().find(|(name, _)| *name == agent).map(|(_, ms)| *ms)
     }
 
     fn examination(&self, looked: usize, purpose: Purpose) -> Examination {
@@ -110,7 +124,7 @@ impl World {
             handoff: self.handoff.map(str::to_owned),
             ..Examination::default()
         };
-        if purpose == Purpose::Claim
+        if purpose.is_claim()
             && let Some(passed) = self.passes.get(looked).or(self.passes.last())
         {
             let (command, ended) = ("make test".to_owned(), "exit code 1".to_owned());
@@ -180,6 +194,7 @@ pub fn spec() -> RunSpec {
         carried: None,
         auto_commit: None,
         source: None,
+        baseline_of: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

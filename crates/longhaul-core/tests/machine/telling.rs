@@ -40,7 +40,8 @@ fn every_event_has_the_fields_of_its_type() {
     for event in samples() {
         if let Event::ChildSpawned(errand) = event {
             let (state, ledger) = (ChildState::Working, ChildLedger::default());
-            sim.run.children.push(Child { errand: *errand, spawned_at: sim.run.created_at, state, ledger });
+            let spawned_at = sim.run.created_at;
+            sim.run.children.push(Child { errand: *errand, spawned_at, state, ledger, model: None });
         }
     }
     let mut kinds = HashSet::new();

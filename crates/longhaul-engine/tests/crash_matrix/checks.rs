@@ -95,9 +95,11 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::WorkKept { .. }
             | Event::FilesStored { .. }
             | Event::CheckpointNamed { .. }
+            | Event::Reopened
             | Event::SetUpStarted { .. }
             | Event::SetUpEnded { .. }
             | Event::SpentBefore { .. }
+            | Event::CheckpointGuarded { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

@@ -17,12 +17,13 @@ use longhaul_core::spec::{Autonomy, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
+use longhaul_engine::asking::Shelf;
 use longhaul_engine::clock::Clock;
 use longhaul_engine::driver::Driver;
 use longhaul_engine::fold::{Fold, entry};
 use longhaul_engine::ledger::Ledger;
 use longhaul_engine::log::EventLog;
-use longhaul_engine::perform::{Hands, RunBlobs, Shelf};
+use longhaul_engine::perform::{Hands, RunBlobs};
 use longhaul_engine::{Ending, Secrets};
 use longhaul_model::Quiet;
 use longhaul_store::{Engine, Error, Record, Store, Writer};
@@ -194,6 +195,7 @@ impl World {
                 store: Arc::clone(store),
                 run: self.id.clone(),
                 secrets: Secrets::default(),
+                earlier: None,
             }),
             harness: None,
         };

@@ -50,7 +50,7 @@ pub fn check_globs(globs: &[String], root: &Path) -> Result<(), String> {
 
 /// Looks. `None` if the run was paused meanwhile: half a look is none.
 pub async fn examine(asked: &Examine, bash: Arc<dyn Tool>, context: &Context) -> Option<Examination> {
-    let claimed = asked.purpose == Purpose::Claim;
+    let claimed = asked.purpose.is_claim();
     if claimed {
         // Nothing of the agent runs while its work is looked at.
         bash.rest(&context.run).await;
@@ -64,7 +64,7 @@ pub async fn examine(asked: &Examine, bash: Arc<dyn Tool>, context: &Context) ->
     let shell = Shell { bash, context };
     match asked.purpose {
         Purpose::Baseline => found.commit = shell.head().await,
-        Purpose::Claim => {
+        Purpose::Claim | Purpose::Whole => {
             for (index, command) in asked.verify.iter().enumerate() {
                 found.checks.push(shell.check(index, command).await?);
             }
@@ -194,7 +194,7 @@ fn compare_protected(asked: &Examine, context: &Context) -> (Vec<ProtectedChange
     };
     let baseline = asked.baseline.as_deref().and_then(|hash| protect::Baseline::read(hash, context));
     let compared = protect::compare(protect, baseline.as_ref(), context);
-    let refused = protect.policy == ProtectPolicy::Refuse && asked.purpose == Purpose::Claim;
+    let refused = protect.policy == ProtectPolicy::Refuse && asked.purpose.is_claim();
     let doubts = compared.doubts.into_iter().filter(|_| refused);
     (compared.changes, doubts.map(|why| unmet("protected files are as they were", why)).collect())
 }

@@ -80,7 +80,7 @@ impl Noop {
         let spec = ToolSpec {
             name: TOOL.to_owned(),
             description: "Does nothing.".to_owned(),
-            class: EffectClass::Once,
+            class: EffectClass::Repeatable,
             schema: json!({ "type": "object" }),
         };
         Noop { spec, text, gate }

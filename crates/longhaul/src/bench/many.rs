@@ -1,11 +1,13 @@
 //! Many runs at once in one process, to one run alone.
 
 use std::path::Path;
-use std::thread;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use longhaul_core::spec::Autonomy;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 
 use super::ground::Ground;
 use super::probe::Probe;
@@ -20,8 +22,8 @@ use crate::failure::Failure;
 const PROBE_BYTES: usize = 1200;
 
 pub fn measure(ground: &Ground, sizes: &Sizes) -> Result<Vec<Row>, Failure> {
-    let one = Crowd::new(ground, "alone", 1, drive::runtime()?)?;
-    let all = Crowd::new(ground, "many", sizes.runs, Builder::new_multi_thread().enable_all().build()?)?;
+    let one = Crowd::new(ground, "alone", 1)?;
+    let all = Crowd::new(ground, "many", sizes.runs)?;
     let probes = ground.place("threads")?;
     let (mut alone, mut together) = (Vec::new(), Vec::new());
     let (mut probe_alone, mut probe_together) = (Vec::new(), Vec::new());
@@ -50,38 +52,65 @@ fn ratios(these: &[f64], those: &[f64]) -> Vec<f64> {
     these.iter().zip(those).map(|(this, that)| this / that).collect()
 }
 
-/// Runs that start together.
+/// Runs that start together, each on a thread of its own, as a run is driven anywhere.
 struct Crowd {
-    runtime: Runtime,
     rig: Rig,
-    runs: Vec<Working>,
+    members: Vec<Member>,
+    /// Where the measurer waits.
+    aside: Runtime,
+}
+
+struct Member {
+    run: Working,
+    thread: JoinHandle<()>,
+    over: Arc<Notify>,
+}
+
+impl Member {
+    fn start(rig: &Rig) -> Result<Member, Failure> {
+        let id = rig.create(Autonomy::default())?;
+        let runtime = drive::runtime()?;
+        let run = {
+            let _entered = runtime.enter();
+            rig.start(id)?
+        };
+        let over = Arc::new(Notify::new());
+        let ends = Arc::clone(&over);
+        let thread = thread::spawn(move || runtime.block_on(ends.notified()));
+        Ok(Member { run, thread, over })
+    }
+
+    async fn end(self) -> Result<(), Failure> {
+        let ended = self.run.end().await;
+        self.over.notify_one();
+        // A thread that panicked has taken its run with it, which is what `ended` says.
+        self.thread.join().ok();
+        ended
+    }
 }
 
 impl Crowd {
-    fn new(ground: &Ground, name: &str, count: usize, runtime: Runtime) -> Result<Crowd, Failure> {
-        let rig = Rig::new(ground, name)?;
-        let runs = runtime.block_on(async {
-            let runs: Result<Vec<Working>, Failure> =
-                (0..count).map(|_| rig.start(rig.create(Autonomy::default())?)).collect();
-            rig.gate.rested(count).await;
-            runs
-        })?;
-        Ok(Crowd { runtime, rig, runs })
+    fn new(ground: &Ground, name: &str, count: usize) -> Result<Crowd, Failure> {
+        let (rig, aside) = (Rig::new(ground, name)?, drive::runtime()?);
+        let members: Result<Vec<Member>, Failure> = (0..count).map(|_| Member::start(&rig)).collect();
+        let members = members?;
+        aside.block_on(rig.gate.rested(count));
+        Ok(Crowd { rig, members, aside })
     }
 
     fn steps_a_second(&self, steps: usize) -> f64 {
-        self.runs.iter().for_each(Working::forget_laps);
+        self.members.iter().for_each(|member| member.run.forget_laps());
         let started = Instant::now();
         self.rig.gate.open(steps / STEPS_PER_TURN);
-        self.runtime.block_on(self.rig.gate.rested(self.runs.len()));
+        self.aside.block_on(self.rig.gate.rested(self.members.len()));
         let seconds = started.elapsed().as_secs_f64();
-        self.runs.iter().map(|run| run.laps().len()).sum::<usize>() as f64 / seconds
+        self.members.iter().map(|member| member.run.laps().len()).sum::<usize>() as f64 / seconds
     }
 
     fn end(self) -> Result<(), Failure> {
-        self.runtime.block_on(async {
-            for run in self.runs {
-                run.end().await?;
+        self.aside.block_on(async {
+            for member in self.members {
+                member.end().await?;
             }
             Ok(())
         })

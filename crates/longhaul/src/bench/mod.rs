@@ -25,6 +25,7 @@ mod steps;
 mod stream;
 mod tools;
 pub mod turns;
+pub mod workspace;
 
 pub use ground::Ground;
 pub use memory::open;
@@ -53,8 +54,9 @@ pub fn durable(ground: &Ground, sizes: &Sizes, said: &dyn Fn(&str)) -> Result<Ve
     said("opening a long journal");
     rows.extend(memory::opening(ground, sizes)?);
     said("processes");
-    rows.push(process::idle(ground)?);
+    rows.extend(process::idle(ground)?);
     rows.push(process::start(ground, sizes)?);
+    rows.push(process::list(ground, sizes)?);
     rows.push(process::forgetful(ground)?);
     Ok(rows)
 }

@@ -4,13 +4,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Instant;
 
+use longhaul_core::spec::Autonomy;
 use longhaul_store::{Engine, Store};
+use serde::de::IgnoredAny;
 
 use super::ground::{Ground, SHORT_SCRIPT, SLOW_SCRIPT};
 use super::recovery::{Process, within};
 use super::report::{Row, Target};
+use super::rig::Rig;
 use super::sizes::Sizes;
 use super::stats::{median, millis};
 use crate::failure::Failure;
@@ -19,6 +23,8 @@ use crate::failure::Failure;
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
     pub rss_kib: u64,
+    /// The part of it that no other process of the same program shares.
+    pub private_kib: u64,
     pub peak_kib: u64,
     pub threads: u64,
 }
@@ -36,7 +42,12 @@ impl Status {
         let text = fs::read_to_string(path)?;
         let field =
             |name| number_after(&text, name).ok_or_else(|| io::Error::other(format!("{path} has no {name}")));
-        Ok(Status { rss_kib: field("VmRSS:")?, peak_kib: field("VmHWM:")?, threads: field("Threads:")? })
+        Ok(Status {
+            rss_kib: field("VmRSS:")?,
+            private_kib: field("RssAnon:")?,
+            peak_kib: field("VmHWM:")?,
+            threads: field("Threads:")?,
+        })
     }
 }
 
@@ -46,8 +57,8 @@ pub fn written_bytes() -> io::Result<u64> {
     number_after(&text, "\nwrite_bytes:").ok_or_else(|| io::Error::other("/proc/self/io has no write_bytes"))
 }
 
-/// A process whose run waits for its model.
-pub fn idle(ground: &Ground) -> Result<Row, Failure> {
+/// A process whose run waits for its model: all that is mapped of it, program included, and what is its own.
+pub fn idle(ground: &Ground) -> Result<[Row; 2], Failure> {
     let state_dir = ground.place("idle")?;
     let model = format!("scripted/{SLOW_SCRIPT}");
     let process =
@@ -59,9 +70,13 @@ pub fn idle(ground: &Ground) -> Result<Row, Failure> {
         longhaul_engine::Onlooker::new(&engine, &id)?.look(&mut |_, at, _, _| seq = at)?;
         Ok((seq > 2).then_some(()))
     })?;
-    let rss = Status::of(process.id())?.rss_kib as f64 / 1024.0;
+    let status = Status::of(process.id())?;
+    let mib = |kib: u64| kib as f64 / 1024.0;
     let about = "memory of a process whose run waits for its model";
-    Ok(Row::new("idle_memory", about, rss, "MiB").target(Target::AtMost(8.0)))
+    Ok([
+        Row::new("idle_memory", about, mib(status.rss_kib), "MiB").target(Target::AtMost(8.0)),
+        Row::new("idle_private", "of that, not the program's own file", mib(status.private_kib), "MiB"),
+    ])
 }
 
 /// From nothing to an answer.
@@ -75,6 +90,27 @@ pub fn start(ground: &Ground, sizes: &Sizes) -> Result<Row, Failure> {
     }
     Ok(Row::new("start", "`longhaul --version`, from start to end", median(&times), "ms")
         .target(Target::AtMost(10.0)))
+}
+
+/// All runs told, from the start of a process to its end.
+pub fn list(ground: &Ground, sizes: &Sizes) -> Result<Row, Failure> {
+    let rig = Rig::new(ground, "listed")?;
+    for _ in 0..sizes.listed {
+        rig.create(Autonomy::default())?;
+    }
+    let mut times = Vec::new();
+    for _ in 0..sizes.starts {
+        let mut command = ground.longhaul(&ground.dir().join("listed"))?;
+        let started = Instant::now();
+        let listed = command.args(["list", "--json"]).stdout(Stdio::piped()).output()?;
+        times.push(millis(started.elapsed()));
+        let listed: Vec<IgnoredAny> = serde_json::from_slice(&listed.stdout).map_err(anyhow::Error::from)?;
+        if listed.len() != sizes.listed {
+            return Err(anyhow::anyhow!("{} of {} runs were listed", listed.len(), sizes.listed).into());
+        }
+    }
+    let about = format!("`longhaul list` over {} runs, from start to end", sizes.listed);
+    Ok(Row::new("list", about, median(&times), "ms").target(Target::AtMost(100.0)))
 }
 
 /// A run with `harness.enabled: false`, and what it left behind.

@@ -15,6 +15,8 @@ pub struct Sizes {
     pub events: usize,
     pub suspended: usize,
     pub starts: usize,
+    /// Runs that are listed.
+    pub listed: usize,
     pub overhead_steps: usize,
 }
 
@@ -30,6 +32,7 @@ impl Sizes {
         events: 100_000,
         suspended: 1_000,
         starts: 31,
+        listed: 10_000,
         overhead_steps: 10_000,
     };
 
@@ -44,6 +47,7 @@ impl Sizes {
         events: 2_000,
         suspended: 20,
         starts: 3,
+        listed: 30,
         overhead_steps: 500,
     };
 }

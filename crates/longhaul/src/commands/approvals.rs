@@ -77,7 +77,7 @@ pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
     let (run, gate) = parse(app, &args.id)?;
     // What is approved is what stands there now, and nothing that may stand there later under the same number.
     let now = app.reading()?.look(&run)?;
-    let digest = now.gate(gate).and_then(|gate| gate.ask.as_ref()).map(|ask| ask.digest.clone());
+    let digest = now.gate(gate).and_then(|gate| gate.digest()).map(str::to_owned);
     settle(app, &run, Wish::Approve { gate, digest })
 }
 
@@ -152,16 +152,20 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
 }
 
 /// Who answers, as others are told.
-fn whoever() -> String {
+pub fn whoever() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     format!("{}@{}", user.as_deref().unwrap_or("somebody"), longhaul_store::host())
 }
 
 fn late(harness: &Harness, id: &RunId, earlier: &Given) -> Failure {
-    let Given { by, at, command } = earlier;
     let root = root(harness, id);
-    let failure = anyhow::anyhow!("it has an answer on record: {}, by {by} at {at}", command.wish.verb());
-    Failure::from(failure).hint(format!("it counts as soon as the run goes on: `longhaul resume {root}`"))
+    Failure::from(anyhow::anyhow!("{}", given(earlier)))
+        .hint(format!("it counts as soon as the run goes on: `longhaul resume {root}`"))
+}
+
+/// An answer that was there first, in words.
+pub fn given(Given { by, at, command }: &Given) -> String {
+    format!("it has an answer on record: {}, by {by} at {at}", command.wish.verb())
 }
 
 /// The run at the top: whoever takes that up takes up all below it.
@@ -211,7 +215,7 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
 }
 
 /// What would be done, whole: whoever approves should have read it.
-fn action(gate: &Value) -> String {
+pub fn action(gate: &Value) -> String {
     let Some(tool) = gate["toolName"].as_str().filter(|_| gate["kind"] == "permission") else {
         return String::new();
     };

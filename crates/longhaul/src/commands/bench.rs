@@ -6,6 +6,7 @@ use longhaul_store::Engine;
 use serde_json::json;
 
 use crate::app::{App, run_id};
+use crate::bench::workspace::WorkspaceSizes;
 use crate::bench::{self, Ground, ModelSizes, Row, Sizes, ToolSizes, Verdict};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -71,6 +72,23 @@ pub enum What {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+    /// Checkpoints, the way back and second workspaces, beside git itself
+    Workspace {
+        /// Files of the repository that checkpoints are made of
+        #[arg(long, default_value_t = 50_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        files: u32,
+        /// Files that a rewind brings back
+        #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        changed: u32,
+        /// History of the repository that workspaces are made of
+        #[arg(long, default_value_t = 1024, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
+        megabytes: u32,
+        #[arg(long, default_value_t = 5, value_name = "N")]
+        rounds: usize,
+        /// The disk to measure [default: that of the state directory]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// What the sandbox adds to a command
     Sandbox {
         #[arg(long, default_value_t = 101, value_name = "N")]
@@ -109,6 +127,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Crew { children, rounds, dir } => {
             say("runs by themselves, and as children of one");
             report(app, &bench::crew::measure(&ground(app, dir)?, children as usize, rounds.max(1))?);
+        }
+        What::Workspace { files, changed, megabytes, rounds, dir } => {
+            let [files, changed, megabytes] = [files, changed, megabytes].map(|count| count as usize);
+            let sizes = WorkspaceSizes { files, changed, megabytes, rounds: rounds.max(1) };
+            report(app, &bench::workspace::measure(&ground(app, dir)?, &sizes, &say)?);
         }
         What::Turns { turns } => report(app, &bench::turns::rows(turns.max(1))?),
         What::Overhead { steps } => report(app, &bench::overhead(steps)?),

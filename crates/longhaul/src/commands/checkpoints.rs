@@ -11,7 +11,8 @@ use crate::render::{self, table};
 /// Show a run's checkpoints; `longhaul rewind ID --to N` goes back to one with its files, `longhaul resume ID --checkpoint N`
 /// without
 ///
-/// Of a run whose journal is damaged, those before the damage are shown.
+/// Some have names: those that a person gave, and `before-call_N` before a command that may throw work away, such as `git reset
+/// --hard` or `rm -r`; BEFORE is that command. Of a run whose journal is damaged, those before the damage are shown.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(value_name = "ID")]
@@ -30,7 +31,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     if app.json() {
         let value = |point: &Checkpoint| {
             json!({
-                "number": point.number, "name": point.name, "files": point.files, "seq": point.seq, "at": point.at, "stepId": point.step, "status": point.status,
+                "number": point.number, "name": point.name, "before": point.before, "files": point.files, "seq": point.seq, "at": point.at, "stepId": point.step, "status": point.status,
                 "backend": backend,
             })
         };
@@ -39,10 +40,20 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         let lines = checkpoints.found.iter().map(|point| {
             let step = point.step.clone().unwrap_or_default();
             let (name, seq) = (point.name.clone().unwrap_or_default(), point.seq.to_string());
+            let before = point.before.clone().unwrap_or_default();
             let files = if point.files.is_some() { "yes" } else { "-" };
-            vec![point.label(), seq, point.at.to_string(), step, backend.to_owned(), files.to_owned(), name]
+            vec![
+                point.label(),
+                seq,
+                point.at.to_string(),
+                step,
+                backend.to_owned(),
+                files.to_owned(),
+                name,
+                before,
+            ]
         });
-        let titles = ["CHECKPOINT", "SEQ", "AT", "STEP", "BACKEND", "FILES", "NAME"];
+        let titles = ["CHECKPOINT", "SEQ", "AT", "STEP", "BACKEND", "FILES", "NAME", "BEFORE"];
         render::data(&table::rows(&titles, lines));
     }
     if let Some(damage) = &checkpoints.damage {

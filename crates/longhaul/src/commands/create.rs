@@ -19,7 +19,7 @@ use longhaul_engine::{Error as EngineError, Harness};
 use longhaul_workspace::place;
 
 use super::conduct::{self, ConductArgs};
-use super::{placing, replan, session};
+use super::{placing, replan, session, workspace};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::autonomy::RhythmArgs;
@@ -255,6 +255,9 @@ pub struct LimitArgs {
     /// US dollars one conversation may cost, after which it is begun anew
     #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub max_iteration_cost: Option<f64>,
+    /// How long nothing may be heard of a sub-agent that is at work, like `30m`; it is then ended, and tried once more
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub max_child_idle: Option<Duration>,
     /// What reaching a limit leads to: warn, pause, stop or restart, like `max_cost=stop`. May be given several times
     #[arg(long, value_name = "LIMIT=POLICY", value_parser = limit_policy)]
     pub limit_policy: Vec<(Limit, Policy)>,
@@ -290,6 +293,7 @@ impl LimitArgs {
             ("--max-iteration-steps", self.max_iteration_steps.map(|max| max.to_string())),
             ("--max-iteration-tokens", self.max_iteration_tokens.map(|max| max.to_string())),
             ("--max-iteration-cost", self.max_iteration_cost.map(|max| max.to_string())),
+            ("--max-child-idle", self.max_child_idle.map(|time| format!("{}ms", time.as_millis()))),
         ];
         let policies =
             self.limit_policy.iter().map(|(limit, policy)| format!("--limit-policy={limit}={policy}"));
@@ -319,6 +323,10 @@ impl LimitArgs {
             max_iteration_tokens: self.max_iteration_tokens.or(base.max_iteration_tokens),
             max_iteration_cost: dollars("--max-iteration-cost", self.max_iteration_cost)?
                 .or(base.max_iteration_cost),
+            max_child_idle_ms: self
+                .max_child_idle
+                .map(|time| time.as_millis() as u64)
+                .or(base.max_child_idle_ms),
         };
         limits.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok((limits != base).then_some(limits))
@@ -445,6 +453,9 @@ pub fn spec(
         grant.ok_or_else(none)?.ask = Some(true);
     }
     let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
+    if !options.in_place {
+        workspace::refuse_over_quota(app, settings.retention)?;
+    }
     let place = placing::place(app, settings, options, &naming)?;
     let keeps = place.branch.is_some();
     if place.collaboration.is_some() && !settings.git.auto_commit && options.plan != "none" {
@@ -485,6 +496,7 @@ pub fn spec(
         base: place.base,
         carried: place.carried.then_some(true),
         source: place.source.map(Box::new),
+        baseline_of: None,
         auto_commit: (keeps && mode == Mode::Exec && settings.git.auto_commit).then_some(true),
         parent: None,
         depth: 0,

@@ -10,7 +10,6 @@ use longhaul_core::conduct::Looping;
 use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::RunId;
-use longhaul_core::report::is_stuck;
 use longhaul_core::run::Run;
 use longhaul_core::view::{RunView, gate_id};
 use longhaul_engine::notify::Notifier;
@@ -20,6 +19,7 @@ use longhaul_tools::{Cancel, Examine};
 use longhaul_workspace::place::{self, Standing};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::answering::Desk;
 use super::conduct::CheckArgs;
 use super::cost;
 use super::create::LimitArgs;
@@ -27,6 +27,7 @@ use super::holding::HoldingArgs;
 use super::list::WAITING;
 use super::looping::IterationArgs;
 use super::notify;
+use super::workspace;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -41,13 +42,19 @@ pub fn drive(
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
     let held = super::session::taken(app, harness, id)?;
-    let rested = until_rested(app, harness, id, opening)?;
+    let mut rested = until_rested(app, harness, id, opening)?;
+    let mut desk = Desk::default();
+    while let Rested::InOrder { ending: Ending::WaitingForHuman, interrupted: false, .. } = &rested
+        && desk.offer(app, harness, id)?
+    {
+        rested = until_rested(app, harness, id, Opening::default())?;
+    }
     drop(held);
     match rested {
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
-            super::workspace::after_completion(app, &run)?;
+            workspace::after_completion(app, &run)?;
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
             }
@@ -198,6 +205,7 @@ async fn until_rest(driven: Driven, live: &Live) -> Result<Rested, Failure> {
     loop {
         let asked_by = tokio::select! {
             rested = &mut rest => {
+                live.clear();
                 let (run, ending) = rested?;
                 return Ok(Rested::InOrder { run: Box::new(run), ending, interrupted });
             }
@@ -251,8 +259,8 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
             }
             if *ending == Ending::Failed && run.plan.steps.len() > 1 {
                 render::hint(&format!(
-                    "`longhaul checkpoints {id}` lists the points before the step that failed; `longhaul rewind {id} --to N`, then \
-                     `longhaul replan {id} --plan FILE` or `longhaul resume {id}`"
+                    "`longhaul replan {id} --plan FILE` gives it other steps for what is not done, then `longhaul resume {id}`; \
+                     `longhaul checkpoints {id}` lists the points to go back to with `longhaul rewind {id} --to N`"
                 ));
             }
         }
@@ -285,7 +293,7 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                  `longhaul replan {id} --plan FILE` gives the run your own steps"
             ));
         }
-        Ending::Paused(Cause::Parked) if is_stuck(run) => render::hint(&format!(
+        Ending::Paused(Cause::Stuck) => render::hint(&format!(
             "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"
         )),
         Ending::Paused(Cause::Parked | Cause::Provider) => render::hint(&format!(

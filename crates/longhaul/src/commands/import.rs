@@ -104,6 +104,7 @@ fn defaults(
         carried: None,
         auto_commit: None,
         source: None,
+        baseline_of: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::status::{Status, Wait};
+use longhaul_core::time::Timestamp;
 use longhaul_store::catalog::{Filter, RunRow};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::app::{App, run_id};
 use crate::exit::Exit;
@@ -44,7 +45,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     };
     let undriven = undriven(app, &rows)?;
     if app.json() {
-        render::json(&rows.iter().map(|row| as_json(row, &undriven)).collect::<Vec<_>>());
+        render::json(&rows.iter().map(|row| Listed::new(row, &undriven)).collect::<Vec<_>>());
     } else if rows.is_empty() {
         render::talk("no runs");
     } else {
@@ -114,15 +115,65 @@ fn as_line(row: &RunRow, undriven: &HashSet<RunId>) -> Vec<String> {
     ]
 }
 
-fn as_json(row: &RunRow, undriven: &HashSet<RunId>) -> Value {
-    let driven = row.status == Status::Running && !undriven.contains(&row.id);
-    json!({
-        "id": row.id, "kind": row.kind, "agentName": row.agent, "task": row.task, "taskId": row.task_id,
-        "status": row.status, "driven": driven, "wait": row.wait, "reason": row.reason,
-        "stepsTotal": row.steps_total, "stepsCompleted": row.steps_completed, "currentStepIndex": row.current_step,
-        "toolCallCount": row.tool_calls, "subAgentCount": row.sub_agents, "parentId": row.parent, "depth": row.depth,
-        "createdAt": row.created_at, "updatedAt": row.updated_at, "completedAt": row.completed_at,
-        "lastCheckpointAt": row.last_checkpoint_at, "sessionId": row.session, "workspace": row.workspace,
-        "backend": row.backend.as_str(), "lastSeq": row.last_seq, "error": row.error,
-    })
+/// A row for programs. Written out as it is, because there may be very many.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed<'a> {
+    id: &'a RunId,
+    kind: &'a str,
+    agent_name: &'a str,
+    task: &'a str,
+    task_id: Option<&'a str>,
+    status: Status,
+    driven: bool,
+    wait: Wait,
+    reason: Option<&'a str>,
+    steps_total: u32,
+    steps_completed: u32,
+    current_step_index: Option<u32>,
+    tool_call_count: u64,
+    sub_agent_count: u32,
+    parent_id: Option<&'a RunId>,
+    depth: u32,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    completed_at: Option<Timestamp>,
+    last_checkpoint_at: Option<Timestamp>,
+    session_id: Option<&'a str>,
+    workspace: Option<&'a str>,
+    backend: &'a str,
+    last_seq: u64,
+    error: Option<&'a str>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(row: &'a RunRow, undriven: &HashSet<RunId>) -> Listed<'a> {
+        Listed {
+            id: &row.id,
+            kind: &row.kind,
+            agent_name: &row.agent,
+            task: &row.task,
+            task_id: row.task_id.as_deref(),
+            status: row.status,
+            driven: row.status == Status::Running && !undriven.contains(&row.id),
+            wait: row.wait,
+            reason: row.reason.as_deref(),
+            steps_total: row.steps_total,
+            steps_completed: row.steps_completed,
+            current_step_index: row.current_step,
+            tool_call_count: row.tool_calls,
+            sub_agent_count: row.sub_agents,
+            parent_id: row.parent.as_ref(),
+            depth: row.depth,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            completed_at: row.completed_at,
+            last_checkpoint_at: row.last_checkpoint_at,
+            session_id: row.session.as_deref(),
+            workspace: row.workspace.as_deref(),
+            backend: row.backend.as_str(),
+            last_seq: row.last_seq,
+            error: row.error.as_deref(),
+        }
+    }
 }

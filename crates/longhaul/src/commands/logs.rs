@@ -95,6 +95,11 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             vec![format!("(used before it was taken back: {} tokens)", usage.tokens())]
         }
         Event::CheckpointNamed { number, name } => vec![format!("(checkpoint {number} is named {name})")],
+        Event::CheckpointGuarded { number, name, command, .. } => {
+            vec![format!(
+                "(checkpoint {number} is named {name}: the next command may throw work away: {command})"
+            )]
+        }
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             vec![format!("(files not stored: {why})")]
         }
@@ -155,6 +160,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
                 plan.steps.iter().map(|step| format!("- {}: {}", step.id, step.description)).collect();
             vec![format!("(the plan)\n{}", steps.join("\n"))]
         }
+        Event::Reopened => vec!["(paused: it had failed, and has another plan)".to_owned()],
         Event::PlanRefused { why } => vec![format!("(no plan yet: {why})")],
         Event::DoomLoop { tool, count, .. } => vec![format!("(going in circles with {tool}, {count} times)")],
         Event::RunCreated(_)

@@ -1,6 +1,7 @@
 //! One file for each command: what may be typed, and what is done about it.
 
 pub mod agents;
+pub mod answering;
 pub mod approvals;
 pub mod ask;
 pub mod bench;

@@ -233,7 +233,7 @@ fn answered(reply: ModelReply) -> Vec<Message> {
     let calls: Vec<CallRequest> = numbered.collect();
     let results: Vec<Message> =
         calls.iter().map(|call| Message::Tool { call: call.id, failed: false, text: WORD.into() }).collect();
-    let mut messages = vec![Message::Assistant { text: reply.text, calls, raw: reply.raw }];
+    let mut messages = vec![Message::Assistant { text: reply.text, calls, raw: reply.raw.map(Box::new) }];
     messages.extend(results);
     messages
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::collaboration::{Collaboration, Home, Isolation, Strategy, Way};
 use longhaul_core::run::Run;
 use longhaul_core::spec::GitSource;
-use longhaul_workspace::place;
+use longhaul_workspace::{STATE_DIRECTORY, place};
 
 use super::create::Options;
 use super::session::{self, Session};
@@ -61,6 +61,7 @@ pub fn place(
     naming: &Naming<'_>,
 ) -> Result<Chosen, Failure> {
     if options.in_place {
+        refuse_vital(app)?;
         if let Some(other) = list::at_work_in(app, &app.cwd)? {
             render::warn(&format!(
                 "{other} works in this directory as well, at this moment; they may change the same files"
@@ -294,4 +295,24 @@ fn base(
     let checkout = landing::opened(app, repository)?;
     let carried = checkout.carry(naming.id.as_str()).map_err(landing::failure)?;
     Ok((carried, true))
+}
+
+/// Nobody works in place where everything is, where runs are kept, in another run's workspace, or where git keeps a repository.
+fn refuse_vital(app: &App) -> Result<(), Failure> {
+    let here = app.cwd.canonicalize().unwrap_or_else(|_| app.cwd.clone());
+    let state = app.state_dir.canonicalize().unwrap_or_else(|_| app.state_dir.clone());
+    let is_state = |dir: &Path| dir.file_name().is_some_and(|name| name == STATE_DIRECTORY);
+    let is_git =
+        |dir: &Path| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir();
+    let what = if here.parent().is_none() {
+        "everything there is"
+    } else if here.starts_with(&state) || here.ancestors().any(is_state) {
+        "where longhaul keeps runs and their workspaces"
+    } else if here.ancestors().any(is_git) {
+        "where git keeps a repository"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("{} is {what}: nobody works in place there", here.display()))
+        .hint("change to the directory of the project, or leave out --in-place"))
 }

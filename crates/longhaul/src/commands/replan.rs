@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
 
-/// Give a run that is created or paused other steps; those that are completed stay as they are
+/// Give a run that is created, paused or has failed other steps; those that are completed stay as they are
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

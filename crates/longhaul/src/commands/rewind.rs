@@ -1,5 +1,6 @@
 //! `rewind` and `fork`: back to a checkpoint with the files, in this run or in another.
 
+use longhaul_core::status::Status;
 use longhaul_engine::checkpoints::{Checkpoint, Point};
 use longhaul_engine::rewind::Rewound;
 use serde_json::json;
@@ -23,7 +24,7 @@ Examples:
   longhaul checkpoints run_01h… --all     where a run can be taken back to
   longhaul rewind run_01h… --to 2         its second checkpoint
   longhaul rewind run_01h… --to before-x  the one with that name
-  longhaul rewind run_01h… --to @57       where a turn had ended, by its event")]
+  longhaul rewind run_01h… --to @57       the last moment up to event 57 whose files are known")]
 pub struct RewindArgs {
     #[arg(value_name = "ID")]
     pub id: String,
@@ -74,7 +75,11 @@ pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     tell(id.as_str(), &rewound);
-    render::talk(&format!("`longhaul resume {id}` goes on from here"));
+    let verb = match rewound.taken.checkpoint.status_at_end {
+        Status::Created => "start",
+        Status::Running | Status::Paused | Status::Completed | Status::Failed => "resume",
+    };
+    render::talk(&format!("`longhaul {verb} {id}` goes on from here"));
     Ok(Exit::Ok)
 }
 

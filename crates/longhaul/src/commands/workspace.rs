@@ -1,4 +1,4 @@
-//! `workspace`: where finished runs worked, and taking that away.
+//! `workspace`: where runs work, what that takes, and taking it away.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,19 +6,29 @@ use std::time::Duration;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
+use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_workspace::place::{self, Place, REMOVING};
-use serde_json::json;
+pub use longhaul_workspace::prune::bytes_below;
+use longhaul_workspace::prune::{self, Pruned};
+use serde_json::{Value, json};
 
 use super::session;
 use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::{CHECKPOINTS_PRUNED_FROM, UNNAMED_KEPT, UNNAMED_KEPT_OVER_QUOTA};
 use crate::render::{self, table};
+use crate::settings::Retention;
 
-/// Workspaces of runs that have ended
+/// Where runs work and what that takes
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  longhaul workspace list                         what is there, and how large it is
+  longhaul workspace cleanup --dry-run            what would go
+  longhaul workspace cleanup --older-than 7d")]
 pub struct Args {
     #[command(subcommand)]
     pub what: What,
@@ -26,12 +36,16 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
-    /// Remove where ended runs and workflows worked
+    /// The workspaces of runs, and how much room those, sessions, stored files and fetched repositories take
+    List,
+    /// Remove where ended runs and workflows worked, and stored files that no run needs
     ///
     /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
-    /// any repository is gone. Sessions are never touched.
+    /// any repository is gone. Sessions are never touched. Stored files, to which `longhaul rewind` goes back, stay as long as
+    /// their run is there; a week after `longhaul rm` they go, or after an hour if there are more than `checkpoints.quota`. They
+    /// are left as they are while a run is driven, and as long as they take little room.
     Cleanup {
-        /// Ended so long ago, like `7d` [default: workspace.cleanup_after, 24h]
+        /// Ended so long ago, like `7d` [default: `workspace.cleanup_after`, 24h]
         #[arg(long, value_name = "TIME", value_parser = duration::parse)]
         older_than: Option<Duration>,
         /// Only say which
@@ -41,26 +55,78 @@ pub enum What {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let What::Cleanup { older_than, dry_run } = args.what;
-    let older_than = match older_than {
-        Some(typed) => typed,
-        None => Duration::from_millis(app.settings_quietly()?.cleanup.after_ms),
-    };
-    let harness = app.reading()?;
-    let (mut gone, mut bytes) = (Vec::new(), 0);
-    for path in directories(&app.state_dir.join("workspace").join("run")) {
+    match args.what {
+        What::List => list(app),
+        What::Cleanup { older_than, dry_run } => cleanup(app, older_than, dry_run),
+    }
+}
+
+/// A directory that is a run's, or what is left of one.
+struct Found {
+    path: PathBuf,
+    name: String,
+    run: Run,
+    /// An earlier removal was killed at it.
+    begun: bool,
+}
+
+/// What is not a run's, or is of a run that cannot be read, is not ours to judge.
+fn all(app: &App, harness: &Harness) -> Vec<Found> {
+    let found = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // One that an earlier removal was killed at.
         let (name, begun) = match name.strip_suffix(REMOVING) {
             Some(name) => (name.to_owned(), true),
             None => (name, false),
         };
-        // What is not a run's, or is of a run that cannot be read, is not ours to judge.
-        let id = name.split('~').next().unwrap_or_default();
-        let Ok(run) = RunId::parse(id).map_err(|_| ()).and_then(|id| harness.look(&id).map_err(|_| ()))
-        else {
-            continue;
-        };
+        let run = harness.look(&RunId::parse(name.split('~').next()?).ok()?).ok()?;
+        Some(Found { path, name, run, begun })
+    };
+    directories(&app.state_dir.join("workspace").join("run")).into_iter().filter_map(found).collect()
+}
+
+fn list(app: &App) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let shown: Vec<Value> = all(app, &harness)
+        .iter()
+        .map(|found| {
+            json!({
+                "id": found.name, "status": found.run.status, "updatedAt": found.run.updated_at, "bytes": bytes_below(&found.path),
+                "branch": found.run.spec.branch, "path": found.path,
+            })
+        })
+        .collect();
+    let size = |name: &str| bytes_below(&app.state_dir.join(name));
+    let total = json!({
+        "workspaces": size("workspace"), "sessions": size("sessions"), "checkpoints": size("checkpoints"), "repositories": size("cache"),
+    });
+    if app.json() {
+        render::json(&json!({ "workspaces": shown, "bytes": total }));
+        return Ok(Exit::Ok);
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let rows = shown.iter().map(|shown| {
+        let bytes = table::bytes(shown["bytes"].as_u64().unwrap_or(0));
+        let (branch, path) = (table::clean(&text(&shown["branch"])), table::clean(&text(&shown["path"])));
+        vec![text(&shown["id"]), text(&shown["status"]), text(&shown["updatedAt"]), bytes, branch, path]
+    });
+    render::data(&table::rows(&["RUN", "STATUS", "UPDATED", "SIZE", "BRANCH", "PATH"], rows));
+    let part = |name: &str| table::bytes(total[name].as_u64().unwrap_or(0));
+    render::talk(&format!(
+        "workspaces {}, sessions {}, stored files {}, fetched repositories {}",
+        part("workspaces"),
+        part("sessions"),
+        part("checkpoints"),
+        part("repositories")
+    ));
+    Ok(Exit::Ok)
+}
+
+fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exit, Failure> {
+    let retention = app.settings()?.retention;
+    let older_than = older_than.unwrap_or(retention.cleanup_after);
+    let harness = app.reading()?;
+    let (mut gone, mut bytes) = (Vec::new(), 0);
+    for Found { path, name, run, begun } in all(app, &harness) {
         let place = place_of(&run);
         // Where the first try of a sub-agent worked whose run was rewound since: nobody can say what it holds.
         if place.directory().file_name() != Some(name.as_ref()) {
@@ -79,31 +145,78 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         bytes += freed;
         gone.push(format!("workflow/{name}"));
     }
+    let pruned = if dry_run { None } else { pruned(app, &harness, retention.checkpoints_max) };
+    let freed = bytes + pruned.map_or(0, |pruned| pruned.bytes_before.saturating_sub(pruned.bytes_after));
     if app.json() {
-        render::json(&json!({ "removed": gone, "bytes": bytes, "dryRun": dry_run }));
+        let checkpoints = pruned
+            .map(|pruned| json!({ "bytesBefore": pruned.bytes_before, "bytesAfter": pruned.bytes_after }));
+        render::json(
+            &json!({ "removed": gone, "bytes": freed, "checkpoints": checkpoints, "dryRun": dry_run }),
+        );
         return Ok(Exit::Ok);
     }
     gone.iter().for_each(|name| render::data(name));
     let verb = if dry_run { "would be freed" } else { "freed" };
-    render::talk(&format!("{} {verb}", table::bytes(bytes)));
+    render::talk(&format!("{} {verb}", table::bytes(freed)));
     Ok(Exit::Ok)
+}
+
+/// Gives back what stored files take that nobody needs, if that is worth it. That it cannot be done now is no failure.
+fn pruned(app: &App, harness: &Harness, quota: Option<u64>) -> Option<Pruned> {
+    let stored = prune::bytes(&app.state_dir);
+    let over = |bytes: u64| quota.is_some_and(|quota| bytes > quota);
+    if stored < CHECKPOINTS_PRUNED_FROM && !over(stored) {
+        return None;
+    }
+    let kept = if over(stored) { UNNAMED_KEPT_OVER_QUOTA } else { UNNAMED_KEPT };
+    match harness.prune_checkpoints(kept) {
+        Ok(pruned) => {
+            let left = pruned.map_or(0, |pruned| pruned.bytes_after);
+            if over(left) {
+                render::warn(&format!(
+                    "stored files still take {}, more than checkpoints.quota: no more are stored; `longhaul rm` removes runs with theirs",
+                    table::bytes(left)
+                ));
+            }
+            pruned
+        }
+        Err(error) => {
+            render::warn(&format!("stored files stay as they are: {:#}", anyhow::Error::from(error)));
+            None
+        }
+    }
 }
 
 /// Takes a run's own workspace away as soon as it has completed, if that is wanted: `workspace.cleanup_on_complete`. What a session
 /// or a workflow shares stays, and so does what no branch has.
 pub fn after_completion(app: &App, run: &Run) -> Result<(), Failure> {
     let place = place_of(run);
-    let is_own = place
-        .directory()
-        .parent()
-        .is_some_and(|within| within == app.state_dir.join("workspace").join("run"));
-    let wanted = run.status == Status::Completed && is_own && app.settings_quietly()?.cleanup.on_complete;
-    if !wanted || is_unsaved(run, &place, run.spec.id.as_str()) {
+    let runs = app.state_dir.join("workspace").join("run");
+    let is_own = place.directory().parent().is_some_and(|within| within == runs);
+    let wanted = app.settings_quietly()?.retention.cleanup_on_complete;
+    if !wanted || run.status != Status::Completed || !is_own || is_unsaved(run, &place, run.spec.id.as_str())
+    {
         return Ok(());
     }
-    place::remove(&place).map_err(anyhow::Error::from)?;
-    render::talk("its workspace is taken away (workspace.cleanup_on_complete)");
+    match place::remove(&place) {
+        Ok(()) => render::talk("its workspace is taken away (workspace.cleanup_on_complete)"),
+        Err(error) => render::warn(&format!("the workspace stays: {:#}", anyhow::Error::from(error))),
+    }
     Ok(())
+}
+
+/// Refuses another workspace while all of them take more than they may.
+pub fn refuse_over_quota(app: &App, retention: Retention) -> Result<(), Failure> {
+    let Some(quota) = retention.workspaces_max else { return Ok(()) };
+    let taken = bytes_below(&app.state_dir.join("workspace")) + bytes_below(&app.state_dir.join("sessions"));
+    if taken <= quota {
+        return Ok(());
+    }
+    let (taken, quota) = (table::bytes(taken), table::bytes(quota));
+    let error = anyhow::anyhow!("workspaces take {taken}, more than workspace.quota, {quota}");
+    let hint =
+        "`longhaul workspace list` shows them, `longhaul workspace cleanup` removes those of ended runs";
+    Err(Failure { exit: Exit::Limit, error, hint: Some(hint.to_owned()) })
 }
 
 fn place_of(run: &Run) -> Place {
@@ -126,7 +239,9 @@ fn is_unsaved(run: &Run, place: &Place, name: &str) -> bool {
     let path = place.directory();
     // What was brought from elsewhere has the run's branch nowhere but there.
     let is_alone = run.spec.source.is_some() && place::has_own_commits(path);
-    let is_unsaved = is_alone || (run.spec.branch.is_some() && place::is_dirty(path));
+    // What git cannot tell may be anything.
+    let is_dirty = || place::head(path).is_none() || place::is_dirty(path);
+    let is_unsaved = is_alone || (run.spec.branch.is_some() && is_dirty());
     if is_unsaved {
         render::warn(&format!("{name} has changes that are nowhere else and stays"));
     }
@@ -138,15 +253,4 @@ fn directories(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     found.sort();
     found
-}
-
-/// How much is in a directory, no link followed.
-pub fn bytes_below(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let size = |entry: std::fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
-        Ok(_) => entry.metadata().map_or(0, |facts| facts.len()),
-        Err(_) => 0,
-    };
-    entries.map(size).sum()
 }

@@ -43,6 +43,13 @@ impl Live {
         }
     }
 
+    /// Takes the line that moves away, so that a person can be asked something in its place.
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
     fn now(&self, run: &Run, doing: &str) {
         if let Some(bar) = &self.bar {
             let done = run.plan.completed_count();
@@ -127,7 +134,7 @@ fn doing(run: &Run) -> String {
             Some(call) => format!("{} {}", call.tool, short(&argument(&call.args), 40)),
             None => "between calls".to_owned(),
         },
-        Phase::Examining { purpose: Purpose::Claim, .. } => "checking the work".to_owned(),
+        Phase::Examining { purpose: Purpose::Claim | Purpose::Whole, .. } => "checking the work".to_owned(),
         Phase::Examining { .. } => "looking at the work".to_owned(),
         Phase::Aside { aside: Aside::Judgement, .. } => "asking the judge".to_owned(),
         Phase::Aside { aside: Aside::Planning { .. }, .. } => "asking the planner".to_owned(),
@@ -214,7 +221,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
                 }
             }
         }
-        Event::WaitingForHuman { gate, step: index, ask: None } => {
+        Event::WaitingForHuman { gate, step: index, ask: None, .. } => {
             format!(
                 "waiting for a person before {} (approval {})",
                 step(index),
@@ -236,7 +243,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
         }
-        Event::ExamineStarted { purpose: Purpose::Claim, .. } => match run.spec.conduct().verify.as_slice() {
+        Event::ExamineStarted { purpose: Purpose::Claim | Purpose::Whole, .. } => match run.spec.conduct().verify.as_slice() {
             [] => return None,
             commands => format!("checking: {}", short(&commands.join("; "), 160)),
         },
@@ -282,6 +289,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
             format!("planned {} steps: {}", steps.len(), short(&steps.join(", "), 120))
         }
+        Event::Reopened => "paused: it had failed, and has another plan".to_owned(),
         Event::PlanRefused { why } => {
             format!("{} that plan cannot be used: {}", theme::warning("warning:"), short(why, 160))
         }
@@ -294,6 +302,9 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} not set up: {}", theme::warning("warning:"), short(error, 160))
         }
         Event::CheckpointNamed { number, name } => format!("checkpoint {number} is named {name}"),
+        Event::CheckpointGuarded { name, command, .. } => {
+            format!("files kept as {name}, before {}", short(command, 120))
+        }
         Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             format!("{} files not stored: {}", theme::warning("warning:"), short(why, 160))
         }

@@ -63,6 +63,12 @@ pub fn talk(text: &str) {
     drop(out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")));
 }
 
+/// Prints what a person is to answer on the same line.
+pub fn prompt(text: &str) {
+    let mut out = io::stderr().lock();
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
 pub fn warn(text: &str) {
     talk(&format!("{} {text}", theme::warning("warning:")));
 }

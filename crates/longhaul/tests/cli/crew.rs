@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::desk::{Desk, Said};
 
 /// Every agent answers with its own words; `flaky` fails until its prompt tells of a failure, `hopeless` always.
-const CREW: &str = r#"
+pub const CREW: &str = r#"
 name: crew
 prices: { input: 3.00, output: 15.00 }
 conversations:
@@ -42,7 +42,7 @@ conversations:
     turns: [ { text: "MARS is done.", usage: { input: 100, output: 10 } } ]
 "#;
 
-fn desk() -> Desk {
+pub fn desk() -> Desk {
     let desk = Desk::with_script(CREW);
     std::fs::create_dir_all(desk.path("agents")).unwrap();
     for name in ["MARS", "PLUTO", "VENUS", "ERIS"] {
@@ -53,25 +53,25 @@ fn desk() -> Desk {
     desk
 }
 
-fn step(id: &str, agent: &str, after: &[&str], critical: bool) -> Value {
+pub fn step(id: &str, agent: &str, after: &[&str], critical: bool) -> Value {
     json!({ "id": id, "description": format!("do {id}"), "agent": agent, "dependencies": after, "critical": critical })
 }
 
-fn run(desk: &Desk, steps: &[Value], more: &[&str]) -> Said {
+pub fn run(desk: &Desk, steps: &[Value], more: &[&str]) -> Said {
     desk.write("plan.json", &json!({ "steps": steps }).to_string());
     let base = ["run", "x", "--agent", "MARS", "--model", "scripted/s.yaml", "--plan", "plan.json", "--json"];
     desk.say(&[&base[..], more].concat())
 }
 
-fn shown(said: &Said) -> Value {
+pub fn shown(said: &Said) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}", said.err))
 }
 
-fn id(said: &Said) -> String {
+pub fn id(said: &Said) -> String {
     shown(said)["id"].as_str().unwrap().to_owned()
 }
 
-fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+pub fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["type"] == kind).collect()
 }
 

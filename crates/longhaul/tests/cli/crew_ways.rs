@@ -1,0 +1,237 @@
+//! What becomes of sub-agents beside success and failure, and questions answered where they come up.
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::crew::{CREW, desk, id, of_kind, run, shown, step};
+use super::desk::Desk;
+
+/// Looks until a run has that status.
+fn until(desk: &Desk, id: &str, status: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let said = desk.say(&["show", id, "--json"]);
+        let shown: Value = serde_json::from_str(&said.out).unwrap_or_default();
+        if shown["status"] == status {
+            return shown;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never {status}: {shown}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A sub-agent that a person stops is not begun again: its step fails and says so.
+#[test]
+fn a_stopped_child_stays_stopped() {
+    let desk = desk();
+    desk.write(
+        "s.yaml",
+        &CREW.replace("- text: \"I write.\"", "- delay_ms: 60000\n        text: \"I write.\""),
+    );
+    desk.write("plan.json", &json!({ "steps": [step("a", "PLUTO", &[], false)] }).to_string());
+    let args =
+        ["run", "x", "--agent", "MARS", "--model", "scripted/s.yaml", "--plan", "plan.json", "--detach"];
+    let id = desk.get(&args).trim().to_owned();
+    until(&desk, &format!("{id}.1"), "running");
+    desk.get(&["stop", &format!("{id}.1"), "--reason", "wrong way"]);
+    let ended = until(&desk, &id, "failed");
+    assert_eq!(ended["subAgentCount"], 1, "nobody else was sent");
+    let error = desk.json(&["steps", &id])[0]["error"].clone();
+    let error = error.as_str().unwrap();
+    assert!(error.starts_with("stopped by a person") && error.contains("wrong way"), "{error}");
+}
+
+/// The model named when a run is taken up is also that of the sub-agents under way.
+#[test]
+fn another_model_reaches_the_children() {
+    let desk = desk();
+    desk.write(
+        "locked.yaml",
+        "conversations: [ { turns: [ { text: x, fail: [ { status: 401, times: 9 } ] } ] } ]",
+    );
+    desk.write("agents/PLUTO.md", "---\nmodel: scripted/locked.yaml\n---\nYou are PLUTO.\n");
+    let said = run(&desk, &[step("a", "PLUTO", &[], false)], &[]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    let id = id(&said);
+    assert_eq!(desk.say(&["resume", &id]).code, 3, "it is as it was");
+    assert_eq!(desk.get(&["resume", &id, "--model", "scripted/s.yaml"]), "PLUTO is done.\n");
+    assert_eq!(desk.json(&["show", &id])["subAgentCount"], 1);
+}
+
+/// A4.6: a run that failed is given other steps for what is not done, and goes on.
+#[test]
+fn a_failed_run_is_replanned() {
+    let desk = desk();
+    let said = run(&desk, &[step("a", "MARS", &[], false), step("b", "ERIS", &["a"], false)], &[]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.err.contains("longhaul replan"), "{}", said.err);
+    let id = id(&said);
+    desk.write("rest.yaml", "steps: [{id: c, description: other, agent: PLUTO, dependencies: [a]}]");
+    desk.get(&["replan", &id, "--plan", "rest.yaml"]);
+    let shown = desk.json(&["show", &id]);
+    assert_eq!((&shown["status"], &shown["error"]), (&json!("paused"), &Value::Null));
+    assert_eq!(desk.get(&["resume", &id]), "PLUTO is done.\n");
+    let events = desk.events(&id);
+    assert_eq!(of_kind(&events, "reopened").len(), 1);
+    assert_eq!(of_kind(&events, "step_started").len(), 1, "what was done is not done again");
+}
+
+/// D7.1: hooks look at `spawn` before anybody is sent; what they block is not sent, and the agent reads why.
+#[test]
+fn hooks_are_asked_about_spawn() {
+    for (hook, said) in [
+        ("echo \"not today\"; exit 2", "the hook `guard` blocks this: not today"),
+        (
+            "echo '{\"decision\": \"interrupt\", \"reason\": \"ask first\"}'",
+            "a hook would have a person asked",
+        ),
+    ] {
+        let desk = desk();
+        let config = json!({
+            "agents": { "dirs": ["agents"] },
+            "hooks": { "before_tool": [ { "command": hook, "name": "guard", "tools": ["spawn"] } ] },
+        });
+        desk.write("longhaul.yaml", &config.to_string());
+        let script = CREW.replace(", { tool: spawn, args: { agent: MARS, task: \"spawn it again\" } }", "");
+        desk.write("s.yaml", &script);
+        let args = ["run", "spawn it", "--agent", "MARS", "--model", "scripted/s.yaml", "--json"];
+        let run = shown(&desk.say(&args));
+        let id = run["id"].as_str().unwrap();
+        assert_eq!(run["status"], "completed");
+        let calls = desk.json(&["tools", id])["calls"].clone();
+        let message = calls[0]["result"]["message"].as_str().unwrap();
+        assert!(message.contains(said), "{message}");
+        assert_eq!(desk.json(&["list", "--parent", id]), json!([]), "nobody was sent");
+    }
+}
+
+/// A second try is held to protected files as they were before the first, and the run's own commands go over the whole.
+#[test]
+fn a_second_try_cannot_keep_what_the_first_one_broke() {
+    let desk = desk();
+    let tampering = "- match: { agent: VENUS }\n    turns: [ { text: I cheat., calls: [ { tool: bash, args: { command: \"echo broken > guarded.txt\" } } ] }, { text: \"\", fail: [ { status: 400 } ] } ]\n";
+    let script = CREW.replace("- match: { agent: VENUS }\n    turns: [ { text: \"\", fail: [ { status: 400 } ], usage: { input: 100, output: 10 } } ]\n", tampering);
+    assert!(script.contains("I cheat"));
+    desk.write("s.yaml", &script);
+    desk.write("guarded.txt", "whole\n");
+    let more = [
+        "--in-place",
+        "--protect",
+        "guarded.txt",
+        "--protect-policy",
+        "refuse",
+        "--verify",
+        "grep whole guarded.txt",
+    ];
+    let said = run(&desk, &[step("a", "VENUS", &[], false)], &more);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let id = id(&said);
+    assert_eq!(desk.json(&["show", &id])["subAgentCount"], 2);
+    assert_eq!(std::fs::read_to_string(desk.path("guarded.txt")).unwrap(), "whole\n");
+    let events = desk.events(&id);
+    let purposes: Vec<&Value> =
+        of_kind(&events, "examination_started").iter().map(|event| &event["purpose"]["for"]).collect();
+    assert_eq!(purposes, [&json!("baseline"), &json!("whole")]);
+}
+
+/// What others did counts only if the run's own commands hold for all of it.
+#[test]
+fn the_whole_must_hold() {
+    let desk = desk();
+    // Each of them sees it hold while it is at work; together they have used it up.
+    desk.write("count", "");
+    let verify = "echo x >> count; test $(wc -l < count) -lt 3";
+    let steps = [step("a", "PLUTO", &[], false), step("b", "VENUS", &["a"], false)];
+    desk.write(
+        "s.yaml",
+        &CREW
+            .replace("fail: [ { status: 400 } ], usage", "usage")
+            .replace("text: \"\", usage", "text: \"Fine.\", usage"),
+    );
+    let said = run(&desk, &steps, &["--in-place", "--verify", verify]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    let shown = shown(&said);
+    assert!(shown["reason"].as_str().unwrap().contains("as a whole does not hold"), "{}", shown["reason"]);
+    desk.write("count", "");
+    desk.get(&["resume", shown["id"].as_str().unwrap()]);
+}
+
+/// A5.4: on a terminal a run that comes to wait asks right there, and goes on with the answer.
+#[test]
+fn a_person_at_the_terminal_is_asked() {
+    let steps = [step("a", "MARS", &[], false), step("b", "PLUTO", &["a"], true)];
+    for (typed, code, status) in
+        [("what\ny\n", 0, "completed"), ("n\ntoo early\n", 3, "paused"), ("\n", 3, "running")]
+    {
+        let desk = desk();
+        desk.write("plan.json", &json!({ "steps": steps }).to_string());
+        let line = "run x --agent MARS --model scripted/s.yaml --plan plan.json --autonomy 3";
+        let (shown, ended) = at_a_terminal(&desk, line, typed);
+        assert_eq!(ended, code, "{typed:?}: {shown}");
+        assert!(shown.contains("PLUTO would begin with b") && shown.contains("approve?"), "{shown}");
+        let row = desk.json(&["list"])[0].clone();
+        let root = row["parentId"].as_str().or(row["id"].as_str()).unwrap().to_owned();
+        let run = desk.json(&["show", &root]);
+        assert_eq!(run["status"], status, "{typed:?}: {shown}");
+        if typed.starts_with('n') {
+            assert_eq!(run["reason"], "too early");
+        }
+    }
+}
+
+/// A question of an agent is answered in words; somebody who answers elsewhere meanwhile is not waited for in vain.
+#[test]
+fn a_question_is_answered_at_the_terminal_or_elsewhere() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: ask_human, args: { question: \"Which port?\" } } ] }, \
+                  { when_result_contains: { \"8080\": { text: \"8080 it is.\" } }, text: \"No answer.\" } ] } ]";
+    let line = "run x --model scripted/s.yaml";
+    let desk = Desk::with_script(script);
+    let (shown, code) = at_a_terminal(&desk, line, "8080\n");
+    assert!(code == 0 && shown.contains("Which port?") && shown.contains("8080 it is."), "{shown}");
+
+    let desk = Desk::with_script(script);
+    let mut process = terminal(&desk, line);
+    let began = Instant::now();
+    let gate = loop {
+        let said = desk.say(&["approvals", "list", "--json"]);
+        let waiting: Value = serde_json::from_str(&said.out).unwrap_or_default();
+        if let Some(gate) = waiting[0]["id"].as_str() {
+            break gate.to_owned();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing waits: {}", said.err);
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    // Nothing is typed, and the terminal stays open.
+    desk.get(&["answer", &gate, "8080"]);
+    let stdin = process.stdin.take();
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    drop(stdin);
+    let run = gate.rsplit_once(".g").unwrap().0;
+    assert!(desk.get(&["result", run]).contains("8080 it is."));
+}
+
+/// The program in a terminal of its own.
+fn terminal(desk: &Desk, line: &str) -> std::process::Child {
+    let plain = desk.command(&[]);
+    let program = format!("{} {line}", plain.get_program().to_str().unwrap());
+    let mut script = std::process::Command::new("script");
+    script.args(["-q", "-e", "-c", &program, "/dev/null"]).current_dir(plain.get_current_dir().unwrap());
+    script.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    script.env("TERM", "xterm").env("SHELL", "/bin/sh");
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// What it showed there and how it ended, if somebody types that.
+fn at_a_terminal(desk: &Desk, line: &str, typed: &str) -> (String, i32) {
+    let mut process = terminal(desk, line);
+    let mut stdin = process.stdin.take().unwrap();
+    stdin.write_all(typed.as_bytes()).unwrap();
+    let mut shown = Vec::new();
+    process.stdout.take().unwrap().read_to_end(&mut shown).unwrap();
+    let code = process.wait().unwrap().code().unwrap_or(-1);
+    drop(stdin);
+    (String::from_utf8_lossy(&shown).into_owned(), code)
+}
