@@ -27,7 +27,7 @@ pub enum Error {
     Missing { name: String },
     #[error("Session locked by run {run} (process {pid} on {host}, since {since})")]
     Locked { run: String, pid: i32, host: String, since: Timestamp },
-    #[error("session `{name}` is being taken by another process at this moment")]
+    #[error("session `{name}` is being taken or merged by another process at this moment")]
     Busy { name: String },
     #[error("cannot {action} `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
@@ -178,6 +178,16 @@ impl Session {
         let lock = self.open("naming.lock")?;
         lock.lock().map_err(io_error("lock", &self.directory))?;
         Ok(lock)
+    }
+
+    /// Keeps others from merging its branches meanwhile, until it is dropped.
+    pub fn merging(&self) -> Result<File, Error> {
+        let lock = self.open("merge.lock")?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { name: self.name().to_owned() }),
+            // A file system without locks is no reason not to work on it.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
+        }
     }
 
     pub fn notes(&self) -> Result<Notes, Error> {

@@ -60,6 +60,7 @@ impl JoiningArgs {
 pub fn merge(app: &App, session: &Session, args: &JoiningArgs) -> Result<Exit, Failure> {
     let (settings, harness, name) = (app.settings()?, app.reading()?, session.name());
     let notes = session.notes().map_err(session::failure)?;
+    let merging = session.merging().map_err(session::failure)?;
     let runs = done(&harness, &notes)?;
     let works = runs.iter().map(|run| landing::work(app, run)).collect::<Result<Vec<Work>, Failure>>()?;
     let (Some(first), Some(target)) = (runs.first(), target(app, args, &runs)?) else {
@@ -71,7 +72,7 @@ pub fn merge(app: &App, session: &Session, args: &JoiningArgs) -> Result<Exit, F
     let held = table.is_of_session(&notes).then(|| session.take("merge", SESSION_EXPIRY)).transpose();
     let held = held.map_err(session::failure)?;
     let merged = table.merge();
-    drop(held);
+    drop((held, merging));
     merged
 }
 

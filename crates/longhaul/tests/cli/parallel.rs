@@ -377,6 +377,11 @@ fn runs_of_a_workflow_are_merged_too() {
     };
     let (left, front, unborn) = (run("left", "run"), run("frontend", "run"), run("right", "create"));
     assert_eq!((&left["branch"], &front["branch"]), (&json!("agent/w/left"), &json!("agent/w/frontend")));
+    let lock = std::fs::File::create(desk.path(".longhaul/workspace/workflow/w/merge.lock")).unwrap();
+    lock.lock().unwrap();
+    let second = desk.say(&["merge", "--workflow-run", "w"]);
+    assert!(second.code == 7 && second.err.contains("merged by another process"), "{}", second.err);
+    drop(lock);
     let merged = desk.say(&["merge", "--workflow-run", "w", "--json"]);
     assert_eq!(merged.code, 0, "{}", merged.err);
     let id = unborn["id"].as_str().unwrap();
