@@ -1,0 +1,189 @@
+//! What one source may do to those before it: providers are laid over, servers replaced, hooks added, limits only lowered.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::permission;
+use longhaul_engine::notify::NotifyConfig;
+use longhaul_model::ProviderConfig;
+use longhaul_tools::hooks::HooksConfig;
+use longhaul_tools::mcp::ServerConfig;
+use longhaul_tools::research::SearchConfig;
+use longhaul_tools::sandbox::{Mode, Network};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::Source;
+use crate::failure::Failure;
+
+/// A project's file comes with the project, and an agent may have written it: it may hold commands tighter than the user
+/// does, never looser.
+pub(super) fn refuse_loosening(
+    place: &str,
+    leaves: &[(String, Value)],
+    origins: &BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    // What cannot be read is refused later, with its place.
+    let mode = |value: &Value| value.as_str()?.parse::<Mode>().ok();
+    let network = |value: &Value| serde_json::from_value::<Network>(value.clone()).ok();
+    for key in ["permissions.sandbox", "permissions.network"] {
+        let asked =
+            leaves.iter().find(|(name, value)| name == key && !value.is_null()).map(|(_, value)| value);
+        let (Some(asked), Some((given, _))) = (asked, origins.get(key)) else { continue };
+        let loosened = mode(asked).zip(mode(given)).is_some_and(|(asked, given)| asked < given)
+            || network(asked).zip(network(given)).is_some_and(|(asked, given)| !asked.is_within(&given));
+        if loosened {
+            let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let (asked, given) = (plain(asked), plain(given));
+            return Err(Failure::usage(format!(
+                "{key} in {place}: a project's settings may not loosen `{given}` to `{asked}`"
+            ))
+            .hint("set it in ~/.config/longhaul/longhaul.yaml, with LONGHAUL_SANDBOX or LONGHAUL_NETWORK, or on the command line"));
+        }
+    }
+    for (key, asked) in leaves.iter().filter(|(key, _)| UNRAISED.contains(&key.as_str())) {
+        // What the user did not set is the project's to choose.
+        let Some((given, Source::User)) = origins.get(key) else { continue };
+        if asked.as_f64().zip(given.as_f64()).is_some_and(|(asked, given)| asked > given) {
+            return Err(Failure::usage(format!(
+                "{key} in {place}: a project's settings may not raise your own {given} to {asked}"
+            ))
+            .hint("raise it in ~/.config/longhaul/longhaul.yaml, or on the command line for one run"));
+        }
+    }
+    let warns = leaves.iter().any(|(key, value)| key == UNWARNED && value == "warn");
+    if warns && matches!(origins.get(UNRAISED[1]), Some((_, Source::User))) {
+        return Err(Failure::usage(format!(
+            "{UNWARNED} in {place}: a project's settings may not make your own limit on cost a mere warning"
+        ))
+        .hint("choose it in ~/.config/longhaul/longhaul.yaml, or with --limit-policy for one run"));
+    }
+    Ok(())
+}
+
+/// What a project may lower and not raise, once the user has set it.
+pub(super) const UNRAISED: [&str; 6] = [
+    "harness.autonomy",
+    "harness.limits.max_cost",
+    "harness.budget.day.max_cost",
+    "harness.budget.day.max_tokens",
+    "harness.budget.repo.max_cost",
+    "harness.budget.repo.max_tokens",
+];
+
+/// A limit that only warns is none.
+const UNWARNED: &str = "harness.limits.policies.max_cost";
+
+/// Lays a source's providers over those of the sources before it, field by field.
+pub(super) fn add_providers(
+    configured: &Value,
+    source: Source,
+    place: &str,
+    providers: &mut BTreeMap<String, ProviderConfig>,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let configured: BTreeMap<String, ProviderConfig> = serde_json::from_value(configured.clone())
+        .map_err(|error| Failure::usage(format!("providers in {place}: {error}")))?;
+    for (name, config) in configured {
+        let plain = !name.is_empty()
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'));
+        if !plain {
+            return Err(Failure::usage(format!(
+                "providers.{name} in {place}: a name has letters, digits, `-`, `_` and `.` only"
+            )));
+        }
+        let merged = providers.remove(&name).unwrap_or_default().under(config);
+        origins.insert(format!("providers.{name}"), (shown(&merged), source));
+        providers.insert(name, merged);
+    }
+    Ok(())
+}
+
+/// A source's servers take the place of those of the same name. They are not laid over them: the headers of one would go
+/// to the address of the other.
+pub(super) fn add_servers(
+    configured: Value,
+    source: Source,
+    place: &str,
+    servers: &mut BTreeMap<String, ServerConfig>,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let configured: Option<BTreeMap<String, ServerConfig>> = serde_json::from_value(configured)
+        .map_err(|error| Failure::usage(format!("mcp.servers in {place}: {error}")))?;
+    for (name, config) in configured.unwrap_or_default() {
+        config.check(&name).map_err(|error| Failure::usage(format!("{error}, in {place}")))?;
+        origins.insert(format!("mcp.servers.{name}"), (shown(&config), source));
+        servers.insert(name, config);
+    }
+    Ok(())
+}
+
+/// Takes the rules out of a file's `permissions`, which leaves what is no rule.
+pub(super) fn taken_rules(section: &mut Map<String, Value>) -> Result<permission::Permissions, Failure> {
+    let written = std::mem::take(section);
+    let (plain, rules) =
+        written.into_iter().partition(|(key, _)| matches!(key.as_str(), "sandbox" | "network"));
+    *section = plain;
+    let read = serde_json::from_value(Value::Object(rules));
+    read.map_err(|error| Failure::usage(format!("permissions: {error}")))
+}
+
+/// A source's hooks are added to those of the sources before it: what one of them guards another cannot open.
+pub(super) fn add_hooks(
+    configured: Value,
+    source: Source,
+    place: &str,
+    hooks: &mut HooksConfig,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    let configured: HooksConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    hooks.add(configured);
+    let lists = [("before_tool", &hooks.before_tool), ("after_tool", &hooks.after_tool)];
+    for (when, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        origins.insert(format!("hooks.{when}"), (json!(list), source));
+    }
+    Ok(())
+}
+
+/// A source's search provider takes the place of that of the sources before it, whole.
+pub(super) fn search_provider(
+    configured: Value,
+    source: Source,
+    place: &str,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<SearchConfig, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    let configured: SearchConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    origins.insert("search".to_owned(), (json!(configured), source));
+    Ok(configured)
+}
+
+/// Who is told, and of what: a source's ways take the place of those of the sources before it, each whole.
+pub(super) fn add_notify(
+    before: NotifyConfig,
+    configured: Value,
+    source: Source,
+    place: &str,
+    origins: &mut BTreeMap<String, (Value, Source)>,
+) -> Result<NotifyConfig, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
+    for (key, value) in configured.as_object().into_iter().flatten() {
+        origins.insert(format!("notify.{key}"), (value.clone(), source));
+    }
+    let configured: NotifyConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    configured.check().map_err(|error| wrong(&error))?;
+    Ok(before.under(configured))
+}
+
+/// A provider or a server as it may be shown: the values of headers and variables may be keys.
+fn shown<T: Serialize>(config: &T) -> Value {
+    let mut shown = json!(config);
+    for field in ["headers", "env"] {
+        if let Some(values) = shown.get_mut(field).and_then(Value::as_object_mut) {
+            values.values_mut().for_each(|value| *value = json!("…"));
+        }
+    }
+    shown
+}
