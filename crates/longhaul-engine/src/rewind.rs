@@ -80,7 +80,9 @@ impl Harness {
         write_note(home, id, &note)?;
         if let Err(error) = vault.write(&note.before, &note.after) {
             let now = vault.store().map_err(files(&workspace))?.tree;
-            vault.write(&now, &note.before).map_err(files(&workspace))?;
+            if now != note.before {
+                vault.write(&now, &note.before).map_err(files(&workspace))?;
+            }
             forget_note(home, id)?;
             return Err(files(&workspace)(error));
         }

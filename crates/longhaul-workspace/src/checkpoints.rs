@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -36,6 +36,8 @@ pub enum Error {
     Busy,
     #[error("some of the stored files are no longer there")]
     Lost,
+    #[error("these could not be written or removed: {}", crate::landing::shown(paths))]
+    NotWritten { paths: Vec<PathBuf> },
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
@@ -299,8 +301,35 @@ impl Vault {
     /// Brings the workspace from the tree that was just stored to another. Refused if somebody has changed what would be written.
     /// May be killed, and called again from what is stored then.
     pub fn write(&self, before: &str, after: &str) -> Result<(), Error> {
+        let changes = self.changes(before, after)?;
+        changes.iter().for_each(|change| self.open_directories(&change.path));
         self.git().bytes(&["read-tree", "-m", "-u", before, after])?;
-        self.check_out(after)
+        self.check_out(after)?;
+        // Git only warns of what it could not remove.
+        let seen = self.seen()?;
+        let sorted = self.sorted(&seen.changed);
+        if sorted.taken.is_empty() && sorted.dropped.is_empty() && !seen.is_staged {
+            return Ok(());
+        }
+        let paths = seen.changed.into_keys().filter(|path| !sorted.left_out.contains(path)).collect();
+        Err(Error::NotWritten { paths })
+    }
+
+    /// Makes the directories above a file writable, as far as they are ours: their modes are no part of a tree, and keep nobody from
+    /// its files. No link is followed.
+    fn open_directories(&self, path: &Path) {
+        let parents: Vec<&Path> = path.ancestors().skip(1).collect();
+        for parent in parents.into_iter().rev() {
+            let directory = self.top.join(parent);
+            let Ok(facts) = directory.symlink_metadata() else { return };
+            if !facts.is_dir() {
+                return;
+            }
+            let mode = facts.permissions().mode();
+            if mode & OWNERS != OWNERS {
+                fs::set_permissions(&directory, fs::Permissions::from_mode(mode | OWNERS)).ok();
+            }
+        }
     }
 }
 
@@ -311,6 +340,9 @@ struct Seen {
     /// The index is not what was last stored: somebody was killed in between.
     is_staged: bool,
 }
+
+/// What the owner of a directory must be able to do there.
+const OWNERS: u32 = 0o700;
 
 /// Which tree is checked out, beside the commit that git goes by.
 const LAST: &str = "last";

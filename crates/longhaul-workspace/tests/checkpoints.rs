@@ -140,6 +140,31 @@ fn empty_directories_are_no_part_of_it() {
     assert_eq!(["emptied/by/it", "file", "still/empty"].map(there), [true, false, true]);
 }
 
+/// D11.16: a directory that may not be written keeps nobody from bringing back what is in it; where a link leads is left alone.
+#[test]
+fn directories_that_may_not_be_written_are_opened() {
+    let ground = Ground::new();
+    let (work, outside) = (ground.at("work"), ground.at("outside"));
+    ground.write("d/e/a", "one");
+    ground.write("other/a", "one");
+    let first = ground.store();
+    ground.write("d/e/a", "two");
+    fs::remove_dir_all(work.join("other")).unwrap();
+    fs::create_dir(outside.join("e")).unwrap();
+    symlink(&outside, work.join("other")).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for path in [work.join("d"), work.join("d/e"), outside.clone(), outside.join("e")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    let now = ground.store();
+    ground.bring(&first);
+    assert_eq!(fs::read(work.join("d/e/a")).unwrap(), b"one");
+    assert_eq!([mode(&work.join("d")), mode(&work.join("d/e"))], [0o755, 0o755]);
+    ground.bring(&now);
+    assert_eq!([mode(&outside), mode(&outside.join("e"))], [0o555, 0o555]);
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// D11.16: nothing has changed, and nothing is written; what was killed between two steps is not taken for stored.
 #[test]
 fn what_is_the_same_is_not_stored_again() {
