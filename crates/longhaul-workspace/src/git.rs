@@ -16,6 +16,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::limits;
+use crate::prune::bytes_below;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -27,6 +28,15 @@ pub enum Error {
     TimedOut { action: String },
     #[error("git {action} printed more than {} bytes", limits::GIT_LIST_BYTES_MAX)]
     TooMuch { action: String },
+    #[error("git {action} was stopped: it has written more than {} MiB", bytes_max / (1024 * 1024))]
+    TooLarge { action: String, bytes_max: u64 },
+}
+
+/// A directory that git fills, and how far.
+#[derive(Clone, Copy)]
+struct Room<'a> {
+    directory: &'a Path,
+    bytes_max: u64,
 }
 
 /// One git command in `directory`.
@@ -38,6 +48,7 @@ pub(crate) struct Git<'a> {
     output_bytes_max: u64,
     /// What takes the place of its output, for one that prints nothing.
     output: Option<Stdio>,
+    room: Option<Room<'a>>,
 }
 
 /// What the child finds at its standard input.
@@ -64,7 +75,13 @@ impl<'a> Git<'a> {
             environment: Vec::new(),
             output_bytes_max: limits::GIT_OUTPUT_BYTES_MAX,
             output: None,
+            room: None,
         }
+    }
+
+    /// Stopped when it has filled a directory further than that: what comes from elsewhere may have no end.
+    pub(crate) fn filling(self, directory: &'a Path, bytes_max: u64) -> Git<'a> {
+        Git { room: Some(Room { directory, bytes_max }), ..self }
     }
 
     /// Gives the child something to hold open for as long as it lives; git reads nothing from it.
@@ -121,7 +138,7 @@ impl<'a> Git<'a> {
             Reads::Held(stdin) => (stdin, None),
             Reads::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
         };
-        let max = self.output_bytes_max;
+        let (max, room) = (self.output_bytes_max, self.room);
         let mut child = self.command(arguments).stdin(stdin).spawn().map_err(Error::Spawn)?;
         let feeder = child.stdin.take().zip(fed).map(|(mut pipe, bytes)| {
             // A git that stops reading says why by itself.
@@ -129,7 +146,7 @@ impl<'a> Git<'a> {
         });
         let stdout = child.stdout.take().map(|pipe| keep_start(pipe, max));
         let stderr = child.stderr.take().map(|pipe| keep_start(pipe, limits::GIT_OUTPUT_BYTES_MAX));
-        let status = wait(&mut child, &action)?;
+        let status = wait(&mut child, &action, room)?;
         let kept = |reader: Option<thread::JoinHandle<Kept>>| {
             reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
         };
@@ -291,8 +308,9 @@ fn is_kept_back(name: &str) -> bool {
         || name.to_ascii_uppercase().split('_').any(secret)
 }
 
-fn wait(child: &mut Child, action: &str) -> Result<ExitStatus, Error> {
+fn wait(child: &mut Child, action: &str, room: Option<Room<'_>>) -> Result<ExitStatus, Error> {
     let start = Instant::now();
+    let mut looked = start;
     let mut pause = limits::FIRST_POLL_INTERVAL;
     while start.elapsed() < limits::GIT_TIME_MAX {
         if let Some(status) = child.try_wait().map_err(Error::Spawn)? {
@@ -300,11 +318,24 @@ fn wait(child: &mut Child, action: &str) -> Result<ExitStatus, Error> {
         }
         thread::sleep(pause);
         pause = (pause * 2).min(limits::POLL_INTERVAL);
+        if let Some(Room { directory, bytes_max }) = room
+            && looked.elapsed() >= limits::ROOM_LOOK_INTERVAL
+        {
+            looked = Instant::now();
+            if bytes_below(directory) > bytes_max {
+                end(child)?;
+                return Err(Error::TooLarge { action: action.to_owned(), bytes_max });
+            }
+        }
     }
-    // The child was not waited for, so its number cannot belong to anybody else yet.
-    kill_process_group(Pid::from_child(child), Signal::KILL).ok();
-    child.wait().map_err(Error::Spawn)?;
+    end(child)?;
     Err(Error::TimedOut { action: action.to_owned() })
+}
+
+/// Ends a child that was not waited for, so that its number cannot belong to anybody else yet, and all that it started.
+fn end(child: &mut Child) -> Result<(), Error> {
+    kill_process_group(Pid::from_child(child), Signal::KILL).ok();
+    child.wait().map_err(Error::Spawn).map(drop)
 }
 
 #[derive(Default)]
@@ -326,7 +357,21 @@ fn keep_start(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::J
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, is_kept_back, past_new_worktrees};
+    use super::{Error, Git, is_kept_back, past_new_worktrees};
+
+    /// A52: what has no end is stopped when it has filled its room.
+    #[test]
+    fn a_git_that_fills_the_disk_is_stopped() {
+        let place = tempfile::tempdir().unwrap();
+        let endless = "!while :; do head -c 100000 /dev/zero >> big; sleep 0.01; done";
+        let settings = [("alias.endless".to_owned(), endless.to_owned())];
+        let git = || Git::at(place.path()).set(&settings);
+        let error = git().filling(place.path(), 1024 * 1024).run(&["endless"]).unwrap_err();
+        assert_eq!(error.to_string(), "git endless was stopped: it has written more than 1 MiB");
+        let filled = crate::prune::bytes_below(place.path());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert_eq!(crate::prune::bytes_below(place.path()), filled, "something still writes");
+    }
 
     #[test]
     fn a_worktree_that_is_just_made_is_waited_for_and_nothing_else_is() {

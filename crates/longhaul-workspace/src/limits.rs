@@ -41,6 +41,12 @@ pub const NOTE_BYTES_MAX: u64 = 1024 * 1024;
 /// Pause between two looks at a git child or at a lock: short against any git command, long against a look.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Pause between two looks at how much a git child has written.
+pub const ROOM_LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a repository of elsewhere may take with all of its history. Far more than the largest that people work in.
+pub const FETCHED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+
 /// The first such pause; each is twice the one before. Most commands take a few milliseconds.
 pub const FIRST_POLL_INTERVAL: Duration = Duration::from_micros(200);
 

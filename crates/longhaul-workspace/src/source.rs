@@ -199,7 +199,8 @@ impl Store {
         asked.extend(depth.as_deref());
         let refs = ["--", self.address.as_str(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
         let refs = [&refs[..], &["+HEAD:refs/longhaul/head"]].concat();
-        if let Err(error) = self.git().run(&[&asked[..], &refs].concat()) {
+        let git = self.git().filling(&self.directory, limits::FETCHED_BYTES_MAX);
+        if let Err(error) = git.run(&[&asked[..], &refs].concat()) {
             // A repository without commits has no HEAD to fetch.
             return Err(self.explained(error));
         }

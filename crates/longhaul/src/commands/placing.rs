@@ -10,7 +10,7 @@ use longhaul_workspace::{STATE_DIRECTORY, place};
 use super::create::Options;
 use super::session::{self, Session};
 use super::{landing, list, source};
-use crate::app::{App, repository};
+use crate::app::{App, environment, repository};
 use crate::branch::Naming;
 use crate::failure::Failure;
 use crate::render;
@@ -311,8 +311,17 @@ fn refuse_vital(app: &App) -> Result<(), Failure> {
     } else if here.ancestors().any(is_git) {
         "where git keeps a repository"
     } else {
+        warn_of_home(&here);
         return Ok(());
     };
     Err(Failure::usage(format!("{} is {what}: nobody works in place there", here.display()))
         .hint("change to the directory of the project, or leave out --in-place"))
+}
+
+/// Who keeps a home directory in git may want this; who mistook the directory wants to know.
+fn warn_of_home(here: &Path) {
+    let home = environment().get("HOME").and_then(|home| Path::new(home).canonicalize().ok());
+    if home.as_deref() == Some(here) {
+        render::warn("this is your home directory: everything in it is the agent's to change");
+    }
 }

@@ -300,6 +300,11 @@ fn places_that_are_vital_are_refused() {
     assert_eq!(found(Path::new(&other)), there);
     let (code, said) = within(&desk.path("below"));
     assert_eq!(code, Some(0), "the control: {said}");
+    assert!(!said.contains("home directory"), "{said}");
+    let mut at_home = desk.command(&["run", "Work", "--in-place", "--model", &model]);
+    at_home.current_dir(desk.path("below")).env("HOME", desk.path("below"));
+    let said = at_home.output().unwrap().stderr;
+    assert!(String::from_utf8_lossy(&said).contains("warning: this is your home directory"));
 }
 
 /// D11.16: a repository in a repository, the user's or the agent's own, is left alone.
