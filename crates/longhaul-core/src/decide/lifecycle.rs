@@ -206,7 +206,9 @@ fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Ref
         Status::Created | Status::Paused => {}
         Status::Running => return refused("it is under way already"),
         Status::Completed => return refused("it has ended"),
-        Status::Failed => return refused("it has ended; create a new run"),
+        Status::Failed => {
+            return refused("it has ended; another plan, an earlier checkpoint or a new run go on");
+        }
     }
     let mut decision = Decision::nothing();
     change_settings(run, &changed, &mut decision);
