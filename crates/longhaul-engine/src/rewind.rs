@@ -79,10 +79,7 @@ impl Harness {
         };
         write_note(home, id, &note)?;
         if let Err(error) = vault.write(&note.before, &note.after) {
-            let now = vault.store().map_err(files(&workspace))?.tree;
-            if now != note.before {
-                vault.write(&now, &note.before).map_err(files(&workspace))?;
-            }
+            vault.write_rest(&note.after, &note.before).map_err(files(&workspace))?;
             forget_note(home, id)?;
             return Err(files(&workspace)(error));
         }
@@ -106,8 +103,7 @@ impl Harness {
         // Read under the lock: another may have finished it by now.
         let Some(note) = read_note(home, id)? else { return Ok(()) };
         let vault = Vault::open(&note.workspace, home.dir()).map_err(files(&note.workspace))?;
-        let now = vault.store().map_err(files(&note.workspace))?.tree;
-        vault.write(&now, &note.after).map_err(files(&note.workspace))?;
+        vault.write_rest(&note.before, &note.after).map_err(files(&note.workspace))?;
         let mut last_seq = 0;
         cutting.show(&mut |batch| {
             last_seq = batch.last().map_or(last_seq, |record| record.seq);

@@ -129,12 +129,16 @@ impl Vault {
 
     /// Stores what stands in the workspace, tracked or not, ignored files left out.
     pub fn store(&self) -> Result<Tree, Error> {
-        match self.try_store() {
-            // What is known of the workspace is only a cache; if git cannot use it, it is made anew.
+        self.known_anew(|| self.try_store())
+    }
+
+    /// What is known of the workspace is only a cache; if git cannot use it, it is made anew.
+    fn known_anew<T>(&self, work: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        match work() {
             Err(Error::Checkout(checkout::Error::Git(git::Error::Failed { .. }))) => {
                 fs::remove_dir_all(&self.own).map_err(io_error("remove", &self.own))?;
                 self.make_own()?;
-                self.try_store()
+                work()
             }
             other => other,
         }
@@ -146,15 +150,21 @@ impl Vault {
         if seen.changed.len() > limits::CHECKPOINT_FILES_MAX {
             return Err(Error::TooMany { path: self.top.clone() });
         }
-        let sorted = self.sorted(&seen.changed);
+        let mut sorted = self.sorted(&seen.changed);
+        let left_out = std::mem::take(&mut sorted.left_out);
         let is_same = sorted.taken.is_empty() && sorted.dropped.is_empty() && !seen.is_staged;
         if let Some(tree) = self.last().filter(|_| is_same) {
-            return Ok(Tree { tree, left_out: sorted.left_out });
+            return Ok(Tree { tree, left_out });
         }
+        Ok(Tree { tree: self.take(sorted, seen.changed.len())?, left_out })
+    }
+
+    /// Takes so many files into the index, or out of it, and makes a tree of it.
+    fn take(&self, sorted: Sorted, files: usize) -> Result<String, Error> {
         if !sorted.taken.is_empty() {
             let taken = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
             let mut settings = self.settings.clone();
-            if seen.changed.len() > limits::CHECKPOINT_LOOSE_MAX {
+            if files > limits::CHECKPOINT_LOOSE_MAX {
                 // Git streams what it takes for large into one pack.
                 settings.push(("core.bigFileThreshold".to_owned(), "1".to_owned()));
             }
@@ -166,7 +176,7 @@ impl Vault {
         }
         let tree = self.git().run(&["write-tree"])?;
         self.check_out(&tree)?;
-        Ok(Tree { tree, left_out: sorted.left_out })
+        Ok(tree)
     }
 
     /// What differs from what was last stored. One look at all files, as `git status` has it.
@@ -299,20 +309,34 @@ impl Vault {
     }
 
     /// Brings the workspace from the tree that was just stored to another. Refused if somebody has changed what would be written.
-    /// May be killed, and called again from what is stored then.
+    /// May be killed, or fail; `write_rest` then goes on, or back.
     pub fn write(&self, before: &str, after: &str) -> Result<(), Error> {
         let changes = self.changes(before, after)?;
         changes.iter().for_each(|change| self.open_directories(&change.path));
         self.git().bytes(&["read-tree", "-m", "-u", before, after])?;
         self.check_out(after)?;
-        // Git only warns of what it could not remove.
+        // Git only warns of what it could not remove. What is new beside is not ours to judge: with another `.gitignore`, other
+        // files are new.
         let seen = self.seen()?;
-        let sorted = self.sorted(&seen.changed);
-        if sorted.taken.is_empty() && sorted.dropped.is_empty() && !seen.is_staged {
-            return Ok(());
-        }
-        let paths = seen.changed.into_keys().filter(|path| !sorted.left_out.contains(path)).collect();
-        Err(Error::NotWritten { paths })
+        let is_not_written = |path: &PathBuf| seen.changed.contains_key(path);
+        let paths: Vec<PathBuf> =
+            changes.into_iter().map(|change| change.path).filter(is_not_written).collect();
+        if paths.is_empty() { Ok(()) } else { Err(Error::NotWritten { paths }) }
+    }
+
+    /// Brings a workspace to a tree that is somewhere on the way there from another. Only what differs between the two is looked
+    /// at and written: what is ignored in one of them may be new in the other, and nobody has stored it.
+    pub fn write_rest(&self, before: &str, after: &str) -> Result<(), Error> {
+        let now = self.known_anew(|| self.store_between(before, after))?;
+        self.write(&now, after)
+    }
+
+    /// The first tree, but with what stands in the workspace where the second differs from it.
+    fn store_between(&self, before: &str, after: &str) -> Result<String, Error> {
+        let changes = self.changes(before, after)?;
+        self.git().bytes(&["read-tree", "-m", before])?;
+        let changed = changes.into_iter().map(|change| (change.path, true)).collect();
+        self.take(self.sorted(&changed), changed.len())
     }
 
     /// Makes the directories above a file writable, as far as they are ours: their modes are no part of a tree, and keep nobody from

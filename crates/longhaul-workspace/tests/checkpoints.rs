@@ -238,6 +238,46 @@ fn what_is_not_stored_is_left_alone() {
     }
 }
 
+/// D11.16: a file that is ignored now and was not then is left alone on the way there, on the way back, and by whoever goes on
+/// after a kill.
+#[test]
+fn what_is_ignored_on_one_side_only_is_left_alone() {
+    let ground = Ground::new();
+    for (name, text) in [("a", "one"), ("b", "one"), ("gone/x", "one")] {
+        ground.write(name, text);
+    }
+    let then = ground.store();
+    for (name, text) in
+        [(".gitignore", "build/\n.env\n"), ("build/x", "built"), (".env", "secret"), ("a", "two")]
+    {
+        ground.write(name, text);
+    }
+    fs::remove_dir_all(ground.at("work/gone")).unwrap();
+    let (now, stood) = (ground.store(), ground.found());
+    ground.bring(&then);
+    let back = ground.found();
+    for name in [".env", "build/x"] {
+        assert!(ground.at("work").join(name).exists(), "{name}");
+    }
+    assert!(!ground.at("work/.gitignore").exists());
+    ground.vault().write_rest(&then, &now).unwrap();
+    assert_eq!(ground.found(), stood);
+    // Killed when some of it was written: the rest of the way, and back.
+    for step in ["gitignore", "a", "gone"] {
+        ground.vault().write_rest(&then, &now).unwrap();
+        match step {
+            "gitignore" => fs::remove_file(ground.at("work/.gitignore")).unwrap(),
+            "a" => ground.write("a", "one"),
+            _ => ground.write("gone/x", "one"),
+        }
+        ground.vault().write_rest(&now, &then).unwrap();
+        assert_eq!(ground.found(), back, "{step}");
+        ground.vault().write_rest(&then, &now).unwrap();
+        assert_eq!(ground.found(), stood, "{step}");
+        assert_eq!(ground.store(), now, "what is ignored was not taken in: {step}");
+    }
+}
+
 /// D11.16: a file that was never stored is not written over.
 #[test]
 fn what_was_never_stored_is_not_replaced() {
