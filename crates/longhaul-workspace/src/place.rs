@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git};
+use crate::gitdirs::{self, GitDirs};
 use crate::{limits, source, worktree};
 
 /// Where a run works, as fixed when the run was created.
@@ -103,8 +104,23 @@ pub fn remove(place: &Place) -> Result<(), Error> {
     {
         worktree::forget(repo, &whole)?;
     }
-    match fs::remove_dir_all(&aside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io("remove")(error)),
+    remove_aside(path)
+}
+
+/// Does the rest of a removal that was killed. What has come to stand in that place since is not touched.
+pub fn finish_removing(place: &Place) -> Result<(), Error> {
+    match place {
+        Place::InPlace(_) => Ok(()),
+        place if place.directory().symlink_metadata().is_err() => remove(place),
+        place => remove_aside(place.directory()),
+    }
+}
+
+fn remove_aside(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(removing(path)) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(Error::Io { action: "remove", path: path.to_owned(), source })
+        }
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -146,6 +162,41 @@ pub const REMOVING: &str = ".removing";
 
 /// Are there changes in a checkout that a worktree of its last commit does not have?
 pub fn is_dirty(repo: &Path) -> bool {
+    status(repo).is_some_and(|changes| !changes.is_empty())
+}
+
+/// Would something be lost with this directory that is nowhere else: files that are not committed, or commits that no branch of the
+/// repository has? What git cannot tell may be anything. An empty directory holds nothing.
+pub fn is_unsaved(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some() && !is_saved(path),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
+
+fn is_saved(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let top = Git::at(&path).run(&["rev-parse", "--show-toplevel"]);
+    // Git looks upwards, and would answer for the checkout that the directory lies in.
+    let is_top = top.is_ok_and(|top| Path::new(&top).canonicalize().is_ok_and(|top| top == path));
+    let has_clean_files = || status(&path).is_some_and(|changes| changes.is_empty());
+    match gitdirs::at(&path) {
+        Some(GitDirs::Linked { .. }) => is_top && has_clean_files() && is_on_branch(&path),
+        // Its branches go with it.
+        Some(GitDirs::Own { .. }) => is_top && has_clean_files() && !has_own_commits(&path),
+        None => false,
+    }
+}
+
+/// Has some branch the commit that is checked out? Nobody keeps one that none has.
+fn is_on_branch(tree: &Path) -> bool {
+    let Some(head) = head(tree) else { return false };
+    let containing = ["for-each-ref", "--count=1", "--format=%(refname)", "--contains", &head, "refs/heads/"];
+    Git::at(tree).run(&containing).is_ok_and(|branch| !branch.is_empty())
+}
+
+/// What git says has changed; `None` if it cannot tell.
+fn status(repo: &Path) -> Option<String> {
     // What stands there may be an agent's, and git would run the filters that it names, or a repository inside it.
     let status = [
         "--no-optional-locks",
@@ -154,8 +205,8 @@ pub fn is_dirty(repo: &Path) -> bool {
         "--untracked-files=normal",
         "--ignore-submodules=all",
     ];
-    let Ok(settings) = quiet_settings(repo) else { return false };
-    Git::at(repo).set(&settings).run(&status).is_ok_and(|changes| !changes.is_empty())
+    let settings = quiet_settings(repo).ok()?;
+    Git::at(repo).set(&settings).run(&status).ok()
 }
 
 /// The commit that is checked out, if there is one.

@@ -15,6 +15,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
+use crate::checkout::quiet_settings;
 use crate::git::{self, Git, past_new_worktrees};
 use crate::limits;
 use crate::place::{Error, create_directories};
@@ -45,16 +46,17 @@ pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str, start: &str) -> Res
     }
 }
 
-/// Makes a worktree at a commit, on no branch, where nothing is.
+/// Makes a worktree at a commit, on no branch, where nothing is. No filter is run for it.
 pub(crate) fn add_detached(repo: &Path, path: &Path, commit: &str) -> Result<(), Error> {
     create_directories(path)?;
     let path = path.canonicalize().map_err(io_error("resolve", path))?;
     let lock = lock(&path)?;
+    let settings = quiet_settings(repo)?;
     let added = past_new_worktrees(|| {
         let fixed = ["worktree", "add", "--quiet", "--detach", "--"].map(OsStr::new);
         let arguments = [&fixed[..], &[path.as_os_str(), OsStr::new(commit)]].concat();
         let held = lock.try_clone().map_err(git::Error::Spawn)?;
-        Git::at(repo).holding(Stdio::from(held)).run(&arguments)
+        Git::at(repo).set(&settings).holding(Stdio::from(held)).run(&arguments)
     });
     added?;
     Ok(())
@@ -202,6 +204,7 @@ fn add(
     lock: &File,
 ) -> Result<(), Error> {
     let reference = format!("refs/heads/{branch}");
+    let quiet = quiet_settings(repo)?;
     let added = past_new_worktrees(|| {
         // One that failed may have made the branch already.
         let exists = Git::at(repo).run(&["show-ref", "--verify", "--quiet", &reference]).is_ok();
@@ -215,10 +218,21 @@ fn add(
         let start = if exists { branch } else { start };
         arguments.extend([OsStr::new("--"), path.as_os_str(), OsStr::new(start)]);
         let held = lock.try_clone().map_err(git::Error::Spawn)?;
-        Git::at(repo).holding(Stdio::from(held)).run(&arguments)
+        let settings: &[_] = if is_users_own(repo, start) { &[] } else { &quiet };
+        Git::at(repo).set(settings).holding(Stdio::from(held)).run(&arguments)
     });
     added?;
     Ok(())
+}
+
+/// Is it the commit that the user has checked out? Its filters have run for the user already. In any other, the script that a
+/// filter names may be an agent's.
+fn is_users_own(repo: &Path, start: &str) -> bool {
+    let commit = |name: &str| {
+        let name = format!("{name}^{{commit}}");
+        Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
+    };
+    commit("HEAD").is_some_and(|head| commit(start) == Some(head))
 }
 
 fn link(path: &Path, administration: &Path) -> Result<(), Error> {

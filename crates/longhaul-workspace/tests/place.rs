@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::place::{Error, Place, discover_repo, ensure, remove};
+use longhaul_workspace::place::{Error, Place, detached, discover_repo, ensure, is_unsaved, remove};
 use tempfile::TempDir;
 
 struct Fixture {
@@ -359,4 +359,81 @@ fn many_worktrees_are_made_at_once() {
     });
     assert_eq!(git(&fixture.repo(), &["worktree", "list"]).lines().count(), 17);
     assert_eq!(git(&fixture.repo(), &["status", "--porcelain"]), " M file\n?? untracked");
+}
+
+/// A47: a filter whose command stands in the repository is an agent's where the commit is: it is run for the commit that the user
+/// has checked out, and for no other.
+#[test]
+fn no_filter_is_run_on_what_an_agent_committed() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    let mark = fixture.outer.path().join("mark");
+    git(&repo, &["config", "filter.f.smudge", "sh ./smudge.sh"]);
+    fs::write(repo.join(".gitattributes"), "*.txt filter=f\n").unwrap();
+    fs::write(repo.join("smudge.sh"), format!("touch '{}'; cat\n", mark.display())).unwrap();
+    fs::write(repo.join("z.txt"), "text\n").unwrap();
+    git(&repo, &["checkout", "--quiet", "-b", "agents"]);
+    git(&repo, &["add", ".gitattributes", "smudge.sh", "z.txt"]);
+    git(&repo, &["commit", "--quiet", "-m", "an agent's"]);
+    let commit = git(&repo, &["rev-parse", "HEAD"]);
+    let at = |name: &str, start: Option<&String>| Place::Worktree {
+        repo: repo.clone(),
+        path: fixture.path().with_file_name(name),
+        branch: name.to_owned(),
+        start: start.cloned(),
+    };
+    ensure(&at("own", None)).unwrap();
+    assert!(mark.exists(), "void: git does not run it");
+    fs::remove_file(&mark).unwrap();
+    git(&repo, &["stash", "--quiet"]);
+    git(&repo, &["checkout", "--quiet", "main"]);
+    fs::remove_file(&mark).ok();
+    git(&repo, &["branch", "there", &commit]);
+    ensure(&at("apart", Some(&commit))).unwrap();
+    ensure(&at("there", None)).unwrap();
+    detached(&repo, &fixture.path(), &commit).unwrap();
+    for name in ["apart", "there", "run_1"] {
+        let file = fixture.path().with_file_name(name).join("z.txt");
+        assert_eq!(fs::read_to_string(file).unwrap(), "text\n", "{name}");
+    }
+    assert!(!mark.exists(), "the agent's script was run");
+}
+
+/// D14.8: a directory is saved if git says that its files are committed, on a branch that stays. What git cannot tell is not.
+#[test]
+fn what_git_cannot_tell_is_unsaved() {
+    let fixture = Fixture::new();
+    let (repo, path) = (fixture.repo(), fixture.path());
+    assert!(!is_unsaved(&path), "nothing is there");
+    fs::create_dir_all(&path).unwrap();
+    assert!(!is_unsaved(&path), "nothing is in it");
+    fixture.ensure_good();
+    assert!(!is_unsaved(&path));
+    git(&path, &["checkout", "--quiet", "--detach"]);
+    assert!(!is_unsaved(&path), "a branch has that commit");
+    git(&path, &["commit", "--quiet", "--allow-empty", "-m", "on no branch"]);
+    assert!(is_unsaved(&path));
+    git(&path, &["checkout", "--quiet", "longhaul/run_1"]);
+    fs::write(path.join("new"), "x").unwrap();
+    assert!(is_unsaved(&path));
+    fs::remove_file(path.join("new")).unwrap();
+    assert!(!is_unsaved(&path));
+    let moved = repo.with_file_name("moved");
+    fs::rename(&repo, &moved).unwrap();
+    assert!(is_unsaved(&path), "its repository is elsewhere");
+    fs::rename(&moved, &repo).unwrap();
+    // A repository of the agent's own goes with its directory, and so do its branches.
+    fs::remove_file(path.join(".git")).unwrap();
+    assert!(is_unsaved(&path), "no repository at all");
+    git(&path, &["init", "--quiet"]);
+    git(&path, &["add", "."]);
+    git(&path, &["commit", "--quiet", "-m", "its own"]);
+    assert!(is_unsaved(&path));
+    // Within a checkout, git would answer for that one.
+    let inner = repo.join("inner");
+    fs::create_dir(&inner).unwrap();
+    fs::write(inner.join("work"), "x").unwrap();
+    fs::write(repo.join(".git/info/exclude"), "inner\nuntracked\n").unwrap();
+    git(&repo, &["checkout", "--quiet", "--", "file"]);
+    assert!(is_unsaved(&inner));
 }
