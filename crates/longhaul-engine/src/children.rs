@@ -18,7 +18,7 @@ use longhaul_core::time::Timestamp;
 use longhaul_tools::Cancel;
 use tokio::time::Instant;
 
-use crate::branches::{handed_in, parted};
+use crate::branches::{cleared, handed_in, parted};
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
 use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS};
@@ -268,8 +268,11 @@ impl Harness {
             };
             match run.status {
                 Status::Completed | Status::Failed => return Ok(()),
-                // It has done nothing: there is nothing to keep.
-                Status::Created => return self.remove(id),
+                // It has done nothing: there is nothing to keep. Its place goes first: without its record nobody would find it.
+                Status::Created => {
+                    cleared(self, &run)?;
+                    return self.remove(id);
+                }
                 Status::Running | Status::Paused => {}
             }
             match self.apply(id, command.clone()) {
