@@ -283,6 +283,7 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         depth: parent.spec.depth.saturating_add(1),
         answer_schema: None,
         planner: None,
+        agent_caps: None,
         // Whoever sent it keeps what was done.
         auto_commit: None,
         baseline_of: first_try(parent, errand),

@@ -90,6 +90,11 @@ impl Wish {
         self.gate().is_some()
     }
 
+    /// Does it want an end of the work, for now or for good?
+    pub fn is_rest(&self) -> bool {
+        matches!(self, Wish::Pause { .. } | Wish::Stop { .. })
+    }
+
     /// The approval that it answers, if it does.
     pub fn gate(&self) -> Option<u32> {
         match self {

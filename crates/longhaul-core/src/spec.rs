@@ -122,6 +122,10 @@ pub struct RunSpec {
     #[n(36)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<GitSource>>,
+    /// What its agent may use at most, whatever part of its sender's budget is given to it.
+    #[n(38)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_caps: Option<Caps>,
     /// How its branch goes together with those of others; without a word nobody else is at work where it works.
     #[n(39)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,6 +281,16 @@ pub struct Limits {
     #[n(14)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_child_idle_ms: Option<u64>,
+}
+
+/// What an agent's own file allows it to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Caps {
+    #[n(0)]
+    pub max_tokens: Option<u64>,
+    #[n(1)]
+    pub max_cost: Option<Usd>,
 }
 
 impl Limits {
@@ -489,6 +503,7 @@ impl RunSpec {
             auto_commit: self.auto_commit,
             source: self.source.clone(),
             baseline_of: self.baseline_of.clone(),
+            agent_caps: self.agent_caps,
             collaboration: self.collaboration.clone(),
             workflow_run: self.workflow_run.clone(),
             isolation: self.isolation,

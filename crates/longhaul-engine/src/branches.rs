@@ -33,6 +33,27 @@ pub(crate) fn parted(harness: &Harness, spec: RunSpec) -> Result<RunSpec, Error>
     Ok(RunSpec { branch: Some(branch), base, workspace, carried: None, ..spec })
 }
 
+/// Takes away where a child was to work apart from its parent that never began; its branch too, unless somebody has put something on it.
+pub(crate) fn cleared(harness: &Harness, run: &Run) -> Result<(), Error> {
+    let (Some(branch), Some(repository), Some(home)) =
+        (&run.spec.branch, &run.spec.repository, harness.home())
+    else {
+        return Ok(());
+    };
+    let (path, runs) = (Path::new(&run.spec.workspace), home.dir().join("workspace").join("run"));
+    let is_its_own = path.parent() == Some(&runs)
+        && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(run.spec.id.as_str()));
+    if !is_its_own {
+        return Ok(());
+    }
+    let failed = |source: place::Error| Error::Workspace { path: path.into(), source: Box::new(source) };
+    place::remove(&harness.place(run, path)).map_err(failed)?;
+    match &run.spec.base {
+        Some(base) => place::drop_branch(Path::new(repository), branch, base).map_err(failed),
+        None => Ok(()),
+    }
+}
+
 /// A run that was rewound sends its children once more, under the same names; where the first of them worked stays as it is.
 fn free_place(runs: &Path, id: &str) -> PathBuf {
     let plain = runs.join(id);
@@ -48,10 +69,12 @@ fn free_place(runs: &Path, id: &str) -> PathBuf {
 pub(crate) async fn handed_in(harness: &Harness, charge: &Charge, run: &Run) -> ChildReport {
     let whole = report(run);
     let works_apart = run.spec.workspace != charge.spec.workspace;
-    let (true, Status::Completed, Some(home)) = (works_apart, run.status, harness.home()) else {
+    let (true, Some(branch), Some(home)) = (works_apart, run.spec.branch.clone(), harness.home()) else {
         return whole;
     };
-    let Some(branch) = run.spec.branch.clone() else { return whole };
+    if run.status != Status::Completed {
+        return found_on(&branch, whole);
+    }
     let title: String =
         run.spec.task.lines().next().unwrap_or_default().chars().take(MERGE_TITLE_LETTERS_MAX).collect();
     let work = Work {
@@ -73,6 +96,17 @@ pub(crate) async fn handed_in(harness: &Harness, charge: &Charge, run: &Run) -> 
     };
     let error = format!("what it made is on branch {branch} and could not be merged: {error}");
     ChildReport { ending: ChildEnding::Failed { error }, ..whole }
+}
+
+/// Whoever tries again what came to nothing is told where it is.
+fn found_on(branch: &str, report: ChildReport) -> ChildReport {
+    let told = |error: String| format!("{error}; what it made is on branch {branch}");
+    let ending = match report.ending {
+        ChildEnding::Failed { error } => ChildEnding::Failed { error: told(error) },
+        ChildEnding::GaveUp { error } => ChildEnding::GaveUp { error: told(error) },
+        other => other,
+    };
+    ChildReport { ending, ..report }
 }
 
 /// Another child may have been merged meanwhile, or a step committed: then it is worked out anew.

@@ -18,7 +18,7 @@ use longhaul_core::time::Timestamp;
 use longhaul_tools::Cancel;
 use tokio::time::Instant;
 
-use crate::branches::{handed_in, parted};
+use crate::branches::{cleared, handed_in, parted};
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
 use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS};
@@ -117,16 +117,20 @@ fn fitted(harness: &Harness, charge: &Charge) -> Result<RunSpec, Error> {
 }
 
 /// The child's limits as its parent now wants them, if that is anything new. How many calls and turns its agent may take is the
-/// agent's, unless it is at the end of what its parent could give.
+/// agent's, unless it is at the end of what its parent could give; what it may use is never more than the agent's file allows, or
+/// than a person has allowed this run since.
 fn raised(run: &Run, wanted: Limits) -> Option<Limits> {
     let now = run.spec.limits;
     let at_end = run.cause == Some(Cause::Limit);
     let more = |now: u32, wanted: u32| if at_end { now.max(wanted) } else { now };
+    let caps = run.spec.agent_caps.unwrap_or_default();
+    let cost = caps.max_cost.map(|cap| cap.max(now.max_cost.unwrap_or_default()));
+    let tokens = caps.max_tokens.map(|cap| cap.max(now.max_tokens.unwrap_or_default()));
     let limits = Limits {
         max_tool_calls: more(now.max_tool_calls, wanted.max_tool_calls),
         max_steps: more(now.max_steps, wanted.max_steps),
-        max_cost: wanted.max_cost,
-        max_tokens: wanted.max_tokens,
+        max_cost: wanted.max_cost.into_iter().chain(cost).min(),
+        max_tokens: wanted.max_tokens.into_iter().chain(tokens).min(),
         timeout_ms: wanted.timeout_ms.or(now.timeout_ms),
         ..now
     };
@@ -264,8 +268,11 @@ impl Harness {
             };
             match run.status {
                 Status::Completed | Status::Failed => return Ok(()),
-                // It has done nothing: there is nothing to keep.
-                Status::Created => return self.remove(id),
+                // It has done nothing: there is nothing to keep. Its place goes first: without its record nobody would find it.
+                Status::Created => {
+                    cleared(self, &run)?;
+                    return self.remove(id);
+                }
                 Status::Running | Status::Paused => {}
             }
             match self.apply(id, command.clone()) {

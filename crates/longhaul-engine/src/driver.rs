@@ -48,6 +48,8 @@ pub struct Driver {
     named: usize,
     /// What prepares the workspace, if it is not prepared yet.
     preparation: Option<Preparation>,
+    /// What was asked while it was being prepared and is for a run that is under way.
+    put_off: Vec<Command>,
 }
 
 /// Commands that are run in a workspace before anybody works there.
@@ -60,8 +62,8 @@ pub struct Preparation {
 enum Readiness {
     Ready,
     Failed(String),
-    /// Somebody asked for something meanwhile, most likely for an end.
-    Interrupted,
+    /// Somebody asked for an end of it meanwhile, and the run has obeyed.
+    LeftOff,
 }
 
 /// Where driving a run led.
@@ -108,6 +110,7 @@ impl Driver {
             cannot_store: false,
             named,
             preparation: None,
+            put_off: Vec::new(),
         }
     }
 
@@ -125,12 +128,16 @@ impl Driver {
                 let run = self.ledger.put_down()?.spec.id;
                 return Err(Error::SetUp { run, why });
             }
-            Readiness::Interrupted => {
-                let run = self.ledger.put_down()?.spec.id;
-                return Err(Error::SetUpInterrupted { run });
+            Readiness::LeftOff => {
+                let run = self.ledger.put_down()?;
+                let ending = ending(&run);
+                return Ok((run, ending));
             }
         }
         self.take(first)?;
+        for command in std::mem::take(&mut self.put_off) {
+            self.take_command(command)?;
+        }
         self.take_inbox()?;
         loop {
             while self.is_at_work() {
@@ -153,7 +160,7 @@ impl Driver {
     }
 
     /// Has a fresh workspace prepared, before the run is told to begin. One that cannot be leaves the run as it was, to be started
-    /// again; so does whatever is asked meanwhile. That it is ready is noted beside it: a resumed run finds it so, and a fork,
+    /// again. Who wants an end of it is heard meanwhile. That it is ready is noted beside it: a resumed run finds it so, and a fork,
     /// which has a workspace of its own, does not.
     async fn set_up(&mut self) -> Result<Readiness, Error> {
         let Some(Preparation { commands, place }) = self.preparation.take() else {
@@ -162,23 +169,33 @@ impl Driver {
         self.take(Input::SetUpStarted { commands: commands.clone() })?;
         let work = Work::SetUp { run: self.run().spec.id.clone(), commands: commands.clone() };
         let mut preparing = self.performer.perform(work, self.cancel.clone());
-        let (ended, interrupted) = tokio::select! {
-            ended = &mut preparing => (ended, false),
-            Some(_) = self.commands.recv() => {
-                self.switch.cancel();
-                (preparing.await, true)
+        let ended = loop {
+            tokio::select! {
+                ended = &mut preparing => break ended,
+                Some(command) = self.commands.recv() => {
+                    if command.wish.is_rest() {
+                        self.take_command(command)?;
+                    } else {
+                        self.put_off.push(command);
+                    }
+                }
+                _ = self.inbox_due.tick() => {
+                    let effects = self.ledger.obey_rests()?;
+                    self.perform_all(effects);
+                }
             }
         };
+        let left_off = !self.run().setting_up;
         let Some(Input::SetUpEnded { error, duration_us }) = ended else { return Err(Error::Stuck) };
         self.take(Input::SetUpEnded { error: error.clone(), duration_us })?;
         match error {
-            Some(_) if interrupted => return Ok(Readiness::Interrupted),
+            Some(_) if left_off => return Ok(Readiness::LeftOff),
             Some(why) => return Ok(Readiness::Failed(why)),
             None => {}
         }
         let failed = |error| Error::Workspace { path: place.clone(), source: Box::new(error) };
         place::mark_ready(&place, &commands).map_err(failed)?;
-        Ok(if interrupted { Readiness::Interrupted } else { Readiness::Ready })
+        Ok(if left_off { Readiness::LeftOff } else { Readiness::Ready })
     }
 
     /// Decide, append, apply (all in the ledger), perform. Nothing is performed before its intent is on disk.

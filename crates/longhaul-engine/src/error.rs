@@ -24,8 +24,6 @@ pub enum Error {
     Workspace { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("the workspace of {run} could not be set up: {why}")]
     SetUp { run: RunId, why: String },
-    #[error("setting up the workspace of {run} was interrupted")]
-    SetUpInterrupted { run: RunId },
     #[error("workspace {path} is gone, and with it what the run had done there")]
     WorkspaceGone { path: PathBuf },
     #[error("model {name} cannot be used")]

@@ -81,6 +81,16 @@ impl Ledger {
         Ok(effects)
     }
 
+    /// Obeys only those that want the run to rest; the others are for a run that is under way.
+    pub fn obey_rests(&mut self) -> Result<Vec<Effect>, Error> {
+        let mut effects = Vec::new();
+        for posted in self.store.pending(&self.run.spec.id)?.iter().filter(|posted| is_rest(posted)) {
+            effects.extend(self.obey_posted(posted)?);
+            drop(self.store.settle(&self.run.spec.id, &posted.id));
+        }
+        Ok(effects)
+    }
+
     /// Obeys a command, or puts on record why not.
     pub fn obey(&mut self, command: Command) -> Result<Vec<Effect>, Error> {
         let id = command.id.clone();
@@ -145,6 +155,10 @@ impl Ledger {
 
 fn is_answer(posted: &Posted) -> bool {
     serde_json::from_slice::<Command>(&posted.body).is_ok_and(|command| command.wish.is_answer())
+}
+
+fn is_rest(posted: &Posted) -> bool {
+    serde_json::from_slice::<Command>(&posted.body).is_ok_and(|command| command.wish.is_rest())
 }
 
 /// An append waits for the disk. On a runtime with several threads, others go on meanwhile.

@@ -60,6 +60,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         auto_commit: None,
         source: None,
         baseline_of: None,
+        agent_caps: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

@@ -273,6 +273,16 @@ pub fn free_branch(repo: &Path, family: &str, agent: &str, taken: &[String]) -> 
     names.find(is_free).ok_or_else(|| Error::NoName { family: family.to_owned() })
 }
 
+/// Forgets a branch that is where it began, and no other.
+pub fn drop_branch(repo: &Path, branch: &str, at: &str) -> Result<(), Error> {
+    let name = format!("refs/heads/{branch}");
+    let there = Git::at(repo).run(&["for-each-ref", "--format=%(objectname)", &name])?;
+    if there.trim() == at {
+        Git::at(repo).run(&["update-ref", "-d", &name, at])?;
+    }
+    Ok(())
+}
+
 /// A worktree at a commit, on no branch. What is left there of an earlier one is removed first; so must this one be.
 pub fn detached(repo: &Path, path: &Path, commit: &str) -> Result<(), Error> {
     remove(&passing(repo, path))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longhaul_agents::{Agent, Engine, Origin};
 use longhaul_core::conduct::{Compaction, Conduct, Protect};
-use longhaul_core::spec::{Limits, Mate, RunSpec};
+use longhaul_core::spec::{Caps, Limits, Mate, RunSpec};
 use longhaul_core::tool::ToolGrant;
 use longhaul_engine::Crew;
 use longhaul_tools::Toolbox;
@@ -53,6 +53,7 @@ impl Staff {
                 (models.len() > 1).then_some(models)
             },
             limits: lower(plain.limits, &agent),
+            agent_caps: caps(&agent),
             autonomy: agent.autonomy.map_or(plain.autonomy, |own| own.min(plain.autonomy)),
             permissions: Some(permissions),
             conduct: Some(Box::new(conduct(plain.conduct(), &settings, &agent))),
@@ -84,6 +85,12 @@ fn lower(limits: Limits, agent: &Agent) -> Limits {
         timeout_ms: least(limits.timeout_ms, agent.harness_config.timeout_ms),
         ..limits
     }
+}
+
+/// Kept with the run: its part of the sender's budget changes, these do not.
+fn caps(agent: &Agent) -> Option<Caps> {
+    let caps = Caps { max_tokens: agent.limits.max_tokens, max_cost: agent.limits.max_cost };
+    (caps != Caps::default()).then_some(caps)
 }
 
 fn conduct(of_sender: &Conduct, settings: &Settings, agent: &Agent) -> Conduct {

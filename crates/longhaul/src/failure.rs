@@ -92,9 +92,6 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
                 "the agent has not begun; see to workspace.setup in longhaul.yaml, then `longhaul resume {run}`"
             )),
         ),
-        EngineError::SetUpInterrupted { run } => {
-            (Exit::Interrupted, Some(format!("the agent has not begun; go on with `longhaul resume {run}`")))
-        }
         EngineError::Workspace { .. } => {
             (Exit::Usage, hint("see where the run works with `longhaul show ID`"))
         }

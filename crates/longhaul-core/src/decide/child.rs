@@ -252,7 +252,7 @@ fn failed(run: &Run, child: &Child, error: &str, decision: &mut Decision) {
     // What the first try did not use is there for the second.
     let sent = Sent {
         agent: agent.clone(),
-        task: prompt::second_try(task, error),
+        task: prompt::second_try(run, task, error),
         origin: *origin,
         attempt: attempt.next(),
         limits: allowance(run, 1, run.spec.limits, decision),

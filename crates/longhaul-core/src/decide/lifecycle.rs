@@ -232,11 +232,12 @@ fn pause(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     }
     match run.status {
         Status::Running => {}
+        Status::Created | Status::Paused if run.setting_up => {}
         Status::Created => return refused("start first"),
         Status::Paused => return refused("it is paused already"),
         Status::Completed | Status::Failed => return refused("it has ended"),
     }
-    let mut decision = Decision::nothing();
+    let mut decision = begun(run);
     if run.is_planning() {
         decision.and(Event::PlanRefused { why: reason.to_owned() });
     }
@@ -245,14 +246,24 @@ fn pause(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     Ok(decision)
 }
 
+/// A run whose workspace is being prepared has been asked for, and is under way for whoever wants an end of it; none of its steps is.
+fn begun(run: &Run) -> Decision {
+    if !run.setting_up || run.status == Status::Running {
+        return Decision::nothing();
+    }
+    let (from, to) = (run.status, Status::Running);
+    Decision::remember(Event::StatusChanged { from, to, cause: Cause::Asked, reason: None })
+}
+
 fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     let refused = |why| Err(Refusal::Transition { verb: "stop", status: run.status, why });
     match run.status {
         Status::Running | Status::Paused => {}
+        Status::Created if run.setting_up => {}
         Status::Created => return refused("it has not started; remove it with `longhaul rm`"),
         Status::Completed | Status::Failed => return refused("it has ended"),
     }
-    let mut decision = Decision::nothing();
+    let mut decision = begun(run);
     if let Some(open) = run.open_call()
         && let CallState::Started { attempt, .. } = open.state
     {
@@ -264,7 +275,7 @@ fn stop(run: &Run, reason: &str) -> Result<Decision, Refusal> {
     }
     let to = Status::Failed;
     decision.and(Event::StatusChanged {
-        from: run.status,
+        from: decision.status_after(run),
         to,
         cause: Cause::Asked,
         reason: Some(reason.to_owned()),

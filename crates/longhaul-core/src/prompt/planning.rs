@@ -88,10 +88,13 @@ pub fn within_task(run: &Run, plan: &Plan, text: String) -> String {
     format!("{text}\n\n## The task that this is a step of\n\n{}", head(&run.spec.task, DEPENDENCY_BYTES_MAX))
 }
 
-/// The same task, with why the first try failed.
-pub fn second_try(task: &str, error: &str) -> String {
-    format!(
-        "{task}\n\n## An earlier try at this failed\n\n{}\n\nWhat it left in the files is still there. Look at that first.",
-        head(error, NOTE_BYTES_MAX)
-    )
+/// The same task, with why the first try failed. Who works apart from the run that sent it begins without what the first try left.
+pub fn second_try(run: &Run, task: &str, error: &str) -> String {
+    let left = match run.spec.family() {
+        Some(family) => format!(
+            "You begin at what is committed: what it left is not in your files, but on its own branch below `{family}`."
+        ),
+        None => "What it left in the files is still there. Look at that first.".to_owned(),
+    };
+    format!("{task}\n\n## An earlier try at this failed\n\n{}\n\n{left}", head(error, NOTE_BYTES_MAX))
 }

@@ -22,11 +22,9 @@ use crate::tool::{EffectClass, Outcome};
 impl Run {
     pub(super) fn remember(&mut self, at: Timestamp, event: &Event) {
         match event {
-            Event::RunCreated(_)
-            | Event::Imported { .. }
-            | Event::PlanCompleted
-            | Event::SetUpStarted { .. }
-            | Event::SetUpEnded { .. } => {}
+            Event::RunCreated(_) | Event::Imported { .. } | Event::PlanCompleted => {}
+            Event::SetUpStarted { .. } => self.setting_up = true,
+            Event::SetUpEnded { .. } => self.setting_up = false,
             Event::StatusChanged { to, cause, reason, .. } => {
                 self.change_status(at, *to, *cause, reason.clone())
             }
@@ -236,6 +234,7 @@ impl Run {
 
     fn change_status(&mut self, at: Timestamp, to: Status, cause: Cause, reason: Option<String>) {
         self.status = to;
+        self.setting_up = false;
         self.stop_the_clock(at);
         if to == Status::Running {
             self.working_since = Some(at);

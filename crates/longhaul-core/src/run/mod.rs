@@ -133,6 +133,9 @@ pub struct Run {
     /// What holds the agent's commands, as the last process that drove the run has found it.
     #[serde(skip)]
     pub contained: Option<String>,
+    /// Is its workspace being prepared, as far as is known? Whoever does that can be asked to leave off.
+    #[serde(skip)]
+    pub setting_up: bool,
     /// After how many completed steps the work was last kept.
     #[serde(skip)]
     pub kept_steps: u32,
@@ -435,6 +438,7 @@ impl Run {
             schema: None,
             cwd: None,
             contained: None,
+            setting_up: false,
             kept_steps: 0,
             files: Files::Untouched,
             checkpoint_names: Vec::new(),

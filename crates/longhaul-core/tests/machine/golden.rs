@@ -21,7 +21,7 @@ use longhaul_core::permission::Permissions;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::policy::{Policies, Policy};
 use longhaul_core::repetition::{Remedy, Repetition};
-use longhaul_core::spec::{GitSource, Limits, Mate, Planner, RunSpec};
+use longhaul_core::spec::{Caps, GitSource, Limits, Mate, Planner, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
@@ -84,6 +84,10 @@ pub fn samples() -> Vec<Event> {
             ..spec()
         })),
         Event::RunCreated(Box::new(RunSpec { base: Some(text()), baseline_of: Some(spec().id), ..spec() })),
+        Event::RunCreated(Box::new(RunSpec {
+            agent_caps: Some(Caps { max_tokens: Some(1), max_cost: Some(Usd::from_nanos(2)) }),
+            ..spec()
+        })),
         Event::StatusChanged {
             from: Status::Running,
             to: Status::Paused,

@@ -195,6 +195,7 @@ pub fn spec() -> RunSpec {
         auto_commit: None,
         source: None,
         baseline_of: None,
+        agent_caps: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

@@ -166,6 +166,7 @@ pub fn spec(id: RunId) -> RunSpec {
         auto_commit: None,
         source: None,
         baseline_of: None,
+        agent_caps: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

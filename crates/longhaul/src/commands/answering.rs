@@ -14,6 +14,7 @@ use longhaul_core::ids::RunId;
 use longhaul_core::view::GateView;
 use longhaul_engine::{Claim, Harness};
 use rustix::fs::OFlags;
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -162,6 +163,8 @@ enum Line {
 
 /// A line from the terminal. Others may answer while it is typed, and Ctrl-C ends the asking, not the run.
 fn line(harness: &Harness, gate: &GateView, number: u32, prompt: &str) -> Result<Line, Failure> {
+    // What was typed before this was asked answers something else.
+    tcflush(std::io::stdin(), QueueSelector::IFlush).map_err(std::io::Error::from)?;
     render::prompt(prompt);
     drive::runtime()?.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;

@@ -72,7 +72,9 @@ fn obeyed(harness: &Harness, id: &RunId, command: &Command, expected: Status) ->
     let mut posted = false;
     loop {
         let run = harness.look(id)?;
-        if posted && (run.status == expected || run.commands.contains(&command.id)) {
+        // One that is taken up after a pause is paused until its workspace is prepared.
+        let rests = run.status == expected && !run.setting_up;
+        if posted && (rests || run.commands.contains(&command.id)) {
             return settled(id, run, command, expected);
         }
         if harness.store_of(id)?.holder(id)?.is_none() {

@@ -501,6 +501,7 @@ pub fn spec(
         parent: None,
         depth: 0,
         session: options.session.clone(),
+        agent_caps: None,
         collaboration: place.collaboration.map(Box::new),
         workflow_run: options.workflow_run.clone(),
         isolation: Some(placing::isolation(settings, options))

@@ -105,6 +105,7 @@ fn defaults(
         auto_commit: None,
         source: None,
         baseline_of: None,
+        agent_caps: None,
         collaboration: None,
         workflow_run: None,
         isolation: None,

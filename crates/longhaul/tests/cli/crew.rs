@@ -239,6 +239,30 @@ fn a_chain_of_agents_ends_at_the_limit() {
     }
 }
 
+/// A6.3: what an agent's file allows it is its own, however often its parent is taken up again; a person may allow that run more.
+#[test]
+fn an_agents_own_limits_outlive_a_pause_of_its_parent() {
+    let desk = desk();
+    desk.write(
+        "agents/PLUTO.md",
+        "---\ndescription: PLUTO\nlimits: { max_tokens: 120, max_cost: 9.00 }\n---\nYou are PLUTO.\n",
+    );
+    let said = run(&desk, &[step("a", "PLUTO", &[], false)], &[]);
+    let id = id(&said);
+    let child = format!("{id}.1");
+    for more in [&[][..], &["--max-tokens=5000"]] {
+        let paused = desk.json(&["show", &child]);
+        assert_eq!((&paused["status"], &paused["usage"]["inputTokens"]), (&json!("paused"), &json!(100)));
+        assert_eq!(paused["limits"]["maxTokens"], 120, "{}", paused["limits"]);
+        assert_eq!(paused["limits"]["maxCost"], 9.0, "{}", paused["limits"]);
+        let again = desk.say(&[&["resume", &id, "--json"][..], more].concat());
+        assert_eq!(shown(&again)["status"], "paused", "{}", again.err);
+    }
+    desk.say(&["resume", &child, "--max-tokens=1000"]);
+    let done = desk.say(&["resume", &id, "--json"]);
+    assert_eq!(shown(&done)["status"], "completed", "{}", done.err);
+}
+
 /// A child is killed with its parent, and taken up with it: nothing is sent twice, nothing is lost.
 #[test]
 fn a_killed_tree_goes_on() {

@@ -163,9 +163,11 @@ fn the_whole_must_hold() {
 #[test]
 fn a_person_at_the_terminal_is_asked() {
     let steps = [step("a", "MARS", &[], false), step("b", "PLUTO", &["a"], true)];
-    for (typed, code, status) in
-        [("what\ny\n", 0, "completed"), ("n\ntoo early\n", 3, "paused"), ("\n", 3, "running")]
-    {
+    for (typed, code, status) in [
+        (&["what\n", "y\n"][..], 0, "completed"),
+        (&["n\n", "too early\n"], 3, "paused"),
+        (&["\n"], 3, "running"),
+    ] {
         let desk = desk();
         desk.write("plan.json", &json!({ "steps": steps }).to_string());
         let line = "run x --agent MARS --model scripted/s.yaml --plan plan.json --autonomy 3";
@@ -177,10 +179,23 @@ fn a_person_at_the_terminal_is_asked() {
         let root = row["parentId"].as_str().or(row["id"].as_str()).unwrap().to_owned();
         let run = desk.json(&["show", &root]);
         assert_eq!(run["status"], status, "{typed:?}: {shown}");
-        if typed.starts_with('n') {
+        if typed[0].starts_with('n') {
             assert_eq!(run["reason"], "too early");
         }
     }
+}
+
+/// What was typed before a question was asked is no answer to it.
+#[test]
+fn lines_typed_ahead_approve_nothing() {
+    let steps = [step("a", "MARS", &[], true), step("b", "PLUTO", &["a"], true)];
+    let desk = desk();
+    desk.write("plan.json", &json!({ "steps": steps }).to_string());
+    let line = "run x --agent MARS --model scripted/s.yaml --plan plan.json --autonomy 3";
+    let (shown, code) = at_a_terminal(&desk, line, &["y\ny\n", "\n"]);
+    assert_eq!(code, 3, "{shown}");
+    assert!(shown.contains("PLUTO would begin with b"), "{shown}");
+    assert_eq!(desk.json(&["approvals", "list"]).as_array().unwrap().len(), 1);
 }
 
 /// A question of an agent is answered in words; somebody who answers elsewhere meanwhile is not waited for in vain.
@@ -190,7 +205,7 @@ fn a_question_is_answered_at_the_terminal_or_elsewhere() {
                   { when_result_contains: { \"8080\": { text: \"8080 it is.\" } }, text: \"No answer.\" } ] } ]";
     let line = "run x --model scripted/s.yaml";
     let desk = Desk::with_script(script);
-    let (shown, code) = at_a_terminal(&desk, line, "8080\n");
+    let (shown, code) = at_a_terminal(&desk, line, &["8080\n"]);
     assert!(code == 0 && shown.contains("Which port?") && shown.contains("8080 it is."), "{shown}");
 
     let desk = Desk::with_script(script);
@@ -225,13 +240,25 @@ fn terminal(desk: &Desk, line: &str) -> std::process::Child {
     script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// What it showed there and how it ended, if somebody types that.
-fn at_a_terminal(desk: &Desk, line: &str, typed: &str) -> (String, i32) {
+/// What it showed there and how it ended, if somebody types that, one after the other when asked.
+fn at_a_terminal(desk: &Desk, line: &str, typed: &[&str]) -> (String, i32) {
     let mut process = terminal(desk, line);
-    let mut stdin = process.stdin.take().unwrap();
-    stdin.write_all(typed.as_bytes()).unwrap();
-    let mut shown = Vec::new();
-    process.stdout.take().unwrap().read_to_end(&mut shown).unwrap();
+    let (mut stdin, mut stdout) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    let (mut shown, mut part, mut answers) = (Vec::new(), [0; 1024], typed.iter());
+    let mut answered = 0;
+    loop {
+        let read = stdout.read(&mut part).unwrap();
+        if read == 0 {
+            break;
+        }
+        shown.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&shown);
+        let asked = text.matches("leaves it waiting): ").count() + text.matches("why not? ").count();
+        for answer in answers.by_ref().take(asked - answered) {
+            stdin.write_all(answer.as_bytes()).unwrap();
+        }
+        answered = asked;
+    }
     let code = process.wait().unwrap().code().unwrap_or(-1);
     drop(stdin);
     (String::from_utf8_lossy(&shown).into_owned(), code)

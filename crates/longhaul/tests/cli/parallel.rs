@@ -364,6 +364,11 @@ fn an_agent_whose_work_conflicts_is_sent_again() {
         tried[0]
     );
     assert_eq!(shown["status"], "completed");
+    let again = desk.get(&["prompt", children[2]["id"].as_str().unwrap()]);
+    assert!(again.contains("what it left is not in your files") && !again.contains("still there"), "{again}");
+    let failed = children.iter().find(|child| child["error"].is_string()).unwrap()["id"].as_str().unwrap();
+    let branch = desk.json(&["show", failed])["branch"].as_str().unwrap().to_owned();
+    assert!(again.contains(&format!("on branch {branch} ")), "{branch}: {again}");
 }
 
 /// D14.5: what holds for the runs of a session holds for those of a workflow; and of a run that is not done nothing is merged.

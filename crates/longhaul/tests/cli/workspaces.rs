@@ -1,7 +1,8 @@
 //! Where runs work: with whom that is shared, how it is prepared, and when it is taken away.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -238,6 +239,106 @@ fn a_fresh_workspace_is_set_up_once() {
     assert!(!Path::new(&text(&shown["workspace"])).join("set-up").exists());
     // Here is the user's own to prepare.
     assert!(run(&desk, &["--in-place"])["status"] == "completed" && !desk.path("set-up").exists());
+}
+
+/// A run whose workspace is being prepared is paused and stopped like any other, from wherever that is asked, and goes on later.
+#[test]
+fn a_run_that_is_being_set_up_can_be_paused_and_stopped() {
+    let desk = repository("workspace: { setup: \"sleep 60\" }");
+    let mut process = begun(&desk, &["run", "x", "--model", "scripted/s.yaml"]);
+    eventually(|| (set_ups(&desk, "") == 1).then_some(()));
+    let id = text(&desk.json(&["list"])[0]["id"]);
+    assert_eq!(desk.json(&["pause", &id, "--reason=later"])["status"], "paused");
+    assert_eq!(process.wait().unwrap().code(), Some(3));
+    let mut process = begun(&desk, &["resume", &id]);
+    eventually(|| (set_ups(&desk, "") == 2).then_some(()));
+    assert_eq!(desk.json(&["pause", &id, "--reason=still later"])["reason"], "still later");
+    assert_eq!(process.wait().unwrap().code(), Some(3));
+    set(&desk, "workspace: { setup: \"echo ready > deps\" }");
+    desk.get(&["resume", &id]);
+    let shown = desk.json(&["show", &id]);
+    assert_eq!(shown["status"], "completed");
+    assert!(Path::new(&text(&shown["workspace"])).join("deps").exists());
+
+    set(&desk, "workspace: { setup: \"sleep 60\" }");
+    let mut process = begun(&desk, &["run", "x", "--model", "scripted/s.yaml"]);
+    eventually(|| (set_ups(&desk, "") == 4).then_some(()));
+    let rows = desk.json(&["list"]);
+    let id = text(&rows.as_array().unwrap().iter().find(|row| row["id"] != json!(id)).unwrap()["id"]);
+    assert_eq!(desk.json(&["stop", &id])["status"], "failed");
+    assert_eq!(process.wait().unwrap().code(), Some(1));
+    assert!(!kinds(&desk, &id).contains(&"turn_started".to_owned()));
+}
+
+/// A sub-agent whose workspace is being prepared rests with its parent, however often, and goes on with it. Of one that never began,
+/// because that failed, nothing is left.
+#[test]
+fn a_sub_agent_that_is_being_set_up_rests_with_its_parent() {
+    let desk = repository(&apart("*.1) sleep 60"));
+    std::fs::create_dir_all(desk.path("agents")).unwrap();
+    desk.write("agents/helper.md", "---\ndescription: helps\n---\nYou help.\n");
+    let steps = json!({ "steps": [{ "id": "one", "description": "do one", "agent": "helper" }] });
+    desk.write("plan.json", &steps.to_string());
+    let args = ["run", "x", "--model", "scripted/s.yaml", "--plan=plan.json"];
+    let mut process = begun(&desk, &args);
+    eventually(|| (set_ups(&desk, ".1") == 1).then_some(()));
+    let rows = desk.json(&["list"]);
+    let parent = rows.as_array().unwrap().iter().find(|row| row["parentId"].is_null()).unwrap();
+    let id = text(&parent["id"]);
+    for times in 2..4 {
+        desk.get(&["pause", &id]);
+        process.wait().unwrap();
+        process = begun(&desk, &["resume", &id]);
+        eventually(|| (set_ups(&desk, ".1") == times).then_some(()));
+    }
+    desk.get(&["pause", &id]);
+    process.wait().unwrap();
+    set(&desk, &apart("x) true"));
+    desk.get(&["resume", &id]);
+    let shown = desk.json(&["show", &id]);
+    assert_eq!((&shown["status"], &shown["subAgentCount"]), (&json!("completed"), &json!(1)));
+
+    let before = (git(&desk, &["worktree", "list"]), git(&desk, &["branch", "--list", "agent/*"]));
+    set(&desk, &apart("*.1|*.2) exit 3"));
+    assert_eq!(desk.say(&args).code, 1);
+    let after = (git(&desk, &["worktree", "list"]), git(&desk, &["branch", "--list", "agent/*"]));
+    let more =
+        |of: fn(&(String, String)) -> &String| of(&after).lines().count() - of(&before).lines().count();
+    assert_eq!((more(|both| &both.0), more(|both| &both.1)), (1, 1), "the parent's: {after:?}");
+}
+
+/// Settings for sub-agents with a branch each, whose workspaces are prepared by how they are called.
+fn apart(case: &str) -> String {
+    let setup = format!("case $PWD in {case};; esac");
+    format!("git: {{ workflow_branch_strategy: per_agent }}\nworkspace: {{ setup: \"{setup}\" }}")
+}
+
+fn begun(desk: &Desk, args: &[&str]) -> std::process::Child {
+    desk.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it did not come about");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn kinds(desk: &Desk, id: &str) -> Vec<String> {
+    let said = desk.say(&["events", id, "--json"]);
+    let events = said.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events.map(|event| text(&event["type"])).collect()
+}
+
+/// How often the workspaces of runs whose names end so have begun to be prepared.
+fn set_ups(desk: &Desk, end: &str) -> usize {
+    let rows = desk.json(&["list"]);
+    let ids = rows.as_array().unwrap().iter().map(|row| text(&row["id"])).filter(|id| id.ends_with(end));
+    ids.map(|id| kinds(desk, &id).iter().filter(|kind| *kind == "setup_started").count()).sum()
 }
 
 /// What a run has changed is what it has changed, also after it was merged, and after others have worked in its session.
