@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use longhaul_core::command::Wish;
 use longhaul_core::ids::RunId;
+use longhaul_core::status::Status;
 use longhaul_core::view::GateView;
 use longhaul_engine::{Claim, Harness};
 use rustix::fs::OFlags;
@@ -66,7 +67,7 @@ impl Desk {
                 self.left.insert(gate.id.clone());
                 return Ok(true);
             }
-            Heard::Interrupted => {
+            Heard::Interrupted | Heard::Over => {
                 render::talk("");
                 return Ok(false);
             }
@@ -111,6 +112,8 @@ enum Heard {
     Elsewhere,
     Nothing,
     Interrupted,
+    /// The run was paused or stopped from another process.
+    Over,
 }
 
 impl Heard {
@@ -181,6 +184,9 @@ fn line(harness: &Harness, gate: &GateView, number: u32, prompt: &str) -> Result
                     }
                 }
                 _ = look.tick() => {
+                    if harness.look(&gate.run_id)?.status != Status::Running {
+                        return Ok(Line::Over(Heard::Over));
+                    }
                     if !harness.still_waits(&gate.run_id, number)? {
                         return Ok(Line::Over(Heard::Elsewhere));
                     }

@@ -50,6 +50,13 @@ pub fn drive(
         rested = watched(app, harness, id, Opening::default(), Live::going_on())?;
     }
     drop(held);
+    if let Rested::InOrder { run, .. } = &rested
+        && let now = harness.look(id)?
+        && now.status != run.status
+    {
+        render::talk(&format!("{id} is {} now", now.status));
+        return Ok(Exit::of_run(&now));
+    }
     match rested {
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {

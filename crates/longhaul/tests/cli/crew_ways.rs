@@ -208,25 +208,39 @@ fn a_question_is_answered_at_the_terminal_or_elsewhere() {
     let (shown, code) = at_a_terminal(&desk, line, &["8080\n"]);
     assert!(code == 0 && shown.contains("Which port?") && shown.contains("8080 it is."), "{shown}");
 
-    let desk = Desk::with_script(script);
-    let mut process = terminal(&desk, line);
+    // Nothing is typed, and the terminal stays open.
+    let meanwhile = |act: &dyn Fn(&Desk, &str)| {
+        let desk = Desk::with_script(script);
+        let mut process = terminal(&desk, line);
+        let gate = waiting(&desk);
+        act(&desk, &gate);
+        let stdin = process.stdin.take();
+        let code = process.wait().unwrap().code();
+        drop(stdin);
+        let run = desk.json(&["show", gate.rsplit_once(".g").unwrap().0]);
+        (code, run["status"].as_str().unwrap().to_owned())
+    };
+    let answered = meanwhile(&|desk, gate| drop(desk.get(&["answer", gate, "8080"])));
+    assert_eq!(answered, (Some(0), "completed".to_owned()));
+    let run_of = |gate: &str| gate.rsplit_once(".g").unwrap().0.to_owned();
+    let stopped = meanwhile(&|desk, gate| drop(desk.say(&["stop", &run_of(gate)])));
+    assert_eq!(stopped, (Some(1), "failed".to_owned()));
+    let paused = meanwhile(&|desk, gate| drop(desk.say(&["pause", &run_of(gate)])));
+    assert_eq!(paused, (Some(3), "paused".to_owned()));
+}
+
+/// The first approval that waits, once one does.
+fn waiting(desk: &Desk) -> String {
     let began = Instant::now();
-    let gate = loop {
+    loop {
         let said = desk.say(&["approvals", "list", "--json"]);
         let waiting: Value = serde_json::from_str(&said.out).unwrap_or_default();
         if let Some(gate) = waiting[0]["id"].as_str() {
-            break gate.to_owned();
+            return gate.to_owned();
         }
         assert!(began.elapsed() < Duration::from_secs(60), "nothing waits: {}", said.err);
         std::thread::sleep(Duration::from_millis(50));
-    };
-    // Nothing is typed, and the terminal stays open.
-    desk.get(&["answer", &gate, "8080"]);
-    let stdin = process.stdin.take();
-    assert_eq!(process.wait().unwrap().code(), Some(0));
-    drop(stdin);
-    let run = gate.rsplit_once(".g").unwrap().0;
-    assert!(desk.get(&["result", run]).contains("8080 it is."));
+    }
 }
 
 /// The program in a terminal of its own.
