@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::event::{Event, Moment, Purpose, Stored};
 use longhaul_core::ids::{CallId, RunId};
 use longhaul_core::run::Files;
+use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::EffectClass;
@@ -181,10 +182,9 @@ impl Harness {
         self.settle_rewind(id)?;
         let home = self.home_to_cut(id)?;
         let cutting = home.engine().cutting(id, &self.writer())?;
-        let seen = Seen::of(&cutting, id, point)?;
+        let seen = Seen::of(&cutting, id, point, |_| Ok(()))?;
         // First of all: once the journal is cut, nobody knows whose they were.
         self.put_away_all(home, id, &seen.children)?;
-        self.note_spent(home, id)?;
         let kept_as = match seen.goes_back() {
             true => Some(self.cut(home, &cutting, id, seen.checkpoint.end)?),
             false => None,
@@ -199,6 +199,7 @@ impl Harness {
         Ok(home.ok_or_else(|| Error::NotInEngine { run: id.clone() })?)
     }
 
+    /// Cuts a journal. What was spent since stays counted.
     pub(crate) fn cut(
         &self,
         home: &Home,
@@ -206,6 +207,7 @@ impl Harness {
         id: &RunId,
         end: u64,
     ) -> Result<PathBuf, Error> {
+        self.note_spent(home, id)?;
         // Before the cut: a log that was longer than its journal would never be noticed.
         drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
         Ok(cutting.cut_after(end)?)
@@ -224,10 +226,11 @@ impl Harness {
 pub(crate) struct Seen {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) last_seq: u64,
-    /// Where the run works.
-    pub(crate) workspace: Option<PathBuf>,
+    pub(crate) spec: Option<RunSpec>,
     /// Those that were sent since.
     pub(crate) children: Vec<RunId>,
+    /// Those that were sent before and had not ended then. Without the files that they wrote since, what they did is not done.
+    pub(crate) out: Vec<RunId>,
     /// The calls since that may have done something outside the workspace.
     pub(crate) outside: Vec<String>,
     calls: Vec<String>,
@@ -235,13 +238,21 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn of(cutting: &Cutting<'_>, id: &RunId, point: &Point) -> Result<Seen, Error> {
+    /// Whether the run may be taken back at all is asked before it is looked where to.
+    pub(crate) fn of(
+        cutting: &Cutting<'_>,
+        id: &RunId,
+        point: &Point,
+        may: impl Fn(&RunSpec) -> Result<(), Error>,
+    ) -> Result<Seen, Error> {
         let mut gathering = Gathering::default();
         let damage = cutting.show(&mut |batch| gathering.batch(batch))?;
-        let workspace = gathering.fold.run().map(|run| PathBuf::from(&run.spec.workspace));
+        let spec = gathering.fold.run().map(|run| run.spec.clone());
+        spec.iter().try_for_each(may)?;
         let last_seq = gathering.last_seq;
         let (all_calls, sent) = (std::mem::take(&mut gathering.calls), std::mem::take(&mut gathering.sent));
-        let outside = std::mem::take(&mut gathering.outside);
+        let (outside, ended) =
+            (std::mem::take(&mut gathering.outside), std::mem::take(&mut gathering.children_ended));
         let checkpoints = gathering.checkpoints(damage);
         let checkpoint = checkpoints.find(id, point)?.clone();
         let end = checkpoint.end;
@@ -252,9 +263,13 @@ impl Seen {
         };
         // What was about to run at the checkpoint has run since, and is one of them.
         let (calls, outside) = (since(all_calls), since(outside));
-        let children = sent.into_iter().filter(|(seq, _)| *seq > end).map(|(_, child)| child).collect();
+        let had_ended = |number| ended.iter().any(|(seq, ended)| *ended == number && *seq <= end);
+        let (later, before): (Vec<_>, Vec<_>) = sent.into_iter().partition(|(seq, ..)| *seq > end);
+        let children = later.into_iter().map(|(.., child)| child).collect();
+        let out = before.into_iter().filter(|(_, number, _)| !had_ended(*number));
+        let out = out.map(|(.., child)| child).collect();
         let more = checkpoints.damage.is_some() || checkpoints.unreadable.is_some();
-        Ok(Seen { checkpoint, last_seq, workspace, children, outside, calls, more })
+        Ok(Seen { checkpoint, last_seq, spec, children, out, outside, calls, more })
     }
 
     /// Is there anything after the checkpoint?
@@ -270,14 +285,13 @@ impl Seen {
 }
 
 impl Harness {
-    /// Moves the children that a run will no longer know of out of the way.
+    /// Moves the children that a run will no longer know of, or will send again, out of the way.
     pub(crate) fn put_away_all(&self, home: &Home, id: &RunId, lost: &[RunId]) -> Result<(), Error> {
         let to = home.run_dir(id).join("children-before");
         lost.iter().try_for_each(|child| self.put_away(home, child, &to))
     }
 
-    /// Moves a child that its run will no longer know of out of the way, with all below it: whoever is sent next must not be taken
-    /// for it, nor asked what it asked.
+    /// Moves a child out of the way, with all below it: whoever is sent next must not be taken for it, nor asked what it asked.
     fn put_away(&self, home: &Home, child: &RunId, to: &Path) -> Result<(), Error> {
         let failed = |source| Error::PutAway { path: to.to_owned(), source };
         let below = format!("{child}.");
@@ -310,11 +324,14 @@ struct Gathering {
     /// The same of those of which nothing is known but that they ran: what they did need not be in the workspace.
     outside: Vec<(u64, String)>,
     once: BTreeSet<CallId>,
-    /// Children that were sent, with the event's number.
-    sent: Vec<(u64, RunId)>,
+    /// Children that were sent, with the event's number, and those that ended.
+    sent: Vec<(u64, u32, RunId)>,
+    children_ended: Vec<(u64, u32)>,
     unreadable: Option<Unreadable>,
-    /// How many were found when something last began that may change files.
+    /// How many were found when something last began or ended that may change files.
     touched: usize,
+    /// The calls that may.
+    changing: BTreeSet<CallId>,
     /// Where the decisions so far ended, and the one being read as far as it was.
     rests: Vec<Checkpoint>,
     rest: Option<Checkpoint>,
@@ -395,11 +412,15 @@ impl Gathering {
             self.begin_with(tree);
         }
         if touches(event) {
-            self.touched = self.found.len();
             self.first_touch.get_or_insert(seq);
         }
+        if touches(event) || self.is_too_late(event) {
+            self.touched = self.found.len();
+        }
         if let Event::ChildSpawned(errand) = event {
-            self.sent.push((seq, errand.id.clone()));
+            self.sent.push((seq, errand.number, errand.id.clone()));
+        } else if let Event::ChildEnded { number, .. } = event {
+            self.children_ended.push((seq, *number));
         }
         let first_open = self.found.len() - self.open;
         for checkpoint in &mut self.found[first_open..] {
@@ -423,7 +444,7 @@ impl Gathering {
         } else if let Event::CheckpointGuarded { number, name, command, .. } = event {
             numbered(&mut self.found, *number, name, Some(command));
         } else if let Event::FilesStored { stored: Stored::Tree { tree, .. }, moment } = event {
-            // Those made since something last began that may change files are of this very state.
+            // Those made since something last began or ended that may change files are of this very state.
             let since = if *moment == Moment::BeforeFirst { 0 } else { self.touched };
             for found in self.found[since..].iter_mut().filter(|found| found.files.is_none()) {
                 found.files = Some(tree.clone());
@@ -436,6 +457,21 @@ impl Gathering {
                 self.open += 1;
             }
         }
+    }
+
+    /// Can the checkpoints so far no longer have the files that are stored next? What is made before a command comes after the event
+    /// that begins it, so it has those that are stored at once or none: the command runs all the same.
+    fn is_too_late(&mut self, event: &Event) -> bool {
+        if let Event::CheckpointGuarded { call, .. }
+        | Event::CallStarted { call, class: EffectClass::Checkable | EffectClass::Once, .. } = event
+        {
+            self.changing.insert(*call);
+            return false;
+        }
+        if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
+            return self.changing.contains(call);
+        }
+        matches!(event, Event::FilesStored { stored: Stored::Failed { .. }, .. })
     }
 
     /// Until something began that may change them, the files were as they are now stored.

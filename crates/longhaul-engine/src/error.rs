@@ -70,6 +70,12 @@ pub enum Error {
     Prune { path: PathBuf, source: longhaul_workspace::checkpoints::Error },
     #[error("run {run} has a sub-agent at work at checkpoint {point}, which two runs cannot share")]
     ChildAtWork { run: RunId, point: String },
+    #[error("{run} works in {whose}, whose files are also other runs'")]
+    Shared { run: RunId, whose: String },
+    #[error("{run} works where {parent} does, whose files those are")]
+    OfParent { run: RunId, parent: RunId },
+    #[error("{other} is at work where {run} works")]
+    OtherAtWork { run: RunId, other: RunId },
     #[error("run {run} is kept in the fallback database and cannot be taken back there")]
     NotInEngine { run: RunId },
 }

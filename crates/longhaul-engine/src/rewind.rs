@@ -2,16 +2,18 @@
 //!
 //! Owns the order of a rewind: what stands in the workspace is stored, it is noted what is about to happen, the files are
 //! written, the journal is cut, the note goes. Killed anywhere after the note, the next command that opens the run finishes it
-//! before anything else; before the note, nothing has changed. Refuses a run that somebody drives, and a checkpoint whose files
-//! are not all there.
+//! before anything else; before the note, nothing has changed. Refuses a run that somebody drives, a workspace whose files are
+//! also others', and a checkpoint whose files are not all there.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use longhaul_core::collaboration::Home as Whose;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
+use longhaul_core::spec::RunSpec;
 use longhaul_core::time::Timestamp;
 use longhaul_store::Home;
 use longhaul_workspace::checkout::Change;
@@ -48,21 +50,23 @@ struct Note {
     /// The journal's last event, before and then.
     last_seq: u64,
     end: u64,
-    /// Sub-agents that the run will no longer know of.
+    /// Sub-agents that the run will no longer know of, or will send again.
     children: Vec<RunId>,
     at: Timestamp,
 }
 
 impl Harness {
-    /// Takes a run that nobody drives back to a checkpoint: conversation, files, budget, approvals and steps.
+    /// Takes a run that nobody drives back to a checkpoint: conversation, files, turns, calls, approvals and
+    /// steps. What was spent stays counted.
     pub fn rewind(&self, id: &RunId, point: &Point) -> Result<Rewound, Error> {
         self.settle_rewind(id)?;
         let home = self.home_to_cut(id)?;
         let cutting = home.engine().cutting(id, &self.writer())?;
-        let seen = Seen::of(&cutting, id, point)?;
+        let seen = Seen::of(&cutting, id, point, |spec| self.refuse_shared(home, spec))?;
         let after = seen.checkpoint.files.clone();
         let after = after.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
-        let workspace = seen.workspace.clone().ok_or_else(|| Error::Empty(id.clone()))?;
+        let spec = seen.spec.as_ref().ok_or_else(|| Error::Empty(id.clone()))?;
+        let workspace = PathBuf::from(&spec.workspace);
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
@@ -74,7 +78,7 @@ impl Harness {
             after,
             last_seq: seen.last_seq,
             end: seen.checkpoint.end,
-            children: seen.children.clone(),
+            children: [&seen.children[..], &seen.out].concat(),
             at: self.clock.now(),
         };
         write_note(home, id, &note)?;
@@ -91,6 +95,35 @@ impl Harness {
         let (outside, left_out) = (seen.outside.clone(), before.left_out);
         let taken = seen.taken_back(kept_as);
         Ok(Rewound { taken, changes, before: note.before, left_out, outside })
+    }
+
+    /// Only what is a run's own is taken back with it, and nobody else may be at work there.
+    fn refuse_shared(&self, home: &Home, spec: &RunSpec) -> Result<(), Error> {
+        let run = || spec.id.clone();
+        let whose = match spec.home() {
+            Whose::Session(name) => Some(format!("session {name}")),
+            Whose::Workflow(name) => Some(format!("the workspace of workflow run {name}")),
+            Whose::Everybody => Some("the workspace that all runs share".to_owned()),
+            Whose::Own => None,
+        };
+        if let Some(whose) = whose {
+            return Err(Error::Shared { run: run(), whose });
+        }
+        let place = |path: &str| Path::new(path).canonicalize().unwrap_or_else(|_| path.into());
+        let here = place(&spec.workspace);
+        let works_here =
+            |other: &RunId| self.look(other).is_ok_and(|other| place(&other.spec.workspace) == here);
+        if let Some(parent) = spec.parent.clone().filter(&works_here) {
+            return Err(Error::OfParent { run: run(), parent });
+        }
+        let below = format!("{}.", spec.id);
+        for other in home.all_runs()?.into_iter().filter(|other| *other != spec.id) {
+            let is_held = home.store_of(&other)?.holder(&other)?.is_some();
+            if is_held && (other.as_str().starts_with(&below) || works_here(&other)) {
+                return Err(Error::OtherAtWork { run: run(), other });
+            }
+        }
+        Ok(())
     }
 
     /// Finishes a rewind that was killed. Whoever opens a run for writing comes by here first.

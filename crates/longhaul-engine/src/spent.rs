@@ -18,8 +18,13 @@ use crate::harness::Harness;
 use crate::ledger::Ledger;
 
 impl Harness {
-    /// Notes what a run has used so far, as far as its journal can be read.
+    /// Notes what a run has used so far, as far as its journal can be read. A note that is there is of a longer journal: nobody has
+    /// opened the run since.
     pub(crate) fn note_spent(&self, home: &Home, id: &RunId) -> Result<(), Error> {
+        let path = note(home, id);
+        if path.exists() {
+            return Ok(());
+        }
         let mut fold = Fold::default();
         home.engine().sound_part(id, &mut |batch| {
             // What cannot be read is not known to have cost anything.
@@ -27,7 +32,6 @@ impl Harness {
             Ok(())
         })?;
         let Some(usage) = fold.run().map(|run| run.ledger().usage) else { return Ok(()) };
-        let path = note(home, id);
         let fresh = path.with_extension("new");
         let write = || {
             let mut file = File::create(&fresh)?;

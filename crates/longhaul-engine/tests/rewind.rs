@@ -256,9 +256,9 @@ fn script(turns: &[Vec<Op>]) -> String {
     script
 }
 
-/// What a run has come to, but for times and for how often it was taken up.
+/// What a run has come to, but for times, for how often it was taken up, and for what it has used: that is never taken back.
 fn essence(run: &Run) -> String {
-    let counts = (run.status, run.turns, run.calls_started, run.checkpoints, &run.usage, &run.files);
+    let counts = (run.status, run.turns, run.calls_started, run.checkpoints, &run.files);
     let calls: Vec<_> = run.calls.iter().map(|call| (&call.tool, &call.args, call.outcome())).collect();
     let messages: Vec<_> = run.messages.iter().collect();
     format!("{counts:?}\n{:?}\n{calls:#?}\n{messages:#?}", run.plan)

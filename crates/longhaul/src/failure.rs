@@ -103,6 +103,21 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Journal { run, .. } => {
             (Exit::Failed, Some(format!("look closer with `longhaul store verify {run}`")))
         }
+        EngineError::Shared { run, .. } => (
+            Exit::Usage,
+            Some(format!(
+                "nothing was changed; `longhaul fork {run} --at N` has its files in a place of their own"
+            )),
+        ),
+        EngineError::OfParent { parent, .. } => (
+            Exit::Usage,
+            Some(format!(
+                "nothing was changed; `longhaul checkpoints {parent}` lists where both can be taken back to"
+            )),
+        ),
+        EngineError::OtherAtWork { other, .. } => {
+            (Exit::Held, Some(format!("nothing was changed; `longhaul pause {other}` asks it to stop")))
+        }
         EngineError::AtWork { .. } => (Exit::Held, hint("nothing was removed; try again when it rests")),
         EngineError::NeedsUnknown { run } => (
             Exit::Failed,

@@ -64,11 +64,37 @@ pub fn risk(here: Here<'_>, tool: &str, args: &Value) -> Option<String> {
     let rules = RISKS.iter().map(|pattern| ((*pattern).to_owned(), Action::Deny)).collect();
     let rules = Permissions([("bash".to_owned(), Rules(rules))].into());
     let found = bash::explain(&rules, here, text, Doubts::LeftOut);
+    if let Some(restoring) = found.commands.iter().find(|command| brings_files_back(&command.words)) {
+        return Some(shown(&restoring.words.join(" ")));
+    }
     let rule = found.verdict.rule.filter(|_| found.verdict.action > Action::Allow)?;
     let worst = found.commands.into_iter().find(|command| command.action == found.verdict.action);
     let words = worst.map_or(rule.pattern, |command| command.words.join(" "));
+    Some(shown(&words))
+}
+
+fn shown(words: &str) -> String {
     let shown: String = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    Some(head(&shown, RISK_BYTES_MAX).to_owned())
+    head(&shown, RISK_BYTES_MAX).to_owned()
+}
+
+/// Is it `git checkout` with files, also without `--`? A lone word may be a branch, and is taken for one unless it looks like a file.
+fn brings_files_back(words: &[String]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    let is_git = name.rsplit('/').next() == Some("git");
+    let Some(place) = rest.iter().position(|word| word == "checkout").filter(|_| is_git) else {
+        return false;
+    };
+    let arguments = &rest[place + 1..];
+    let makes_branch = |word: &String| ["-b", "-B", "-t", "--track", "--orphan"].contains(&word.as_str());
+    if arguments.iter().any(makes_branch) {
+        return false;
+    }
+    let plain: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let looks_like_file = |word: &str| {
+        word.contains(['.', '/', '*', ':']) || word.starts_with(|letter: char| letter.is_ascii_uppercase())
+    };
+    plain.len() > 1 || plain.iter().any(|word| looks_like_file(word))
 }
 
 #[cfg(test)]
@@ -95,6 +121,13 @@ mod tests {
             "git checkout -- .",
             "git checkout .",
             "git checkout HEAD src/lib.rs",
+            "git checkout src/lib.rs",
+            "git checkout notes.txt",
+            "git checkout Makefile",
+            "git checkout main src",
+            "git -C sub checkout --quiet main src",
+            "cd a && sudo git checkout b.c",
+            "bash -c 'git checkout a.c'",
             "git restore src",
             "git branch -D feature",
             "git stash drop",
@@ -119,6 +152,10 @@ mod tests {
             "git status",
             "git checkout main",
             "git checkout -b feature",
+            "git checkout -b feature/one origin/main",
+            "git checkout -q main",
+            "git commit -m 'checkout a.c'",
+            "echo git checkout a.c",
             "git reset HEAD file",
             "git clean -n",
             "git branch feature",

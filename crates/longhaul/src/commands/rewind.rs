@@ -12,11 +12,12 @@ use crate::failure::Failure;
 use crate::limits::FILES_SHOWN_MAX;
 use crate::render;
 
-/// Take a run back to a checkpoint: conversation, files, budget, approvals and steps
+/// Take a run back to a checkpoint: conversation, files, turns, calls, approvals and steps
 ///
 /// The files of its workspace become what they were then; how they are now is stored first, and the journal as it was is kept
 /// beside the new one. Ignored files, nested repositories and files over 64 MiB are left as they are, and so are git's
-/// branches and commits. What calls did outside the workspace is not undone; they are listed. Refused while the run is driven.
+/// branches and commits. What calls did outside the workspace is not undone; they are listed. Money and tokens
+/// that were spent stay counted. Refused while the run is driven, and where its files are also other runs'.
 /// Killed in the middle, the next command for this run finishes it. `longhaul resume ID` then goes on from there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -56,13 +57,6 @@ pub struct ForkArgs {
 pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
     let harness = app.reading()?;
-    let session = harness.look(&id).ok().and_then(|run| run.spec.session);
-    if let Some(session) = session {
-        return Err(Failure::usage(format!(
-            "{id} works in session {session}, whose files are also other runs'"
-        ))
-        .hint(format!("`longhaul fork {id} --at {}` has them in a place of its own", args.to)));
-    }
     let rewound = harness.rewind(&id, &args.to)?;
     if app.json() {
         let taken = &rewound.taken;

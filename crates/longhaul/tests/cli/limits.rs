@@ -264,3 +264,23 @@ fn going_back_to_a_checkpoint_brings_no_money_back() {
     assert!((total(&desk) - once * 1.5).abs() < 1e-9);
     assert_eq!(desk.events(&id).into_iter().filter(|event| event["type"] == "model_reply").count(), 3);
 }
+
+/// The same with the files: a rewind brings no money back, and neither do two in a row.
+#[test]
+fn a_rewind_brings_no_money_back() {
+    let desk = Desk::new();
+    let steps = "steps: [ { id: a, description: one }, { id: b, description: two, dependencies: [a] } ]";
+    desk.write("plan.yaml", steps);
+    let said = run(&desk, &["--plan", "plan.yaml", "--json"]);
+    let id = serde_json::from_str::<Value>(&said.out).unwrap()["id"].as_str().unwrap().to_owned();
+    let once = spent(&desk);
+    let first = desk.json(&["checkpoints", &id, "--all"]).as_array().unwrap()[0]["seq"].clone();
+    assert_eq!(desk.say(&["rewind", &id, "--to", "1"]).code, 0);
+    assert_eq!(desk.say(&["rewind", &id, "--to", &format!("@{first}")]).code, 0);
+    assert_eq!(desk.say(&["resume", &id]).code, 0);
+    let known = desk.events(&id).into_iter().filter(|event| event["type"] == "spent_before").count();
+    assert_eq!(known, 1);
+    let total = desk.json(&["show", &id])["totalCost"].as_f64().unwrap();
+    assert!(total > once * 1.5 + 1e-9, "{total} after {once}");
+    assert!((spent(&desk) - total).abs() < 1e-9, "all of it counts towards the day");
+}

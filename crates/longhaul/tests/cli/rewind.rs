@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::crew;
 use super::desk::Desk;
 
 const SCRIPT: &str = r#"
@@ -112,7 +113,8 @@ fn a_rewind_that_is_killed_is_finished_or_never_was() {
         assert!(is_back || found(&workspace) == end, "round {round}: {:?}", found(&workspace));
         assert!(is_back || !was_noted, "round {round}: what was noted is finished");
         let kept = if is_back { seq } else { whole };
-        let names = types(&desk, &id);
+        // What was spent since stays counted, and comes first.
+        let names = types(&desk, &id).into_iter().filter(|name| name != "spent_before").collect::<Vec<_>>();
         assert_eq!(names[kept], "command_applied", "round {round}: {names:?}");
         assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
         assert_eq!(found(&workspace), then);
@@ -169,4 +171,110 @@ fn a_fork_goes_its_own_way() {
     assert_eq!(found(&place), end);
     assert_eq!(found(&workspace), end);
     assert_eq!(std::fs::read(desk.journal(&id)).unwrap(), journal);
+}
+
+const IGNORING: &str = r#"
+name: ignoring
+conversations:
+  - turns:
+      - calls: [ { tool: write, args: { path: a, content: "one\n" } } ]
+      - calls: [ { tool: write, args: { path: .gitignore, content: "*.log\n" } } ]
+      - calls: [ { tool: write, args: { path: x.log, content: "secret\n" } } ]
+      - calls: [ { tool: write, args: { path: a, content: "two\n" } } ]
+      - text: "All done."
+"#;
+
+/// D11.16: back to before a file was ignored, that file is left alone, also by whoever finishes a rewind that was killed.
+#[test]
+fn a_rewind_leaves_alone_what_was_not_ignored_then() {
+    let desk = Desk::with_script(IGNORING);
+    let (id, workspace) = done(&desk);
+    let (end, first) = (found(&workspace), &points(&desk, &id)[0]);
+    let at = format!("@{}", first["seq"]);
+    let said = desk.json(&["rewind", &id, "--to", &at]);
+    let then = ["a 0 one\n", "x.log 0 secret\n"];
+    assert_eq!(found(&workspace), then);
+    assert_eq!(desk.say(&["resume", &id]).code, 0);
+    assert_eq!(found(&workspace), end);
+    // Killed when one of the files was written.
+    let journal = types(&desk, &id).len();
+    let note = json!({
+        "workspace": workspace, "before": said["filesBefore"], "after": first["files"], "last_seq": journal,
+        "end": first["seq"], "children": [], "at": first["at"],
+    });
+    std::fs::write(desk.journal(&id).with_file_name("rewind.json"), note.to_string()).unwrap();
+    std::fs::remove_file(workspace.join(".gitignore")).unwrap();
+    let named = desk.say(&["checkpoint", &id, "--name", "after"]);
+    assert_eq!(named.code, 0, "{}", named.err);
+    assert_eq!(found(&workspace), then);
+}
+
+/// D11.16: a sub-agent that was out at a checkpoint is sent again after a rewind: without its files its step is not done.
+#[test]
+fn a_sub_agent_whose_files_are_taken_back_is_sent_again() {
+    let desk = crew::desk();
+    let steps = [
+        crew::step("one", "MARS", &[], false),
+        crew::step("two", "PLUTO", &["one"], false),
+        crew::step("three", "MARS", &["two"], false),
+    ];
+    let id = crew::id(&crew::run(&desk, &steps, &[]));
+    let workspace: PathBuf = desk.json(&["show", &id])["workspace"].as_str().unwrap().into();
+    let end = found(&workspace);
+    assert!(workspace.join("pluto.txt").exists());
+    let said = desk.say(&["rewind", &id, "--to", "1"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(!workspace.join("pluto.txt").exists());
+    let said = desk.say(&["resume", &id]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(found(&workspace), end);
+}
+
+/// D11.16: files that are also other runs' are not taken back with one of them.
+#[test]
+fn a_workspace_that_others_share_is_not_taken_back() {
+    let desk = crew::desk();
+    let child = [crew::step("one", "PLUTO", &[], false), crew::step("two", "MARS", &["one"], false)];
+    let refused = |id: &str, why: &str| {
+        let workspace: PathBuf = desk.json(&["show", id])["workspace"].as_str().unwrap().into();
+        let (before, events) = (found(&workspace), types(&desk, id));
+        let said = desk.say(&["rewind", id, "--to", "@3"]);
+        assert!(said.code == 2 && said.err.contains(why), "{} {}", said.code, said.err);
+        assert!(said.err.contains("nothing was changed"), "{}", said.err);
+        assert_eq!((found(&workspace), types(&desk, id)), (before, events));
+    };
+    let parent = crew::id(&crew::run(&desk, &child, &[]));
+    refused(&format!("{parent}.1"), &format!("works where {parent} does"));
+    refused(&crew::id(&crew::run(&desk, &child, &["--workflow-run", "w"])), "workflow run w");
+    refused(&crew::id(&crew::run(&desk, &child, &["--session", "s"])), "session s");
+    desk.write("longhaul.yaml", "agents:\n  dirs: [agents]\nworkspace:\n  isolation_mode: shared\n");
+    refused(&crew::id(&crew::run(&desk, &child, &[])), "all runs share");
+}
+
+const DESTROYING: &str = r#"
+name: destroying
+conversations:
+  - turns:
+      - calls: [ { tool: write, args: { path: a, content: "one\n" } } ]
+      - calls: [ { tool: bash, args: { command: "truncate -s 0 a" } } ]
+      - calls: [ { tool: write, args: { path: b, content: "two\n" } } ]
+      - text: "All done."
+"#;
+
+/// D11.16: a checkpoint before a command that throws work away has the files from before it, or none.
+#[test]
+fn a_guard_whose_files_could_not_be_stored_has_none() {
+    let desk = Desk::with_script(DESTROYING);
+    let id = &desk.create();
+    let store = desk.path(".longhaul/checkpoints");
+    std::fs::write(&store, "in the way").unwrap();
+    assert_eq!(desk.say(&["start", id, "--max-steps", "2"]).code, 4);
+    std::fs::remove_file(&store).unwrap();
+    let named = desk.json(&["checkpoint", id, "--name", "later"]);
+    assert!(named["files"].is_string(), "{named}");
+    let listed = desk.json(&["checkpoints", id]);
+    let guard = listed.as_array().unwrap().iter().find(|point| point["name"] == "before-call_2").unwrap();
+    assert_eq!(guard["files"], Value::Null, "{guard}");
+    let said = desk.say(&["rewind", id, "--to", "before-call_2"]);
+    assert!(said.code == 2 && said.err.contains("no files were stored"), "{}", said.err);
 }
