@@ -158,6 +158,12 @@ impl Session {
         self.name.as_str()
     }
 
+    /// Its name below the kind of directory it is kept in, which tells it from a workflow of the same name.
+    pub fn kept_as(&self) -> PathBuf {
+        let kind = self.directory.parent().and_then(Path::file_name).unwrap_or_default();
+        Path::new(kind).join(self.name())
+    }
+
     pub fn exists(&self) -> bool {
         self.directory.join(NOTES).is_file()
     }
@@ -170,6 +176,21 @@ impl Session {
     /// Where a run works that has a branch to itself.
     pub fn beside(&self, run: &str) -> PathBuf {
         self.directory.join("run").join(run)
+    }
+
+    /// What stands where such runs work, whatever the notes say.
+    pub fn all_beside(&self) -> Result<Vec<PathBuf>, Error> {
+        let runs = self.directory.join("run");
+        let found = match fs::read_dir(&runs) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(io_error("read", &runs)(source)),
+        };
+        let paths = found.map(|entry| Ok(entry.map_err(io_error("read", &runs))?.path()));
+        let mut paths = paths.collect::<Result<Vec<PathBuf>, Error>>()?;
+        paths.retain(|path| path.is_dir());
+        paths.sort();
+        Ok(paths)
     }
 
     /// Keeps others from being given a branch here, until it is dropped.
