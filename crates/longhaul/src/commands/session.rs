@@ -292,12 +292,14 @@ fn place_at(path: PathBuf, notes: &Notes) -> Place {
 
 /// Would something be lost that no branch has? In a session outside of any repository there are none that could.
 fn is_unsaved(session: &Session, notes: &Notes) -> Result<bool, Failure> {
-    let is_of_git = notes.repository.is_some() || notes.source.is_some() || notes.branch.is_some();
+    let has_beside = !session.all_beside().map_err(failure)?.is_empty();
+    if notes.repository.is_none() && notes.source.is_none() && !has_beside {
+        return Ok(false);
+    }
     // What is half removed was found to be saved, or was not to be.
     let is_going = |path: &PathBuf| path.to_string_lossy().ends_with(place::REMOVING);
-    let beside = session.all_beside().map_err(failure)?;
-    let is_unsaved_beside = beside.iter().any(|path| !is_going(path) && place::is_unsaved(path));
-    Ok(is_unsaved_beside || (is_of_git && place::is_unsaved(&session.workspace())))
+    let places = session.places().map_err(failure)?;
+    Ok(places.iter().any(|path| !is_going(path) && place::is_unsaved(path)))
 }
 
 fn is_old(notes: &Notes, age: Duration) -> bool {

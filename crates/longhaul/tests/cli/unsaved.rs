@@ -108,7 +108,11 @@ fn what_the_notes_do_not_know_stays() {
     std::fs::write(workspace.join("unsaved"), "x").unwrap();
     assert_eq!(cleanup(&desk, "session"), json!([]));
     assert_eq!(desk.say(&["session", "delete", "port"]).code, 1);
-    std::fs::remove_file(workspace.join("unsaved")).unwrap();
+    let aside = desk.path(".longhaul/sessions/port/workspace.set-aside-1");
+    std::fs::create_dir(&aside).unwrap();
+    std::fs::rename(workspace.join("unsaved"), aside.join("unsaved")).unwrap();
+    assert_eq!(cleanup(&desk, "session"), json!([]), "what was set aside is work, too");
+    std::fs::remove_file(aside.join("unsaved")).unwrap();
     assert_eq!(cleanup(&desk, "session"), json!(["port"]));
     assert_eq!(git_in(&desk.path(""), &["worktree", "list"]).lines().count(), 1, "it is forgotten too");
 }
