@@ -178,6 +178,24 @@ impl Work {
         commit::commit(&worktree, &self.run, &self.title)?;
         Ok(worktree.head()?)
     }
+
+    /// The files that the run has made of those of the commit `from`. One that is stored through a filter is refused if it differs,
+    /// rather than taken as it stands.
+    pub fn made_of(&self, from: &str) -> Result<String, Error> {
+        let tree = self.result()?.tree;
+        let open = |top: &Path| Checkout::open(top, &self.scratch, Filters::Absent);
+        let home = open(&self.repository)?;
+        let changes = home.changes(from, &tree)?;
+        let written = || changes.iter().filter(|change| change.after.is_some()).map(|change| &*change.path);
+        // The run may have changed what is stored through a filter, too.
+        let mut paths = home.filtered(written())?;
+        if self.worktree.is_dir() {
+            paths.extend(open(&self.worktree)?.filtered(written())?);
+        }
+        paths.sort();
+        paths.dedup();
+        if paths.is_empty() { Ok(tree) } else { Err(Error::Filtered { paths }) }
+    }
 }
 
 /// Brings the run's changes into the files of the checkout. Nothing is staged and nothing committed.

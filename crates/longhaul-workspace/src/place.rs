@@ -111,8 +111,9 @@ pub fn remove(place: &Place) -> Result<(), Error> {
 pub fn finish_removing(place: &Place) -> Result<(), Error> {
     match place {
         Place::InPlace(_) => Ok(()),
-        place if place.directory().symlink_metadata().is_err() => remove(place),
-        place => remove_aside(place.directory()),
+        Place::Fresh(path) | Place::Worktree { path, .. } | Place::Clone { path, .. } => {
+            if path.symlink_metadata().is_ok() { remove_aside(path) } else { remove(place) }
+        }
     }
 }
 

@@ -158,6 +158,12 @@ impl Session {
         self.name.as_str()
     }
 
+    /// Its name below the kind of directory it is kept in, which tells it from a workflow of the same name.
+    pub fn kept_as(&self) -> PathBuf {
+        let kind = self.directory.parent().and_then(Path::file_name).unwrap_or_default();
+        Path::new(kind).join(self.name())
+    }
+
     pub fn exists(&self) -> bool {
         self.directory.join(NOTES).is_file()
     }
@@ -170,6 +176,19 @@ impl Session {
     /// Where a run works that has a branch to itself.
     pub fn beside(&self, run: &str) -> PathBuf {
         self.directory.join("run").join(run)
+    }
+
+    /// What stands where such runs work, whatever the notes say.
+    pub fn all_beside(&self) -> Result<Vec<PathBuf>, Error> {
+        directories(&self.directory.join("run"))
+    }
+
+    /// Every directory that may hold somebody's work: the shared one, what was set aside from it, and those beside it.
+    pub fn places(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut places = directories(&self.directory)?;
+        places.retain(|path| !path.ends_with("run"));
+        places.extend(self.all_beside()?);
+        Ok(places)
     }
 
     /// Keeps others from being given a branch here, until it is dropped.
@@ -356,6 +375,20 @@ const LOCK: &str = "lock";
 /// Of this host one can tell whether the process is over; of another, only whether the lease was kept alive.
 fn is_stale(lease: &Lease, now: Timestamp) -> bool {
     lease.process.is_over() || (lease.process.host != Process::own().host && lease.expires_at < now)
+}
+
+/// Those in a directory, by name; none, if it is not there.
+fn directories(within: &Path) -> Result<Vec<PathBuf>, Error> {
+    let found = match fs::read_dir(within) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(io_error("read", within)(source)),
+    };
+    let paths = found.map(|entry| Ok(entry.map_err(io_error("read", within))?.path()));
+    let mut paths = paths.collect::<Result<Vec<PathBuf>, Error>>()?;
+    paths.retain(|path| path.is_dir());
+    paths.sort();
+    Ok(paths)
 }
 
 fn locked(lease: Lease) -> Error {

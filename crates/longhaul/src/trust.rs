@@ -93,6 +93,11 @@ pub fn items(project: &Value, users: &Value) -> Vec<Item> {
         let does = vec![format!("runs {} in each fresh workspace", shown(&value.to_string()))];
         items.push(Item { key: "workspace.setup".to_owned(), does, value: value.clone() });
     }
+    let cleanup = &project["workspace"]["cleanup_on_complete"];
+    if *cleanup == true && users["workspace"]["cleanup_on_complete"] != true {
+        let does = vec!["removes the workspace of each run that completes".to_owned()];
+        items.push(Item { key: "workspace.cleanup_on_complete".to_owned(), does, value: cleanup.clone() });
+    }
     let enabled = &project["harness"]["enabled"];
     if *enabled == false && users["harness"]["enabled"] != false {
         let does = vec!["keeps nothing of any run: no journal, nothing to resume or to look at".to_owned()];

@@ -134,7 +134,7 @@ impl Table<'_> {
     fn holds(&self, joined: &Joined) -> Result<bool, Failure> {
         let sandbox = hold(self.app, self.settings, &self.args.holding)?;
         let harness = self.app.holding(self.settings, sandbox)?;
-        let place = self.app.state_dir.join("workspace").join("merge").join(self.session.name());
+        let place = self.app.state_dir.join("workspace").join("merge").join(self.session.kept_as());
         let repository = &self.target.repository;
         place::detached(repository, &place, &joined.to).map_err(anyhow::Error::from)?;
         let checked = self.checked(&harness, &place, joined);
@@ -207,11 +207,11 @@ impl Table<'_> {
             ));
             return Ok(Resolution::NotDone(Exit::of_run(&run)));
         }
-        let outcome = landing::work(self.app, &run)?
-            .result()
-            .map_err(|error| self.failure(Error::Landing(error), "nothing was changed"))?;
         refuse_marks(Path::new(&run.spec.workspace), &conflict.paths, &id)?;
-        Ok(Resolution::Made(Resolved { sides: conflict.sides.clone(), tree: outcome.tree }))
+        let tree = landing::work(self.app, &run)?
+            .made_of(&conflict.commit)
+            .map_err(|error| self.failure(Error::Landing(error), "nothing was changed"))?;
+        Ok(Resolution::Made(Resolved { sides: conflict.sides.clone(), tree }))
     }
 
     fn report(&self, joined: &Joined, landed: &Landed) {

@@ -1,5 +1,6 @@
 //! `session`: named workspaces that outlive runs, and who has them.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -168,10 +169,10 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
         let name = session.name().to_owned();
         let notes = session.notes().map_err(failure)?;
         let is_held = matches!(session.hold(now()), Ok(Hold::Live(_)) | Err(_));
-        if !is_old(&notes, older_than) || is_held || at_work(app, &notes)?.is_some() {
+        if !is_old(&notes, older_than) || is_held || at_work(app, &session, &notes)?.is_some() {
             continue;
         }
-        if is_unsaved(&session, &notes) {
+        if is_unsaved(&session, &notes)? {
             kept.push(name);
         } else if dry_run {
             gone.push(name);
@@ -205,7 +206,7 @@ pub fn clean_up_workflows(
             continue;
         }
         let name = workflow.name().to_owned();
-        if is_unsaved(&workflow, &notes) {
+        if is_unsaved(&workflow, &notes)? {
             render::warn(&format!("workflow {name} has changes that are nowhere else and stays"));
             continue;
         }
@@ -226,14 +227,17 @@ fn is_over(app: &App, notes: &Notes) -> Result<bool, Failure> {
 }
 
 fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
-    let notes = session.notes().map_err(failure)?;
+    session.notes().map_err(failure)?;
+    // A run that is being created there is waited for, and is in the notes then.
+    let _naming = session.naming().map_err(failure)?;
     let (held, _) = session.take("session delete", SESSION_EXPIRY).map_err(failure)?;
-    if let Some(run) = at_work(app, &notes)? {
+    let notes = session.notes().map_err(failure)?;
+    if let Some(run) = at_work(app, session, &notes)? {
         let locked = anyhow::anyhow!("Session locked by run {run}, which works beside others there");
         let hint = Some(format!("`longhaul pause {run}` asks it to stop"));
         return Err(Failure { exit: Exit::Held, error: locked, hint });
     }
-    if !force && is_unsaved(session, &notes) {
+    if !force && is_unsaved(session, &notes)? {
         return Err(Failure::from(anyhow::anyhow!(
             "session {} has changes that are nowhere else, in {}",
             session.name(),
@@ -241,60 +245,61 @@ fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
         ))
         .hint("commit or push them there, or remove them as well with --force"));
     }
-    for place in [vec![place_of(session, &notes)], places_beside(session, &notes)].concat() {
+    for place in [vec![place_of(session, &notes)], places_beside(session, &notes)?].concat() {
         place::remove(&place).map_err(anyhow::Error::from)?;
     }
     session.delete(held).map_err(failure)
 }
 
 /// A run at work there on a branch of its own, if there is one.
-fn at_work(app: &App, notes: &Notes) -> Result<Option<RunId>, Failure> {
-    if notes.parallel().next().is_none() {
+fn at_work(app: &App, session: &Session, notes: &Notes) -> Result<Option<RunId>, Failure> {
+    let names = beside(session, notes)?;
+    if names.is_empty() {
         return Ok(None);
     }
     let harness = app.reading()?;
     let is_held = |id: &RunId| {
         harness.store_of(id).is_ok_and(|store| store.holder(id).is_ok_and(|holder| holder.is_some()))
     };
-    Ok(notes.parallel().filter_map(|(visit, _)| RunId::parse(&visit.run).ok()).find(is_held))
+    Ok(names.iter().filter_map(|name| RunId::parse(name).ok()).find(is_held))
+}
+
+/// The names of what is there beside the shared workspace: by the notes, and by what stands there, which may be more.
+fn beside(session: &Session, notes: &Notes) -> Result<BTreeSet<String>, Failure> {
+    let stands = session.all_beside().map_err(failure)?;
+    let name = |path: &PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    let noted = notes.parallel().map(|(visit, _)| visit.run.clone());
+    Ok(stands.iter().filter_map(name).chain(noted).collect())
 }
 
 /// Where the runs work that have a branch each.
-fn places_beside(session: &Session, notes: &Notes) -> Vec<Place> {
-    let Some(repo) = notes.repository.as_ref().filter(|repo| Path::new(repo).is_dir()) else {
-        return Vec::new();
-    };
-    let place = |(visit, branch): (&Visit, &String)| Place::Worktree {
-        repo: repo.into(),
-        path: session.beside(&visit.run),
-        branch: branch.clone(),
-        start: None,
-    };
-    notes.parallel().map(place).collect()
+fn places_beside(session: &Session, notes: &Notes) -> Result<Vec<Place>, Failure> {
+    let names = beside(session, notes)?;
+    Ok(names.iter().map(|name| place_at(session.beside(name), notes)).collect())
 }
 
 fn place_of(session: &Session, notes: &Notes) -> Place {
-    match (&notes.repository, &notes.branch) {
-        (Some(repo), Some(branch)) if Path::new(repo).is_dir() => Place::Worktree {
-            repo: repo.into(),
-            path: session.workspace(),
-            branch: branch.clone(),
-            start: None,
-        },
-        _ => Place::Fresh(session.workspace()),
+    place_at(session.workspace(), notes)
+}
+
+/// The same, to be removed; a repository that is gone has nothing to forget.
+fn place_at(path: PathBuf, notes: &Notes) -> Place {
+    match &notes.repository {
+        Some(repo) if Path::new(repo).is_dir() => place::passing(Path::new(repo), &path),
+        _ => Place::Fresh(path),
     }
 }
 
-/// Would something be lost that no branch has?
-fn is_unsaved(session: &Session, notes: &Notes) -> bool {
-    let workspace = session.workspace();
-    // One that was brought from elsewhere has its branch nowhere but here.
-    let is_alone = notes.source.is_some() && place::has_own_commits(&workspace);
-    let is_unsaved = |place: &Place| place.directory().is_dir() && place::is_dirty(place.directory());
-    if places_beside(session, notes).iter().any(is_unsaved) {
-        return true;
+/// Would something be lost that no branch has? In a session outside of any repository there are none that could.
+fn is_unsaved(session: &Session, notes: &Notes) -> Result<bool, Failure> {
+    let has_beside = !session.all_beside().map_err(failure)?.is_empty();
+    if notes.repository.is_none() && notes.source.is_none() && !has_beside {
+        return Ok(false);
     }
-    notes.branch.is_some() && workspace.is_dir() && (is_alone || place::is_dirty(&workspace))
+    // What is half removed was found to be saved, or was not to be.
+    let is_going = |path: &PathBuf| path.to_string_lossy().ends_with(place::REMOVING);
+    let places = session.places().map_err(failure)?;
+    Ok(places.iter().any(|path| !is_going(path) && place::is_unsaved(path)))
 }
 
 fn is_old(notes: &Notes, age: Duration) -> bool {
@@ -388,13 +393,16 @@ fn how_it_rests(run: &Run) -> &'static str {
     if run.status == Status::Paused { "is paused" } else { "waits for a person" }
 }
 
-/// Writes a new run down in its session.
+/// Writes a run down in its session, unless it is there.
 pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
     let Some(session) = of_home(app, run.spec.home())? else { return Ok(()) };
     let branch = run.spec.branch.clone().filter(|_| run.spec.is_parallel());
     let visit = Visit { run: run.spec.id.to_string(), at: now(), branch };
     session
         .note(now(), |notes| {
+            if notes.runs.iter().any(|known| known.run == visit.run) {
+                return;
+            }
             if notes.runs.is_empty() {
                 notes.repository.clone_from(&run.spec.repository);
                 notes.source = run.spec.source.as_ref().map(|source| source.url.clone());
@@ -408,7 +416,8 @@ pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the session of a run that is about to be driven; nothing, if it is in none.
+/// Takes the session of a run that is about to be driven; nothing, if it is in none. Killed while it was created, it may not be in
+/// the notes yet, by which it is merged and kept.
 pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, Failure> {
     // Without sessions, the journal need not be read for this.
     let workspaces = app.state_dir.join("workspace");
@@ -417,9 +426,13 @@ pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, F
         return Ok(None);
     }
     let run = harness.look(id)?;
-    let Some(session) = of_home(app, run.spec.home())?.filter(|_| is_within(&run)) else {
+    let Some(session) = of_home(app, run.spec.home())? else { return Ok(None) };
+    if !is_within(&run) {
+        if session.beside(id.as_str()) == Path::new(&run.spec.workspace) {
+            note(app, &run)?;
+        }
         return Ok(None);
-    };
+    }
     let name = session.name().to_owned();
     let (held, stale) = session.take(id.as_str(), SESSION_EXPIRY).map_err(failure)?;
     if let Some(lease) = stale {
@@ -431,6 +444,9 @@ pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, F
             "session {name} was left by {} (process {} on {}), which is dead; it is taken over",
             lease.run, lease.process.pid, lease.process.host
         ));
+    }
+    if run.spec.parent.is_none() {
+        note(app, &run)?;
     }
     if run.status == Status::Created {
         source::brought_up_to_date(app, &run);

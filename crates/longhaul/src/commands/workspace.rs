@@ -132,12 +132,13 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
         if place.directory().file_name() != Some(name.as_ref()) {
             continue;
         }
-        if !begun && (!is_over(&run, older_than) || is_unsaved(&run, &place, &name)) {
+        if !begun && (!is_over(&run, older_than) || (is_of_git(&run) && is_unsaved(&place, &name))) {
             continue;
         }
         bytes += bytes_below(&path);
         if !dry_run {
-            place::remove(&place).map_err(anyhow::Error::from)?;
+            let removed = if begun { place::finish_removing(&place) } else { place::remove(&place) };
+            removed.map_err(anyhow::Error::from)?;
         }
         gone.push(name);
     }
@@ -188,14 +189,13 @@ fn pruned(app: &App, harness: &Harness, quota: Option<u64>) -> Option<Pruned> {
 }
 
 /// Takes a run's own workspace away as soon as it has completed, if that is wanted: `workspace.cleanup_on_complete`. What a session
-/// or a workflow shares stays, and so does what no branch has.
+/// or a workflow shares stays, and so does what no branch has: outside of a repository, that is everything.
 pub fn after_completion(app: &App, run: &Run) -> Result<(), Failure> {
     let place = place_of(run);
     let runs = app.state_dir.join("workspace").join("run");
     let is_own = place.directory().parent().is_some_and(|within| within == runs);
     let wanted = app.settings_quietly()?.retention.cleanup_on_complete;
-    if !wanted || run.status != Status::Completed || !is_own || is_unsaved(run, &place, run.spec.id.as_str())
-    {
+    if !wanted || run.status != Status::Completed || !is_own || is_unsaved(&place, run.spec.id.as_str()) {
         return Ok(());
     }
     match place::remove(&place) {
@@ -234,14 +234,14 @@ fn is_over(run: &Run, age: Duration) -> bool {
     run.status.is_terminal() && u128::from(idle) >= age.as_millis()
 }
 
+/// Outside of a repository there are no branches that could have what a run made; whoever says `cleanup` knows that.
+fn is_of_git(run: &Run) -> bool {
+    run.spec.branch.is_some() || run.spec.source.is_some()
+}
+
 /// Would something be lost that no branch has?
-fn is_unsaved(run: &Run, place: &Place, name: &str) -> bool {
-    let path = place.directory();
-    // What was brought from elsewhere has the run's branch nowhere but there.
-    let is_alone = run.spec.source.is_some() && place::has_own_commits(path);
-    // What git cannot tell may be anything.
-    let is_dirty = || place::head(path).is_none() || place::is_dirty(path);
-    let is_unsaved = is_alone || (run.spec.branch.is_some() && is_dirty());
+fn is_unsaved(place: &Place, name: &str) -> bool {
+    let is_unsaved = place::is_unsaved(place.directory());
     if is_unsaved {
         render::warn(&format!("{name} has changes that are nowhere else and stays"));
     }

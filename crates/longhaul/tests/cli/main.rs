@@ -37,5 +37,6 @@ mod store;
 mod tasks;
 mod tools;
 mod trust;
+mod unsaved;
 mod words;
 mod workspaces;

@@ -100,6 +100,11 @@ fn workspaces_are_listed_and_go_by_the_rule() {
 fn a_completed_run_can_leave_no_workspace() {
     let desk = Desk::with_script(SCRIPT);
     quota(&desk, "workspace: { cleanup_on_complete: true }\n");
+    for words in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "first"]] {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(words).current_dir(desk.path(""));
+        assert!(git.status().unwrap().success(), "{words:?}");
+    }
     let (id, workspace) = done(&desk);
     assert!(!workspace.exists());
     assert_eq!(desk.json(&["show", &id])["status"], json!("completed"));

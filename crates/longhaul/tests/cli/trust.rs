@@ -214,6 +214,22 @@ fn a_journal_is_kept_until_the_user_agrees_otherwise() {
     assert_eq!((ran.code, kept()), (0, 1), "{}", ran.err);
 }
 
+/// A71: a project does not take workspaces away before its user agreed.
+#[test]
+fn a_workspace_is_kept_until_the_user_agrees_otherwise() {
+    let stranger = Stranger::new("workspace: { cleanup_on_complete: true }\n");
+    let ran = stranger.say(RUN);
+    assert!(
+        ran.err.contains("longhaul.yaml sets workspace.cleanup_on_complete, which is ignored"),
+        "{}",
+        ran.err
+    );
+    std::fs::create_dir_all(stranger.home.path().join("longhaul")).unwrap();
+    let own = stranger.home.path().join("longhaul/longhaul.yaml");
+    std::fs::write(own, "workspace: { cleanup_on_complete: true }\n").unwrap();
+    assert!(!stranger.say(RUN).err.contains("is ignored"), "the user wants it too");
+}
+
 /// A71: the user's own settings are not an agent's to write or to read, also where it works in place and they are there.
 #[test]
 fn the_users_own_settings_are_out_of_reach() {
