@@ -61,7 +61,8 @@ impl Accounts {
         let today = day_of(now);
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let journals = self.home.all_journals()?;
-        books.retain(|run, _| journals.iter().any(|(there, _)| there == run));
+        // They come in the order of their names.
+        books.retain(|run, _| journals.binary_search_by(|(there, _)| there.cmp(run)).is_ok());
         for (run, changed_ns) in &journals {
             // A journal in the fallback says nothing of when it changed.
             let before_today = *changed_ns != 0 && *changed_ns < today.saturating_mul(DAY_NS);

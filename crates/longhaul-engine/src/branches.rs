@@ -3,6 +3,7 @@
 //! Both are done at the engine's edge. A name is chosen once, when the child is created, and is in its journal from then on; what it
 //! made is merged before its parent hears that it is done, which a crash in between only repeats.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::child::{ChildEnding, ChildReport, report};
@@ -11,11 +12,27 @@ use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_workspace::landing::{self, Work};
 use longhaul_workspace::place;
+use longhaul_workspace::session::{self, Session};
 
 use crate::children::Charge;
 use crate::error::Error;
 use crate::harness::Harness;
 use crate::limits::{CHILD_MERGE_TRIES_MAX, MERGE_TITLE_LETTERS_MAX};
+
+/// Keeps others from choosing a branch in the session that a run works in, until it is dropped: once the branch is there.
+pub(crate) fn naming(harness: &Harness, spec: &RunSpec) -> Result<Option<File>, Error> {
+    shared(harness, spec)?.map(|session| session.naming()).transpose().map_err(|source| unnamed(spec, source))
+}
+
+/// The session whose runs have branches of the same family.
+fn shared(harness: &Harness, spec: &RunSpec) -> Result<Option<Session>, Error> {
+    let Some(home) = harness.home().filter(|_| spec.is_parallel()) else { return Ok(None) };
+    Session::of_home(home.dir(), spec.home()).map_err(|source| unnamed(spec, source))
+}
+
+fn unnamed(spec: &RunSpec, source: session::Error) -> Error {
+    Error::Workspace { path: spec.workspace.as_str().into(), source: Box::new(source) }
+}
 
 /// The same run in a worktree of its own, at what its parent has committed, if its parent's agents work apart. `spec` is where its
 /// parent is.
@@ -26,7 +43,10 @@ pub(crate) fn parted(harness: &Harness, spec: RunSpec) -> Result<RunSpec, Error>
     };
     let failed =
         |source: place::Error| Error::Workspace { path: repository.into(), source: Box::new(source) };
-    let branch = place::free_branch(Path::new(repository), family, &spec.agent, &[]).map_err(failed)?;
+    // A run that was created and has not begun has its branch only on paper.
+    let notes = shared(harness, &spec)?.and_then(|session| session.notes().ok());
+    let taken = notes.map(|notes| notes.branches()).unwrap_or_default();
+    let branch = place::free_branch(Path::new(repository), family, &spec.agent, &taken).map_err(failed)?;
     let base = place::head(Path::new(&spec.workspace));
     let workspace = free_place(&home.dir().join("workspace").join("run"), spec.id.as_str());
     let workspace = workspace.display().to_string();

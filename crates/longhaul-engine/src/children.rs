@@ -18,7 +18,7 @@ use longhaul_core::time::Timestamp;
 use longhaul_tools::Cancel;
 use tokio::time::Instant;
 
-use crate::branches::{cleared, handed_in, parted};
+use crate::branches::{cleared, handed_in, naming, parted};
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
 use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS};
@@ -65,6 +65,7 @@ pub(crate) async fn attend(harness: Option<Harness>, charge: Charge, cancel: Can
 
 async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Result<ChildReport, Error> {
     let id = &charge.errand.id;
+    let mut named = None;
     let mut run = match harness.find(id)? {
         // Nobody is made for a run that is being paused or stopped.
         None if cancel.is_cancelled() => {
@@ -73,7 +74,10 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
             return Ok(ChildReport { ending, ledger: charge.ledger });
         }
         // Only who is not there yet is made: what one has done counts, whatever became of its agent since.
-        None => harness.create(parted(harness, fitted(harness, charge)?)?)?,
+        None => {
+            named = naming(harness, &charge.spec)?;
+            harness.create(parted(harness, fitted(harness, charge)?)?)?
+        }
         // A run that was copied, imported or taken back knows the names of children that are not its own.
         Some(run) if run.spec.parent != charge.spec.parent || run.spec.task != charge.spec.task => {
             return Err(Error::Crew(format!("{id} is on another errand")));
@@ -87,7 +91,9 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
         let model = charge.model.clone().filter(|model| *model != run.spec.model);
         let opening = Opening { limits: raised(&run, charge.errand.limits), model, ..Opening::default() };
         let pulse = Pulse::default();
-        match harness.drive_child(id, opening, Box::new(pulse.clone())) {
+        let driven = harness.drive_child(id, opening, Box::new(pulse.clone()));
+        drop(named.take());
+        match driven {
             Ok(driven) => {
                 let (run, silent) = rested(driven, cancel, &pulse, charge.idle).await?;
                 let found = handed_in(harness, charge, &run).await;

@@ -42,6 +42,7 @@ use crate::listing::journal_mtime_ns;
 use crate::log::EventLog;
 use crate::needs::NeedsKeeper;
 use crate::perform::{Hands, Look, Performer, RunBlobs, Work, stored};
+use crate::retention::Quota;
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -63,7 +64,7 @@ pub struct Harness {
     /// Commands that prepare a fresh workspace.
     setup: Arc<[String]>,
     /// Bytes that the stored files of all workspaces may take.
-    checkpoints_quota: Option<u64>,
+    checkpoints_quota: Arc<Quota>,
     /// What is written nowhere.
     secrets: Secrets,
     /// Who knows the agents that errands are given to.
@@ -155,7 +156,7 @@ impl Harness {
             hidden: Arc::default(),
             copied: Arc::default(),
             setup: Arc::default(),
-            checkpoints_quota: None,
+            checkpoints_quota: Arc::default(),
             secrets,
             crew: None,
             budget: Budget::default(),
@@ -236,11 +237,11 @@ impl Harness {
     /// The same with a bound for what the stored files of all workspaces take.
     #[must_use]
     pub fn storing_at_most(self, bytes: Option<u64>) -> Harness {
-        Harness { checkpoints_quota: bytes, ..self }
+        Harness { checkpoints_quota: Arc::new(Quota::new(bytes)), ..self }
     }
 
-    pub(crate) fn checkpoints_quota(&self) -> Option<u64> {
-        self.checkpoints_quota
+    pub(crate) fn checkpoints_quota(&self) -> Arc<Quota> {
+        Arc::clone(&self.checkpoints_quota)
     }
 
     pub fn new_run_id(&self) -> Result<RunId, Error> {
@@ -526,7 +527,7 @@ impl Harness {
         let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
         effects.extend(ledger.commit(Input::Command(command))?);
         if let Some(home) = self.home().filter(|_| is_checkpoint) {
-            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), self.checkpoints_quota);
+            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), &self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
         let run = ledger.put_down()?;

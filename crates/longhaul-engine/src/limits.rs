@@ -91,3 +91,7 @@ pub const CHILD_MERGE_TRIES_MAX: u32 = 20;
 
 /// Letters of a task in the first line of the commit that merges it.
 pub const MERGE_TITLE_LETTERS_MAX: usize = 64;
+
+/// From how many stored files on it is looked only every so often whether they are too much, and how often.
+pub const QUOTA_FILES_MANY: u64 = 5_000;
+pub const QUOTA_LOOK_EVERY: Duration = Duration::from_secs(60);

@@ -29,7 +29,7 @@ use crate::asking::{Shelf, ask_aside, call_model};
 use crate::children::{self, Charge};
 use crate::harness::Harness;
 use crate::limits::LOOK_TIME_MAX;
-use crate::retention;
+use crate::retention::Quota;
 use crate::secrets::Secrets;
 
 /// One effect with everything needed to perform it, cut loose from the run.
@@ -128,13 +128,15 @@ impl Performer for Hands {
     fn perform(&self, work: Work, cancel: Cancel) -> BoxFuture<'static, Option<Input>> {
         match work {
             Work::StoreFiles { moment } => {
-                let Some(home) = self.harness.as_ref().and_then(Harness::home) else {
+                let Some((harness, home)) =
+                    self.harness.as_ref().and_then(|own| own.home().map(|home| (own, home)))
+                else {
                     return Box::pin(std::future::ready(None));
                 };
                 let (tree, state) = (self.workspace.root().to_owned(), home.dir().to_owned());
-                let quota = self.harness.as_ref().and_then(Harness::checkpoints_quota);
+                let quota = harness.checkpoints_quota();
                 Box::pin(async move {
-                    let stored = tokio::task::spawn_blocking(move || stored(&tree, &state, quota)).await;
+                    let stored = tokio::task::spawn_blocking(move || stored(&tree, &state, &quota)).await;
                     let lost = |error: tokio::task::JoinError| Stored::Failed { why: error.to_string() };
                     Some(Input::FilesStored { stored: stored.unwrap_or_else(lost), moment })
                 })
@@ -419,8 +421,8 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
 }
 
 /// Puts what stands in a workspace out of the agent's reach. That it cannot be done is no reason for a run to stop.
-pub(crate) fn stored(tree: &Path, state: &Path, quota: Option<u64>) -> Stored {
-    if let Some(why) = retention::over(state, quota) {
+pub(crate) fn stored(tree: &Path, state: &Path, quota: &Quota) -> Stored {
+    if let Some(why) = quota.over(state, Instant::now()) {
         return Stored::Failed { why };
     }
     match Vault::open(tree, state).and_then(|vault| vault.store()) {

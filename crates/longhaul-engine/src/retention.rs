@@ -5,14 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use longhaul_core::ids::RunId;
 use longhaul_store::Home;
-use longhaul_workspace::prune::{Pruned, Pruning};
+use longhaul_workspace::prune::{self, Pruned, Pruning, Taken};
 
 use crate::error::Error;
 use crate::harness::Harness;
+use crate::limits::{QUOTA_FILES_MANY, QUOTA_LOOK_EVERY};
 use crate::rewind;
 
 impl Harness {
@@ -44,13 +46,58 @@ impl Harness {
     }
 }
 
-/// Are the stored files below this state directory more than that? A sentence, if so.
-pub(crate) fn over(state: &Path, quota: Option<u64>) -> Option<String> {
-    let quota = quota?;
-    let bytes = longhaul_workspace::prune::bytes(state);
-    (bytes > quota).then(|| {
-        format!(
-            "checkpoints.quota is {quota} bytes and {bytes} are stored; `longhaul workspace cleanup` and `longhaul rm` make room"
-        )
-    })
+/// Keeps what all stored files take below a bound. Of many files that takes long to find out, so it is looked only every so often; what
+/// others store in between may be too much, and is found at the next look.
+#[derive(Default)]
+pub(crate) struct Quota {
+    bytes_max: Option<u64>,
+    /// When there were many of them, and room for more.
+    roomy_at: Mutex<Option<Instant>>,
+}
+
+impl Quota {
+    pub(crate) fn new(bytes_max: Option<u64>) -> Quota {
+        Quota { bytes_max, ..Quota::default() }
+    }
+
+    /// Are the stored files below this state directory more than that? A sentence, if so.
+    pub(crate) fn over(&self, state: &Path, now: Instant) -> Option<String> {
+        let quota = self.bytes_max?;
+        let mut roomy_at = self.roomy_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if roomy_at.is_some_and(|at| now.duration_since(at) < QUOTA_LOOK_EVERY) {
+            return None;
+        }
+        let Taken { bytes, files } = prune::taken(state);
+        *roomy_at = (bytes <= quota && files >= QUOTA_FILES_MANY).then_some(now);
+        (bytes > quota).then(|| {
+            format!(
+                "checkpoints.quota is {quota} bytes and {bytes} are stored; `longhaul workspace cleanup` and `longhaul rm` make room"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store of few files is looked at each time, one of many once in a while; what is too much is seen at the latest then.
+    #[test]
+    fn a_large_store_is_looked_at_every_so_often() {
+        let state = tempfile::tempdir().unwrap();
+        let checkpoints = state.path().join("checkpoints");
+        std::fs::create_dir(&checkpoints).unwrap();
+        let (quota, now) = (Quota::new(Some(10)), Instant::now());
+        let add = |name: String, text: &str| std::fs::write(checkpoints.join(name), text).unwrap();
+        assert_eq!(quota.over(state.path(), now), None);
+        add("much".to_owned(), "more than is allowed");
+        assert!(quota.over(state.path(), now).unwrap().contains("is 10 bytes and 20 are stored"));
+        add("much".to_owned(), "");
+        (0..QUOTA_FILES_MANY).for_each(|number| add(number.to_string(), ""));
+        assert_eq!(quota.over(state.path(), now), None);
+        add("much".to_owned(), "more than is allowed");
+        assert_eq!(quota.over(state.path(), now), None);
+        let later = now + QUOTA_LOOK_EVERY;
+        assert!(quota.over(state.path(), later).is_some() && quota.over(state.path(), later).is_some());
+    }
 }

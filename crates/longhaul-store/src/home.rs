@@ -129,7 +129,7 @@ impl Home {
         Ok(self.all_journals()?.into_iter().map(|(run, _)| run).collect())
     }
 
-    /// Every run with the time its journal last changed; a run in the fallback has none and is there with 0.
+    /// Every run with the time its journal last changed, in the order of their names; one in the fallback is there with 0.
     pub fn all_journals(&self) -> Result<Vec<(RunId, i64)>, Error> {
         let mut journals = self.engine.journals()?;
         if let Some(fallback) = self.fallback_if_there()? {

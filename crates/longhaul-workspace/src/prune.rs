@@ -31,20 +31,34 @@ pub struct Pruned {
     pub bytes_after: u64,
 }
 
-/// The bytes of everything that is stored below a state directory.
-pub fn bytes(state: &Path) -> u64 {
-    bytes_below(&state.join("checkpoints"))
+/// What a directory takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub bytes: u64,
+    pub files: u64,
+}
+
+/// How much the stored files below a state directory take.
+pub fn taken(state: &Path) -> Taken {
+    taken_below(&state.join("checkpoints"))
 }
 
 /// How much is in a directory, no link followed.
 pub fn bytes_below(directory: &Path) -> u64 {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let size = |entry: fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
-        Ok(_) => entry.metadata().map_or(0, |facts| facts.len()),
-        Err(_) => 0,
-    };
-    entries.map(size).sum()
+    taken_below(directory).bytes
+}
+
+fn taken_below(directory: &Path) -> Taken {
+    let mut taken = Taken::default();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let more = match entry.file_type() {
+            Ok(kind) if kind.is_dir() => taken_below(&entry.path()),
+            Ok(_) => Taken { bytes: entry.metadata().map_or(0, |facts| facts.len()), files: 1 },
+            Err(_) => Taken::default(),
+        };
+        taken = Taken { bytes: taken.bytes + more.bytes, files: taken.files + more.files };
+    }
+    taken
 }
 
 /// As long as this lives, nobody stores. Which trees are needed is asked after it was made: what is stored later is not needed less.

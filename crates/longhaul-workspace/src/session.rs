@@ -13,6 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
+use longhaul_core::collaboration::Home;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -148,7 +149,23 @@ pub fn all(sessions: &Path) -> Result<Vec<Session>, Error> {
     Ok(names.into_iter().map(|name| Session::at(sessions, name)).filter(Session::exists).collect())
 }
 
+/// The name of the workspace that all runs share that share one with everybody.
+pub const EVERYBODYS: &str = "shared";
+
 impl Session {
+    /// The workspace that a run shares with others below a state directory, whether it is there or not; nothing, if it shares none. A
+    /// workflow's and everybody's are kept like a session's, but not among them: nobody has asked for them by name.
+    pub fn of_home(state: &Path, home: Home<'_>) -> Result<Option<Session>, Error> {
+        let workspaces = state.join("workspace");
+        let (within, name) = match home {
+            Home::Session(name) => (state.join("sessions"), name),
+            Home::Workflow(name) => (workspaces.join("workflow"), name),
+            Home::Everybody => (workspaces, EVERYBODYS),
+            Home::Own => return Ok(None),
+        };
+        Ok(Some(Session::at(&within, Name::parse(name)?)))
+    }
+
     pub fn at(sessions: &Path, name: Name) -> Session {
         let directory = sessions.join(name.as_str());
         Session { name, directory }

@@ -410,6 +410,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
                 || spec.conduct.is_some()
                 || spec.crew.is_some()
                 || spec.base.is_some()
+                || spec.agent_caps.is_some()
                 || spec.collaboration.is_some() =>
         {
             return None;

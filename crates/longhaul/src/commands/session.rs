@@ -319,21 +319,10 @@ pub fn named(app: &App, name: &str) -> Result<Session, Failure> {
     Ok(Session::at(&sessions(app), Name::parse(name).map_err(failure)?))
 }
 
-/// The workspace that a run shares with others, whether it is there or not; nothing, if it shares none. A workflow's and
-/// everybody's are kept like a session's, but not among them: nobody has asked for them by name.
+/// The workspace that a run shares with others, whether it is there or not; nothing, if it shares none.
 pub fn of_home(app: &App, home: Home<'_>) -> Result<Option<Session>, Failure> {
-    let workspaces = app.state_dir.join("workspace");
-    let (within, name) = match home {
-        Home::Session(name) => (sessions(app), name),
-        Home::Workflow(name) => (workspaces.join("workflow"), name),
-        Home::Everybody => (workspaces, EVERYBODYS),
-        Home::Own => return Ok(None),
-    };
-    Ok(Some(Session::at(&within, Name::parse(name).map_err(failure)?)))
+    Session::of_home(&app.state_dir, home).map_err(failure)
 }
-
-/// The name of the workspace that all runs share with `workspace.isolation_mode: shared`.
-const EVERYBODYS: &str = "shared";
 
 /// Keeps other processes from choosing a branch in the same session, while a parallel run is created there.
 pub fn naming(app: &App, settings: &Settings, options: &Options) -> Result<Option<File>, Failure> {
@@ -421,7 +410,7 @@ pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
 pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, Failure> {
     // Without sessions, the journal need not be read for this.
     let workspaces = app.state_dir.join("workspace");
-    let shared = [sessions(app), workspaces.join("workflow"), workspaces.join(EVERYBODYS)];
+    let shared = [sessions(app), workspaces.join("workflow"), workspaces.join(session::EVERYBODYS)];
     if !shared.iter().any(|shared| shared.is_dir()) {
         return Ok(None);
     }

@@ -164,7 +164,7 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
 
 /// Gives back what stored files take that nobody needs, if that is worth it. That it cannot be done now is no failure.
 fn pruned(app: &App, harness: &Harness, quota: Option<u64>) -> Option<Pruned> {
-    let stored = prune::bytes(&app.state_dir);
+    let stored = prune::taken(&app.state_dir).bytes;
     let over = |bytes: u64| quota.is_some_and(|quota| bytes > quota);
     if stored < CHECKPOINTS_PRUNED_FROM && !over(stored) {
         return None;

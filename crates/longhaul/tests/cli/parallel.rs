@@ -371,6 +371,23 @@ fn an_agent_whose_work_conflicts_is_sent_again() {
     assert!(again.contains(&format!("on branch {branch} ")), "{branch}: {again}");
 }
 
+/// D5.5: a sub-agent is not given the branch of a run of the same session that has not begun yet.
+#[test]
+fn a_sub_agent_leaves_a_run_that_waits_its_branch() {
+    let desk = repository();
+    std::fs::create_dir_all(desk.path("agents")).unwrap();
+    desk.write("agents/left.md", "---\ndescription: left\n---\nYou are left.\n");
+    let steps = json!({ "steps": [{ "id": "one", "description": "do one", "agent": "left" }] });
+    desk.write("plan.json", &steps.to_string());
+    let fixed = ["--model=scripted/s.yaml", "--session=s", "--collaboration=parallel"];
+    let waits = desk.json(&[&["create", "--task=x", "--agent=left"], &fixed[..]].concat());
+    assert_eq!(waits["branch"], "agent/s/left");
+    let shown = desk.json(&[&["run", "x", "--agent=lazy", "--plan=plan.json"], &fixed[..]].concat());
+    let child = desk.json(&["show", shown["subAgents"][0]["id"].as_str().unwrap()]);
+    assert_eq!((&shown["status"], &child["branch"]), (&json!("completed"), &json!("agent/s/left-2")));
+    assert_eq!(desk.json(&["resume", waits["id"].as_str().unwrap()])["status"], "completed");
+}
+
 /// D14.5: what holds for the runs of a session holds for those of a workflow; and of a run that is not done nothing is merged.
 #[test]
 fn runs_of_a_workflow_are_merged_too() {
