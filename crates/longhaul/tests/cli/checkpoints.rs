@@ -22,7 +22,7 @@ fn three_steps(more: &[&str]) -> (Desk, String) {
     (desk, id)
 }
 
-fn open(desk: &Desk, id: &str) -> Box<dyn longhaul_store::Journal> {
+pub fn open(desk: &Desk, id: &str) -> Box<dyn longhaul_store::Journal> {
     let writer = Writer { pid: std::process::id(), host: "test".to_owned(), at: Timestamp::from_millis(0) };
     let engine = Engine::new(&desk.path(".longhaul"));
     engine.open(&RunId::parse(id).unwrap(), &writer, &mut |_| Ok(())).unwrap()

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::crew;
 use super::desk::Desk;
+use super::{checkpoints, crew};
 
 const SCRIPT: &str = r#"
 name: files
@@ -277,4 +277,29 @@ fn a_guard_whose_files_could_not_be_stored_has_none() {
     assert_eq!(guard["files"], Value::Null, "{guard}");
     let said = desk.say(&["rewind", id, "--to", "before-call_2"]);
     assert!(said.code == 2 && said.err.contains("no files were stored"), "{}", said.err);
+}
+
+/// D11.16: while another run is at work in the same place, nothing there is taken back.
+#[test]
+fn a_place_where_another_run_is_at_work_is_not_taken_back() {
+    let desk = Desk::with_script(DESTROYING);
+    let made = |verb: &[&str]| {
+        let said = desk.json(&[verb, &["--model", "scripted/s.yaml", "--in-place"]].concat());
+        said["id"].as_str().unwrap().to_owned()
+    };
+    let (id, other) = (made(&["run", "x"]), made(&["create", "--task", "y"]));
+    let at = format!("@{}", points(&desk, &id)[0]["seq"]);
+    let held = checkpoints::open(&desk, &other);
+    let said = desk.say(&["rewind", &id, "--to", &at]);
+    assert!(
+        said.code == 7 && said.err.contains(&format!("{other} is at work")),
+        "{} {}",
+        said.code,
+        said.err
+    );
+    assert!(desk.path("b").exists());
+    drop(held);
+    let said = desk.say(&["rewind", &id, "--to", &at]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(!desk.path("b").exists());
 }
