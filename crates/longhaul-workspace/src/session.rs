@@ -175,10 +175,10 @@ impl Session {
         self.name.as_str()
     }
 
-    /// Its name below the kind of directory it is kept in, which tells it from a workflow of the same name.
-    pub fn kept_as(&self) -> PathBuf {
+    /// Its name after the kind of directory it is kept in, which tells it from a workflow of the same name. No name has a `~`.
+    pub fn kept_as(&self) -> String {
         let kind = self.directory.parent().and_then(Path::file_name).unwrap_or_default();
-        Path::new(kind).join(self.name())
+        format!("{}~{}", kind.to_string_lossy(), self.name())
     }
 
     pub fn exists(&self) -> bool {

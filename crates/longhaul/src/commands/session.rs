@@ -172,7 +172,7 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
         if !is_old(&notes, older_than) || is_held || at_work(app, &session, &notes)?.is_some() {
             continue;
         }
-        if is_unsaved(&session, &notes)? {
+        if unsaved(&session, &notes)?.is_some() {
             kept.push(name);
         } else if dry_run {
             gone.push(name);
@@ -206,7 +206,7 @@ pub fn clean_up_workflows(
             continue;
         }
         let name = workflow.name().to_owned();
-        if is_unsaved(&workflow, &notes)? {
+        if unsaved(&workflow, &notes)?.is_some() {
             render::warn(&format!("workflow {name} has changes that are nowhere else and stays"));
             continue;
         }
@@ -237,11 +237,11 @@ fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
         let hint = Some(format!("`longhaul pause {run}` asks it to stop"));
         return Err(Failure { exit: Exit::Held, error: locked, hint });
     }
-    if !force && is_unsaved(session, &notes)? {
+    if let Some(place) = unsaved(session, &notes)?.filter(|_| !force) {
         return Err(Failure::from(anyhow::anyhow!(
             "session {} has changes that are nowhere else, in {}",
             session.name(),
-            session.workspace().display()
+            place.display()
         ))
         .hint("commit or push them there, or remove them as well with --force"));
     }
@@ -290,16 +290,16 @@ fn place_at(path: PathBuf, notes: &Notes) -> Place {
     }
 }
 
-/// Would something be lost that no branch has? In a session outside of any repository there are none that could.
-fn is_unsaved(session: &Session, notes: &Notes) -> Result<bool, Failure> {
+/// A place where something would be lost that no branch has. In a session outside of any repository there are none that could.
+fn unsaved(session: &Session, notes: &Notes) -> Result<Option<PathBuf>, Failure> {
     let has_beside = !session.all_beside().map_err(failure)?.is_empty();
     if notes.repository.is_none() && notes.source.is_none() && !has_beside {
-        return Ok(false);
+        return Ok(None);
     }
     // What is half removed was found to be saved, or was not to be.
     let is_going = |path: &PathBuf| path.to_string_lossy().ends_with(place::REMOVING);
     let places = session.places().map_err(failure)?;
-    Ok(places.iter().any(|path| !is_going(path) && place::is_unsaved(path)))
+    Ok(places.into_iter().find(|path| !is_going(path) && place::is_unsaved(path)))
 }
 
 fn is_old(notes: &Notes, age: Duration) -> bool {

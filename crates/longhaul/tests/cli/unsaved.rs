@@ -107,7 +107,9 @@ fn what_the_notes_do_not_know_stays() {
     forget(&desk, None);
     std::fs::write(workspace.join("unsaved"), "x").unwrap();
     assert_eq!(cleanup(&desk, "session"), json!([]));
-    assert_eq!(desk.say(&["session", "delete", "port"]).code, 1);
+    let refused = desk.say(&["session", "delete", "port"]);
+    let place = format!("nowhere else, in {}\n", workspace.display());
+    assert!(refused.code == 1 && refused.err.contains(&place), "{}", refused.err);
     let aside = desk.path(".longhaul/sessions/port/workspace.set-aside-1");
     std::fs::create_dir(&aside).unwrap();
     std::fs::rename(workspace.join("unsaved"), aside.join("unsaved")).unwrap();
