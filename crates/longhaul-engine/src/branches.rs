@@ -124,7 +124,13 @@ fn found_on(branch: &str, report: ChildReport) -> ChildReport {
     let ending = match report.ending {
         ChildEnding::Failed { error } => ChildEnding::Failed { error: told(error) },
         ChildEnding::GaveUp { error } => ChildEnding::GaveUp { error: told(error) },
-        other => other,
+        // The others are gone on with where they are, or nobody tries them again.
+        rests @ (ChildEnding::Completed { .. }
+        | ChildEnding::Stopped { .. }
+        | ChildEnding::Refused { .. }
+        | ChildEnding::Idle { .. }
+        | ChildEnding::Waiting
+        | ChildEnding::Paused { .. }) => rests,
     };
     ChildReport { ending, ..report }
 }
