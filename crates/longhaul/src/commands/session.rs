@@ -172,6 +172,9 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
         if !is_old(&notes, older_than) || is_held || at_work(app, &session, &notes)?.is_some() {
             continue;
         }
+        if resting(app, &session)?.is_some() {
+            continue;
+        }
         if unsaved(&session, &notes)?.is_some() {
             kept.push(name);
         } else if dry_run {
@@ -235,6 +238,13 @@ fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
     if let Some(run) = at_work(app, session, &notes)? {
         let locked = anyhow::anyhow!("Session locked by run {run}, which works beside others there");
         let hint = Some(format!("`longhaul pause {run}` asks it to stop"));
+        return Err(Failure { exit: Exit::Held, error: locked, hint });
+    }
+    if let Some(run) = resting(app, session)?.filter(|_| !force) {
+        let locked =
+            anyhow::anyhow!("Session locked by run {}, which {} in it", run.spec.id, how_it_rests(&run));
+        let hint =
+            Some(format!("`longhaul stop {}` ends it; --force removes the session under it", run.spec.id));
         return Err(Failure { exit: Exit::Held, error: locked, hint });
     }
     if let Some(place) = unsaved(session, &notes)?.filter(|_| !force) {
@@ -355,7 +365,8 @@ pub fn refuse_held(app: &App, settings: &Settings, options: &Options) -> Result<
                 how_it_rests(&run)
             ),
             hint: Some(format!(
-                "`longhaul resume {0}` goes on with it, `longhaul stop {0}` ends it; `--force` works there all the same, and                  `--collaboration parallel` beside it",
+                "`longhaul resume {0}` goes on with it, `longhaul stop {0}` ends it; `--force` works there all the same, and \
+                 `--collaboration parallel` beside it",
                 run.spec.id
             )),
         }),

@@ -374,6 +374,10 @@ fn a_session_is_kept_for_a_run_that_rests_in_it() {
     desk.get(&["pause", &id]);
     let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=s"]);
     assert!(refused.err.contains("which is paused in it"), "{}", refused.err);
+    let deleted = desk.say(&["session", "delete", "s"]);
+    assert!(deleted.code == 7 && deleted.err.contains("which is paused in it"), "{}", deleted.err);
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    assert_eq!(desk.json(&["session", "cleanup", "--older-than=1ms"])["removed"], json!([]));
     assert_eq!(run(&desk, &["--session=s", "--collaboration=parallel"])["status"], "completed");
     assert_eq!(run(&desk, &["--session=s", "--force"])["status"], "completed");
     desk.get(&["stop", &id]);
