@@ -402,7 +402,7 @@ fn events_of_version_1_are_read() {
 }
 
 /// The sample without what version 1 had no words for.
-#[allow(clippy::wildcard_enum_match_arm, reason = "what is not named was the same then")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "what is not named was the same then")]
 fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
     match &mut event {
         Event::RunCreated(spec)
