@@ -35,7 +35,7 @@ pub enum Message {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRequest {
     pub id: CallId,
-    pub tool: String,
+    pub tool: Text,
     pub args: Json,
     /// The provider's own name for the call, by which it expects the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct CallRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct ProposedCall {
     #[n(0)]
-    pub tool: String,
+    pub tool: Text,
     #[n(1)]
     pub args: Json,
     #[n(2)]
@@ -59,7 +59,7 @@ pub struct ProposedCall {
 }
 
 impl ProposedCall {
-    pub fn new(tool: impl Into<String>, args: Json) -> ProposedCall {
+    pub fn new(tool: impl Into<Text>, args: Json) -> ProposedCall {
         ProposedCall { tool: tool.into(), args, provider_id: None, malformed: None }
     }
 }

@@ -206,7 +206,7 @@ impl ToolCallRecord {
     /// The record of a call that has ended; an open one has no result to show yet.
     fn of(call: &Call) -> Option<ToolCallRecord> {
         Some(ToolCallRecord {
-            call_name: call.tool.clone(),
+            call_name: call.tool.to_string(),
             arguments: call.args.value(),
             result: json!(call.outcome()?),
             duration: call.duration_ms()?,
@@ -231,7 +231,7 @@ impl ToolCallRecord {
             step: 0,
             iteration: 1,
             turn: 0,
-            tool: self.call_name.clone(),
+            tool: self.call_name.as_str().into(),
             args: Json::of(&self.arguments),
             asked_at: self.timestamp,
             malformed: None,

@@ -79,7 +79,7 @@ impl Tried {
 
     fn is(&self, call: &Call) -> bool {
         // Cheap first: most calls differ in their tool.
-        self.tool == call.tool && self.args == call.args.value()
+        call.tool == *self.tool && self.args == call.args.value()
     }
 }
 

@@ -337,7 +337,7 @@ impl GateView {
                 .map(|ask| ask.text.clone())
                 .or_else(|| step.map(|step| step.description.clone())),
             call_id: call.map(|call| call.id.to_string()),
-            tool_name: call.map(|call| call.tool.clone()),
+            tool_name: call.map(|call| call.tool.to_string()),
             arguments: call.map(|call| call.args.value()),
             digest: gate.digest().map(str::to_owned),
             answer: answer.and_then(|answer| answer.text.clone()),

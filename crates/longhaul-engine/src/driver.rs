@@ -344,7 +344,7 @@ impl Driver {
             run: self.run().spec.id.clone(),
             call,
             attempt,
-            tool: known.tool.clone(),
+            tool: known.tool.to_string(),
             args: known.args.clone(),
             traces: known.traces().to_vec(),
             // Leave that a rule asked for says nothing about what a hook has against the call.

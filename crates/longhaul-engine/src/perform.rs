@@ -348,7 +348,7 @@ impl Printed for Shown {
 fn by_own_names(mut input: Input, toolbox: &Toolbox) -> Input {
     if let Input::ModelReplied { reply, .. } = &mut input {
         for call in &mut reply.calls {
-            call.tool = toolbox.canonical(&call.tool).to_owned();
+            call.tool = toolbox.canonical(&call.tool).into();
         }
     }
     input

@@ -103,7 +103,7 @@ fn call(turn: u32, number: u32) -> CallRequest {
     };
     CallRequest {
         id: CallId(turn * 10 + number),
-        tool: "read".to_owned(),
+        tool: "read".into(),
         // Not in the order in which we would write the keys.
         args: Json::parse(format!(r#"{{"path": "src/{turn}.rs", "from": {number}}}"#)).unwrap(),
         provider_id,

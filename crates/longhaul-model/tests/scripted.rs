@@ -131,7 +131,7 @@ fn result(text: &str) -> Message {
 
 fn assistant() -> Message {
     let call =
-        CallRequest { id: CallId(1), tool: "bash".to_owned(), args: Json::empty_object(), provider_id: None };
+        CallRequest { id: CallId(1), tool: "bash".into(), args: Json::empty_object(), provider_id: None };
     Message::Assistant { text: "Trying.".to_owned(), calls: vec![call], raw: None }
 }
 

@@ -123,7 +123,7 @@ fn bounded_calls(calls: Vec<ProposedCall>) -> Vec<ProposedCall> {
     let mut room = REPLY_ARGUMENT_BYTES_MAX;
     let bounded = |call: ProposedCall| {
         let bytes = call.args.as_str().len();
-        let tool = head(&call.tool, TOOL_NAME_BYTES_MAX).to_owned();
+        let tool = head(&call.tool, TOOL_NAME_BYTES_MAX).into();
         let provider_id = call.provider_id.filter(|id| id.len() <= PROVIDER_ID_BYTES_MAX);
         if bytes > ARGUMENT_BYTES_MAX.min(room) {
             return ProposedCall {

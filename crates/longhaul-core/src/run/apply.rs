@@ -539,12 +539,15 @@ impl Run {
 
     fn propose(&mut self, at: Timestamp, turn: u32, call: &ProposedCall) -> CallRequest {
         let id = CallId(self.calls.len() as u32 + 1);
+        // Kept once where an agent calls one tool again and again, which is most of the time.
+        let alike = self.calls.last().filter(|last| last.tool == call.tool);
+        let tool = alike.map_or(&call.tool, |last| &last.tool).clone();
         self.calls.push(Call {
             id,
             step: self.current_step,
             iteration: self.iteration,
             turn,
-            tool: call.tool.clone(),
+            tool: tool.clone(),
             args: call.args.clone(),
             asked_at: at,
             malformed: call.malformed.clone(),
@@ -553,12 +556,7 @@ impl Run {
             failures: 0,
             state: CallState::Proposed,
         });
-        CallRequest {
-            id,
-            tool: call.tool.clone(),
-            args: call.args.clone(),
-            provider_id: call.provider_id.clone(),
-        }
+        CallRequest { id, tool, args: call.args.clone(), provider_id: call.provider_id.clone() }
     }
 
     fn end_call(&mut self, id: CallId, attempt: Attempt, outcome: Outcome, duration_us: u64) {

@@ -6,6 +6,7 @@ use super::first_iteration;
 use crate::event::Rest;
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
+use crate::text::Text;
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, Outcome, Trace};
 
@@ -17,7 +18,7 @@ pub struct Call {
     #[serde(default = "first_iteration")]
     pub iteration: u32,
     pub turn: u32,
-    pub tool: String,
+    pub tool: Text,
     pub args: Json,
     pub asked_at: Timestamp,
     /// Why its arguments cannot be read, if they cannot.

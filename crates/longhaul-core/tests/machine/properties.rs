@@ -166,7 +166,7 @@ proptest! {
         let history = document::view(&sim.run).tool_call_history;
         prop_assert_eq!(history.len(), sim.run.calls.len());
         for (record, call) in history.iter().zip(&sim.run.calls) {
-            prop_assert_eq!(&record.call_name, &call.tool);
+            prop_assert_eq!(&record.call_name, &call.tool.to_string());
             prop_assert_eq!(&record.arguments, &call.args.value());
             prop_assert!(!record.result.is_null() && record.duration > 0.0);
         }

@@ -393,8 +393,8 @@ impl Sim {
 
     fn run_tool(&mut self, world: &mut World, call: CallId, attempt: Attempt) -> Outcome {
         let tool = self.run.call(call).unwrap().tool.clone();
-        world.ran.push((call, tool.clone()));
-        match world.failures.iter().find(|(name, times, _)| *name == tool && attempt.0 <= *times) {
+        world.ran.push((call, tool.to_string()));
+        match world.failures.iter().find(|(name, times, _)| tool == **name && attempt.0 <= *times) {
             Some((_, _, failure)) => Outcome::failed(*failure, "no luck"),
             None => Outcome::done(format!("{tool} {call}")),
         }

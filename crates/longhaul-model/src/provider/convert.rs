@@ -75,7 +75,7 @@ fn turns(request: &ModelRequest, api: Api) -> Vec<Turn> {
 
 fn call(call: &CallRequest) -> wire::Call {
     let provider_id = call.provider_id.clone().unwrap_or_else(|| call.id.to_string());
-    wire::Call { provider_id, name: call.tool.clone(), args: call.args.clone() }
+    wire::Call { provider_id, name: call.tool.to_string(), args: call.args.clone() }
 }
 
 fn provider_id(asked: &[CallRequest], id: CallId) -> String {
@@ -138,7 +138,7 @@ fn proposed(call: wire::ReplyCall) -> ProposedCall {
         Ok(args) => (args, None),
         Err(malformed) => (Json::of(&json!({ "unreadable": malformed.text })), Some(malformed.reason)),
     };
-    ProposedCall { tool: call.name, args, provider_id: Some(call.provider_id), malformed }
+    ProposedCall { tool: call.name.into(), args, provider_id: Some(call.provider_id), malformed }
 }
 
 /// Is there more in the protocol's own words than in text and calls? Only then they are worth keeping: a journal that
@@ -153,7 +153,7 @@ fn kept(raw: &wire::Raw, text: &str, calls: &[ProposedCall]) -> bool {
                 .iter()
                 .map(|call| wire::Call {
                     provider_id: call.provider_id.clone().unwrap_or_default(),
-                    name: call.tool.clone(),
+                    name: call.tool.to_string(),
                     args: call.args.clone(),
                 })
                 .collect(),

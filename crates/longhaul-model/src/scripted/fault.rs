@@ -140,7 +140,7 @@ pub(crate) struct SaidCall {
 
 impl SaidCall {
     pub(crate) fn of(call: &ProposedCall) -> SaidCall {
-        SaidCall { tool: call.tool.clone(), args: call.args.as_str().to_owned() }
+        SaidCall { tool: call.tool.to_string(), args: call.args.as_str().to_owned() }
     }
 
     /// For a run that is asked directly, as if the wire had read it.

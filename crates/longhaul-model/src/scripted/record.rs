@@ -125,7 +125,7 @@ impl Turn {
     fn of(reply: &Replied<'_>) -> Turn {
         let Replied { text, calls, usage, stop, tools } = reply;
         let call = |call: &ProposedCall| Call {
-            tool: call.tool.clone(),
+            tool: call.tool.to_string(),
             args: call.args.value(),
             malformed: call.malformed.clone(),
             unknown: !tools.contains(&call.tool.as_str()),

@@ -30,6 +30,8 @@ use std::sync::Arc;
 
 use longhaul_core::ids::{CommandId, RunId};
 
+use rustix::fs::{AtFlags, statat};
+
 use self::lock::Lock;
 use self::reader::EngineReader;
 use self::writer::EngineJournal;
@@ -73,13 +75,15 @@ impl Engine {
             Err(error) if is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(failed(error)),
         };
+        // Looked up from here on, not from the root: with many runs that is felt.
+        let dir = fs::File::open(&self.runs).map_err(failed)?;
         let mut journals = Vec::new();
         for entry in entries {
             let name = entry.map_err(failed)?.file_name();
             if let Some(run) = name.to_str().and_then(|name| RunId::parse(name).ok())
-                && let Some(changed_ns) = self.changed_ns(&run)
+                && let Ok(found) = statat(&dir, Path::new(&name).join("journal"), AtFlags::SYMLINK_NOFOLLOW)
             {
-                journals.push((run, changed_ns));
+                journals.push((run, nanoseconds(found.st_mtime, found.st_mtime_nsec as i64)));
             }
         }
         journals.sort();
@@ -89,7 +93,7 @@ impl Engine {
     /// When a run's journal last changed; nothing if there is none.
     pub fn changed_ns(&self, run: &RunId) -> Option<i64> {
         let found = fs::symlink_metadata(self.journal_path(run)).ok()?;
-        Some(found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()))
+        Some(nanoseconds(found.mtime(), found.mtime_nsec()))
     }
 
     pub fn contains(&self, run: &RunId) -> bool {
@@ -209,6 +213,10 @@ impl Store for Engine {
 /// Nothing is there, or something else is where the directory of runs should be: either way there are no runs.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
 /// Bytes of the files directly in a directory.

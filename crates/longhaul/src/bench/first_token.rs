@@ -200,8 +200,7 @@ fn request() -> ModelRequest {
     for turn in 1..=TURNS {
         let id = CallId(turn);
         let args = Json::of(&json!({ "path": format!("src/part_{turn}.rs") }));
-        let call =
-            CallRequest { id, tool: TOOL.to_owned(), args, provider_id: Some(format!("toolu_{turn}")) };
+        let call = CallRequest { id, tool: TOOL.into(), args, provider_id: Some(format!("toolu_{turn}")) };
         messages.push(Message::Assistant { text: text(), calls: vec![call], raw: None });
         messages.push(Message::Tool { call: id, failed: false, text: text().into() });
     }

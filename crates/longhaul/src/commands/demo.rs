@@ -287,7 +287,7 @@ impl Demo {
             };
             let ran =
                 if call.tool == "bash" { executions(witness, id, call).to_string() } else { "-".to_owned() };
-            vec![call.id.to_string(), call.tool.clone(), call.attempt().to_string(), ran, outcome]
+            vec![call.id.to_string(), call.tool.to_string(), call.attempt().to_string(), ran, outcome]
         });
         render::data(&table::rows(&["CALL", "TOOL", "ATTEMPTS", "TEST RUNS", "OUTCOME"], lines));
         render::data(
