@@ -15,8 +15,8 @@ use super::args::cut;
 use super::count::{self, Question, is_unknown_question};
 use super::limits;
 use super::reply::limited;
-use super::sse::{self, Event, Parser};
-use super::{Api, Assembler, Delta, Kind, Progress, Reply, Request, WireError};
+use super::sse;
+use super::{Allowance, Api, Delta, Kind, Progress, Reading, Reply, Request, WireError};
 use crate::model::Deltas;
 
 /// Where a model is. Its `Debug` shows no secret: keys are wrapped, and of the address, which may carry a password or a
@@ -150,6 +150,10 @@ impl Options {
             caps: sse::Caps::default(),
         }
     }
+
+    fn allowance(&self) -> Allowance {
+        Allowance { caps: self.caps, bytes: self.stream_bytes_max, events: self.stream_events_max }
+    }
 }
 
 /// A pool of connections. Cheap to clone.
@@ -223,22 +227,27 @@ impl Client {
         deltas: &dyn Deltas,
         clocks: &mut Clocks,
     ) -> Result<Reply, WireError> {
-        let mut reading = Reading::new(api, &self.options);
-        while reading.assembler.progress() != Progress::Done {
+        let mut reading = Reading::new(api, self.options.allowance());
+        while reading.progress() != Progress::Done {
             let chunk = match timeout_at(clocks.next(), response.chunk()).await {
                 Ok(Ok(chunk)) => chunk,
                 // A reply that is whole is not thrown away for a missing trailer.
-                Ok(Err(_)) | Err(_) if reading.assembler.progress() == Progress::Whole => break,
+                Ok(Err(_)) | Err(_) if reading.progress() == Progress::Whole => break,
                 Ok(Err(error)) => return Err(clocks.broken(chain(&error.without_url()))),
                 Err(_) => return Err(clocks.expired()),
             };
             let Some(chunk) = chunk else { break };
-            if reading.take(&chunk, deltas)? {
+            let mut moved = false;
+            reading.take(&chunk, &mut |delta| {
+                moved = true;
+                pass_on(delta, deltas);
+            })?;
+            if moved {
                 clocks.moved();
             }
         }
         reading
-            .finish(deltas)
+            .finish(&mut |delta| pass_on(delta, deltas))
             .map_err(|error| if error.kind == Kind::Truncated { clocks.broken(error.message) } else { error })
     }
 
@@ -296,64 +305,11 @@ pub(super) async fn whole(mut response: Response, max: usize, clocks: Clocks) ->
     }
 }
 
-/// A stream while it is read, with what it has used of its allowance.
-struct Reading {
-    parser: Parser,
-    assembler: Assembler,
-    bytes_left: u64,
-    events_left: u64,
-}
-
-impl Reading {
-    fn new(api: Api, options: &Options) -> Reading {
-        Reading {
-            parser: Parser::new(options.caps),
-            assembler: Assembler::new(api),
-            bytes_left: options.stream_bytes_max,
-            events_left: options.stream_events_max,
-        }
+fn pass_on(delta: Delta<'_>, deltas: &dyn Deltas) {
+    match delta {
+        Delta::Text(piece) => deltas.text(piece),
+        Delta::Thinking(_) | Delta::Arguments | Delta::Step => {}
     }
-
-    /// Takes a chunk; says whether it moved the reply forward.
-    fn take(&mut self, chunk: &[u8], deltas: &dyn Deltas) -> Result<bool, WireError> {
-        let left = self.bytes_left.checked_sub(chunk.len() as u64);
-        self.bytes_left =
-            left.ok_or_else(|| WireError::new(Kind::TooLarge, "the stream exceeds its limit of bytes"))?;
-        let Reading { parser, assembler, events_left, .. } = self;
-        let mut moved = false;
-        parser.feed(chunk, |event| {
-            let left = events_left.checked_sub(1);
-            *events_left =
-                left.ok_or_else(|| WireError::new(Kind::TooLarge, "the stream exceeds its limit of events"))?;
-            moved |= take_event(assembler, event, deltas)?;
-            Ok(())
-        })?;
-        Ok(moved)
-    }
-
-    fn finish(self, deltas: &dyn Deltas) -> Result<Reply, WireError> {
-        let Reading { parser, mut assembler, .. } = self;
-        if assembler.progress() != Progress::Done {
-            parser.finish(|event| take_event(&mut assembler, event, deltas).map(|_| ()))?;
-        }
-        assembler.finish()
-    }
-}
-
-fn take_event(assembler: &mut Assembler, event: Event<'_>, deltas: &dyn Deltas) -> Result<bool, WireError> {
-    // What follows the end is not the reply's, whatever it is.
-    if assembler.progress() == Progress::Done {
-        return Ok(false);
-    }
-    let mut moved = false;
-    assembler.take(event.name(), event.data, &mut |delta| {
-        moved = true;
-        match delta {
-            Delta::Text(piece) => deltas.text(piece),
-            Delta::Thinking(_) | Delta::Arguments | Delta::Step => {}
-        }
-    })?;
-    Ok(moved)
 }
 
 /// The two clocks of an exchange: one is set back by progress, one is not.

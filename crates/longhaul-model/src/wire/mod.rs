@@ -15,6 +15,8 @@ pub mod http;
 mod lenient;
 pub mod limits;
 mod listing;
+mod mould;
+mod reading;
 mod reply;
 pub mod responses;
 mod retry_after;
@@ -23,11 +25,14 @@ pub mod sse;
 use longhaul_core::json::Json;
 use serde_json::{Map, Value};
 
+use self::reading::Place;
+
 pub use args::MalformedArgs;
 pub(crate) use error::by_status;
 pub use error::{Kind, WireError};
 pub use http::{Client, Endpoint, Options};
 pub use listing::Listed;
+pub use reading::{Allowance, Reading};
 
 /// A protocol. Providers are configuration; this is what they speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -232,6 +237,24 @@ impl Assembler {
             Assembler::Anthropic(assembler) => assembler.take(name, data, hear),
             Assembler::Responses(assembler) => assembler.take(name, data, hear),
             Assembler::Chat(assembler) => assembler.take(name, data, hear),
+        }
+    }
+
+    /// The text the last event added a piece to, if it did nothing else: more of the same go there too.
+    fn grown(&self) -> Option<Place> {
+        match self {
+            Assembler::Anthropic(assembler) => assembler.grown(),
+            Assembler::Responses(assembler) => assembler.grown(),
+            Assembler::Chat(assembler) => assembler.grown(),
+        }
+    }
+
+    /// Takes text that further events like the last one brought.
+    fn add_text(&mut self, place: Place, text: &str) {
+        match self {
+            Assembler::Anthropic(assembler) => assembler.add_text(place, text),
+            Assembler::Responses(assembler) => assembler.add_text(place, text),
+            Assembler::Chat(assembler) => assembler.add_text(text),
         }
     }
 

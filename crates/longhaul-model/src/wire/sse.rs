@@ -63,6 +63,13 @@ enum Field {
     Kept,
 }
 
+/// What a line's end brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Line,
+    Event,
+}
+
 /// Whether the byte-order mark, which may stand before everything else, is behind us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
@@ -93,19 +100,51 @@ impl Parser {
         chunk: &[u8],
         mut sink: impl FnMut(Event<'_>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
-        let chunk = self.skip_mark(chunk)?;
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let used = self.next(rest, &mut sink)?;
+            rest = &rest[used..];
+        }
+        Ok(())
+    }
+
+    /// The same up to the end of the first event, or of the bytes; gives how many were taken.
+    pub fn next(
+        &mut self,
+        bytes: &[u8],
+        mut sink: impl FnMut(Event<'_>) -> Result<(), WireError>,
+    ) -> Result<usize, WireError> {
+        let chunk = self.skip_mark(bytes)?;
+        let skipped = bytes.len() - chunk.len();
         let mut at = self.skip_line_feed(chunk);
         if !self.partial.is_empty() {
-            at = self.end_partial(chunk, at, &mut sink)?;
+            let came;
+            (at, came) = self.end_partial(chunk, at, &mut sink)?;
+            if came == Came::Event {
+                return Ok(skipped + at);
+            }
         }
         while at < chunk.len() {
             // The empty line that ends an event needs no search.
             let end = if chunk[at] == b'\n' { Some(0) } else { memchr::memchr2(b'\n', b'\r', &chunk[at..]) };
             let Some(end) = end else { break };
-            self.line(chunk, at..at + end, &mut sink)?;
+            let came = self.line(chunk, at..at + end, &mut sink)?;
             at = self.after_line(chunk, at + end);
+            if came == Came::Event {
+                return Ok(skipped + at);
+            }
         }
-        self.keep_rest(chunk, at)
+        self.keep_rest(chunk, at)?;
+        Ok(bytes.len())
+    }
+
+    /// Does the next byte begin an event, or what stands between two?
+    pub fn is_between_events(&self) -> bool {
+        self.partial.is_empty()
+            && self.name == Field::Absent
+            && self.data == Field::Absent
+            && !self.after_cr
+            && self.mark == Mark::Done
     }
 
     /// The stream has ended. An event whose lines are all complete is handed out even if the empty line after it is
@@ -114,7 +153,7 @@ impl Parser {
         mut self,
         mut sink: impl FnMut(Event<'_>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
-        self.dispatch(&[], &mut sink)
+        self.dispatch(&[], &mut sink).map(|_| ())
     }
 
     /// Bytes held between chunks; bounded by the caps.
@@ -153,15 +192,15 @@ impl Parser {
         chunk: &[u8],
         at: usize,
         sink: &mut impl FnMut(Event<'_>) -> Result<(), WireError>,
-    ) -> Result<usize, WireError> {
-        let Some(end) = memchr::memchr2(b'\n', b'\r', &chunk[at..]) else { return Ok(at) };
+    ) -> Result<(usize, Came), WireError> {
+        let Some(end) = memchr::memchr2(b'\n', b'\r', &chunk[at..]) else { return Ok((at, Came::Line)) };
         extend(&mut self.partial, &chunk[at..at + end], self.caps.line_bytes)?;
         let line = std::mem::take(&mut self.partial);
-        self.line(&line, 0..line.len(), sink)?;
+        let came = self.line(&line, 0..line.len(), sink)?;
         self.keep_fields(&line)?;
         self.partial = line;
         self.partial.clear();
-        Ok(self.after_line(chunk, at + end))
+        Ok((self.after_line(chunk, at + end), came))
     }
 
     /// The place after a line's end, which is at `end`.
@@ -184,7 +223,7 @@ impl Parser {
         chunk: &[u8],
         line: Range<usize>,
         sink: &mut impl FnMut(Event<'_>) -> Result<(), WireError>,
-    ) -> Result<(), WireError> {
+    ) -> Result<Came, WireError> {
         if line.is_empty() {
             return self.dispatch(chunk, sink);
         }
@@ -193,19 +232,20 @@ impl Parser {
         }
         // Patterns instead of comparisons of slices, which would be calls; this is done for every line.
         match &chunk[line.clone()] {
-            [b'd', b'a', b't', b'a', rest @ ..] => match value_bytes(rest) {
-                Some(value) => self.add_data(chunk, line.end - value..line.end),
-                None => Ok(()),
-            },
+            [b'd', b'a', b't', b'a', rest @ ..] => {
+                if let Some(value) = value_bytes(rest) {
+                    self.add_data(chunk, line.end - value..line.end)?;
+                }
+            }
             [b'e', b'v', b'e', b'n', b't', rest @ ..] => {
                 if let Some(value) = value_bytes(rest) {
                     self.name = Field::Here(line.end - value..line.end);
                 }
-                Ok(())
             }
             // Comments, `id`, `retry` and unknown fields mean nothing to us.
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(Came::Line)
     }
 
     fn add_data(&mut self, chunk: &[u8], value: Range<usize>) -> Result<(), WireError> {
@@ -222,10 +262,10 @@ impl Parser {
         &mut self,
         chunk: &[u8],
         sink: &mut impl FnMut(Event<'_>) -> Result<(), WireError>,
-    ) -> Result<(), WireError> {
+    ) -> Result<Came, WireError> {
         let name = std::mem::replace(&mut self.name, Field::Absent);
         let data = match std::mem::replace(&mut self.data, Field::Absent) {
-            Field::Absent => return Ok(()),
+            Field::Absent => return Ok(Came::Line),
             Field::Here(range) => &chunk[range],
             Field::Kept => &self.data_kept,
         };
@@ -237,7 +277,8 @@ impl Parser {
             Field::Here(range) => &chunk[range],
             Field::Kept => self.name_kept.as_slice(),
         };
-        sink(Event { name, data })
+        sink(Event { name, data })?;
+        Ok(Came::Event)
     }
 
     fn keep_rest(&mut self, chunk: &[u8], at: usize) -> Result<(), WireError> {

@@ -2,7 +2,7 @@
 //! sends; the odd ones are written out where they are tested.
 
 use longhaul_model::wire::sse::{Caps, Parser};
-use longhaul_model::wire::{Api, Assembler, Delta, Reply, WireError};
+use longhaul_model::wire::{Allowance, Api, Assembler, Delta, Reading, Reply, WireError};
 use serde_json::{Value, json};
 
 #[derive(Clone, Debug)]
@@ -71,14 +71,22 @@ pub fn read<'a>(
     api: Api,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(Reply, Vec<Heard>), WireError> {
+    let mut reading = Reading::new(api, Allowance::default());
+    let mut heard = Vec::new();
+    for chunk in chunks {
+        reading.take(chunk, &mut |delta| heard.push(Heard::of(delta)))?;
+    }
+    Ok((reading.finish(&mut |_| {})?, heard))
+}
+
+/// The same with every event read by itself.
+pub fn read_singly(api: Api, stream: &[u8]) -> Result<(Reply, Vec<Heard>), WireError> {
     let mut parser = Parser::new(Caps::default());
     let mut assembler = Assembler::new(api);
     let mut heard = Vec::new();
-    for chunk in chunks {
-        parser.feed(chunk, |event| {
-            assembler.take(event.name(), event.data, &mut |delta| heard.push(Heard::of(delta)))
-        })?;
-    }
+    parser.feed(stream, |event| {
+        assembler.take(event.name(), event.data, &mut |delta| heard.push(Heard::of(delta)))
+    })?;
     parser.finish(|event| assembler.take(event.name(), event.data, &mut |_| {}))?;
     Ok((assembler.finish()?, heard))
 }

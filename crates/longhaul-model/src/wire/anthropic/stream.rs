@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::super::args;
 use super::super::lenient::{Piece, str_at};
+use super::super::reading::Place;
 use super::super::reply::{bounded_parts, event as read};
 use super::super::{Delta, Hear, Progress, Reply, WireError};
 use super::reply::{Block, Message, build, count_into};
@@ -14,6 +15,8 @@ pub struct Assembler {
     message: Message,
     blocks: Vec<Part>,
     ended: bool,
+    /// The block the last event added text to, if it was of that kind.
+    grown: Option<Place>,
 }
 
 /// A content block while it grows.
@@ -56,6 +59,7 @@ impl Part {
 
 impl Assembler {
     pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
+        self.grown = None;
         let event: Event<'_> = read(data)?;
         let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
         match kind {
@@ -72,6 +76,16 @@ impl Assembler {
         }
         hear(Delta::Step);
         Ok(())
+    }
+
+    pub(in super::super) fn grown(&self) -> Option<Place> {
+        self.grown
+    }
+
+    pub(in super::super) fn add_text(&mut self, place: Place, text: &str) {
+        if let Some(part) = self.blocks.get_mut(place) {
+            part.append("text", text);
+        }
     }
 
     pub fn progress(&self) -> Progress {
@@ -108,21 +122,28 @@ impl Assembler {
         }
     }
 
-    /// The newest block of that index. Some servers number every block alike.
     fn open(&mut self, index: u64) -> Option<&mut Part> {
-        self.blocks.iter_mut().rev().find(|part| part.index == index)
+        let place = self.place(index)?;
+        self.blocks.get_mut(place)
+    }
+
+    /// The newest block of that index. Some servers number every block alike.
+    fn place(&self, index: u64) -> Option<Place> {
+        self.blocks.iter().rposition(|part| part.index == index)
     }
 
     fn delta(&mut self, event: &Event<'_>, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
-        let Some(part) = self.open(event.index()) else {
+        let Some(place) = self.place(event.index()) else {
             return Err(WireError::malformed(format!(
                 "a piece of block {}, which never began",
                 event.index()
             )));
         };
         let Some(delta) = &event.delta else { return Ok(()) };
+        let part = &mut self.blocks[place];
         let grown = match delta.kind.as_str() {
             "text_delta" => {
+                self.grown = Some(place);
                 part.append("text", delta.text.as_str());
                 Delta::Text(delta.text.as_str())
             }

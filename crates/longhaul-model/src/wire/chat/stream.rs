@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::super::args;
 use super::super::lenient::Piece;
+use super::super::reading::Place;
 use super::super::reply::{Draft, bounded_parts, event as read};
 use super::super::{Delta, Hear, Progress, Reply, WireError};
 use super::reply::{Message, build, usage};
@@ -21,6 +22,8 @@ pub struct Assembler {
     message: Message,
     calls: Vec<Growing>,
     done: bool,
+    /// Did the last event add to the text, and nothing else?
+    grown: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,21 +35,31 @@ struct Growing {
 impl Assembler {
     pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         if data.trim_ascii() == b"[DONE]" {
-            self.done = true;
+            (self.done, self.grown) = (true, false);
             hear(Delta::Step);
             return Ok(());
         }
+        self.grown = false;
         let chunk: Chunk<'_> = read(data)?;
         if name == "error" || chunk.error.is_some() {
             return Err(WireError::from_event(&read(data)?));
         }
         self.about(&chunk, hear);
+        self.grown = chunk.is_text();
         // Only one reply was asked for; a server that sends more of them is heard for the first.
         let choices = chunk.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.choice(choice, hear)?;
         }
         Ok(())
+    }
+
+    pub(in super::super) fn grown(&self) -> Option<Place> {
+        self.grown.then_some(0)
+    }
+
+    pub(in super::super) fn add_text(&mut self, text: &str) {
+        self.message.text.push_str(text);
     }
 
     pub fn progress(&self) -> Progress {
@@ -184,6 +197,18 @@ struct Chunk<'a> {
     error: Option<Box<Value>>,
 }
 
+impl Chunk<'_> {
+    /// Is it a piece of text of the one reply, and nothing that would be taken in otherwise?
+    fn is_text(&self) -> bool {
+        match self.choices.as_deref() {
+            Some([Choice { index: None | Some(0), delta: Some(delta), finish_reason, .. }]) => {
+                self.usage.is_none() && finish_reason.is_empty() && delta.is_text()
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Choice<'a> {
     #[serde(default)]
@@ -211,6 +236,16 @@ struct Pieces<'a> {
     reasoning_details: Option<Vec<Value>>,
     #[serde(borrow, default)]
     tool_calls: Option<Vec<CallPiece<'a>>>,
+}
+
+impl Pieces<'_> {
+    fn is_text(&self) -> bool {
+        let others = [&self.refusal, &self.reasoning_content, &self.reasoning];
+        !self.content.is_empty()
+            && others.into_iter().all(Piece::is_empty)
+            && self.reasoning_details.is_none()
+            && self.tool_calls.is_none()
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::args;
 use super::super::lenient::{Piece, str_at};
+use super::super::reading::Place;
 use super::super::reply::{bounded_parts, event as read};
 use super::super::{Delta, Hear, Progress, Reply, WireError};
 use super::reply::{build, is_call};
@@ -17,6 +18,8 @@ pub struct Assembler {
     parts: Vec<Part>,
     /// The response object of the last event.
     response: Option<Value>,
+    /// The item the last event added text to, if it was of that kind.
+    grown: Option<Place>,
 }
 
 /// An output item while it grows.
@@ -32,6 +35,7 @@ struct Part {
 
 impl Assembler {
     pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
+        self.grown = None;
         if data == b"[DONE]" {
             return Ok(());
         }
@@ -39,7 +43,9 @@ impl Assembler {
         let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
         match kind {
             "response.output_text.delta" => {
-                self.part(&event)?.text.push_str(event.delta.as_str());
+                let place = self.place(&event)?;
+                self.add_text(place, event.delta.as_str());
+                self.grown = Some(place);
                 hear(Delta::Text(event.delta.as_str()));
                 return Ok(());
             }
@@ -67,6 +73,16 @@ impl Assembler {
         Ok(())
     }
 
+    pub(in super::super) fn grown(&self) -> Option<Place> {
+        self.grown
+    }
+
+    pub(in super::super) fn add_text(&mut self, place: Place, text: &str) {
+        if let Some(part) = self.parts.get_mut(place) {
+            part.text.push_str(text);
+        }
+    }
+
     pub fn progress(&self) -> Progress {
         if self.response.is_some() { Progress::Done } else { Progress::Open }
     }
@@ -92,37 +108,37 @@ impl Assembler {
         let item = event.item.map(|item| *item).unwrap_or_default();
         let id = [event.item_id.as_str(), str_at(&item, "id"), str_at(&item, "call_id")];
         let id = id.into_iter().find(|id| !id.is_empty()).unwrap_or("").to_owned();
-        let part = match whole {
+        let place = match whole {
             Whole::No => self.begin(event.output_index, id)?,
             Whole::Yes => self.find_or_begin(event.output_index, &id)?,
         };
+        let part = &mut self.parts[place];
         part.item = item;
         part.done = whole == Whole::Yes;
         Ok(())
     }
 
     fn part(&mut self, event: &Event<'_>) -> Result<&mut Part, WireError> {
+        let place = self.place(event)?;
+        Ok(&mut self.parts[place])
+    }
+
+    fn place(&mut self, event: &Event<'_>) -> Result<Place, WireError> {
         self.find_or_begin(event.output_index, event.item_id.as_str())
     }
 
     /// A newly announced item: a piece may already have come for it, if events were reordered.
-    fn begin(&mut self, index: Option<u64>, id: String) -> Result<&mut Part, WireError> {
+    fn begin(&mut self, index: Option<u64>, id: String) -> Result<Place, WireError> {
         let early = self.find(index, &id).filter(|place| self.parts[*place].item.is_null());
-        match early {
-            Some(place) => Ok(&mut self.parts[place]),
-            None => self.push(index, id),
-        }
+        early.map_or_else(|| self.push(index, id), Ok)
     }
 
-    fn find_or_begin(&mut self, index: Option<u64>, id: &str) -> Result<&mut Part, WireError> {
-        match self.find(index, id) {
-            Some(place) => Ok(&mut self.parts[place]),
-            None => self.push(index, id.to_owned()),
-        }
+    fn find_or_begin(&mut self, index: Option<u64>, id: &str) -> Result<Place, WireError> {
+        self.find(index, id).map_or_else(|| self.push(index, id.to_owned()), Ok)
     }
 
     /// By the index, else by the id, else the newest: llama.cpp sends no index, and a call's id in place of an item's.
-    fn find(&self, index: Option<u64>, id: &str) -> Option<usize> {
+    fn find(&self, index: Option<u64>, id: &str) -> Option<Place> {
         match (index, id) {
             (Some(index), _) => self.parts.iter().rposition(|part| part.index == Some(index)),
             (None, "") => self.parts.iter().rposition(|part| !part.done),
@@ -130,11 +146,10 @@ impl Assembler {
         }
     }
 
-    fn push(&mut self, index: Option<u64>, id: String) -> Result<&mut Part, WireError> {
+    fn push(&mut self, index: Option<u64>, id: String) -> Result<Place, WireError> {
         bounded_parts(self.parts.len())?;
-        let place = self.parts.len();
         self.parts.push(Part { index, id, ..Part::default() });
-        Ok(&mut self.parts[place])
+        Ok(self.parts.len() - 1)
     }
 
     fn end(&mut self, kind: &str, mut response: Value) -> Result<(), WireError> {

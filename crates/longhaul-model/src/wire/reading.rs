@@ -1,0 +1,145 @@
+//! A streamed reply from its bytes to the whole: framing, events, pieces, within an allowance of bytes and events.
+
+use super::limits::{STREAM_BYTES_MAX, STREAM_EVENTS_MAX};
+use super::mould::Mould;
+use super::sse::{Caps, Parser};
+use super::{Api, Assembler, Delta, Hear, Kind, Progress, Reply, WireError};
+
+/// A stream while it is read, with what it has left of its allowance.
+#[derive(Debug)]
+pub struct Reading {
+    parser: Parser,
+    assembler: Assembler,
+    bytes_left: u64,
+    events_left: u64,
+    line_max: usize,
+    /// The shape of the pieces that come, and the place they are added to.
+    mould: Option<(Mould, Place)>,
+    /// Kept for its room.
+    said: String,
+}
+
+/// Which of the texts of a reply a piece was added to; its meaning is the assembler's.
+pub(super) type Place = usize;
+
+/// How much a stream may bring.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    pub caps: Caps,
+    pub bytes: u64,
+    pub events: u64,
+}
+
+impl Default for Allowance {
+    fn default() -> Allowance {
+        Allowance { caps: Caps::default(), bytes: STREAM_BYTES_MAX, events: STREAM_EVENTS_MAX }
+    }
+}
+
+impl Reading {
+    pub fn new(api: Api, allowance: Allowance) -> Reading {
+        Reading {
+            parser: Parser::new(allowance.caps),
+            assembler: Assembler::new(api),
+            bytes_left: allowance.bytes,
+            events_left: allowance.events,
+            line_max: allowance.caps.line_bytes,
+            mould: None,
+            said: String::new(),
+        }
+    }
+
+    /// Takes the next bytes and tells what they bring.
+    pub fn take(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
+        self.bytes_left = spend(self.bytes_left, chunk.len() as u64, "bytes")?;
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let used = self.pieces(rest, hear)?;
+            rest = &rest[used..];
+            let used = self.event(rest, hear)?;
+            rest = &rest[used..];
+        }
+        Ok(())
+    }
+
+    /// The stream has ended: the reply, or `Truncated` if its end has not been seen.
+    pub fn finish(self, hear: &mut Hear<'_>) -> Result<Reply, WireError> {
+        let Reading { parser, mut assembler, .. } = self;
+        if assembler.progress() != Progress::Done {
+            parser.finish(|event| assembler.take(event.name(), event.data, hear))?;
+        }
+        assembler.finish()
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.assembler.progress()
+    }
+
+    /// Takes as many events as have the shape of the last one; gives how long they were.
+    fn pieces(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<usize, WireError> {
+        let Some((mould, place)) = &self.mould else { return Ok(0) };
+        if !self.parser.is_between_events() || chunk.len() > self.line_max {
+            return Ok(0);
+        }
+        self.said.clear();
+        let (mut at, mut told) = (0, 0);
+        let mut allowed = Ok(self.events_left);
+        while let Some(bytes) = mould.fill(&chunk[at..], &mut self.said) {
+            allowed = allowed.and_then(|left| spend(left, 1, "events"));
+            if allowed.is_err() {
+                break;
+            }
+            hear(Delta::Text(&self.said[told..]));
+            (at, told) = (at + bytes, self.said.len());
+        }
+        self.assembler.add_text(*place, &self.said);
+        self.events_left = allowed?;
+        Ok(at)
+    }
+
+    /// Takes bytes up to the end of one event, whatever it is; gives how many.
+    fn event(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<usize, WireError> {
+        let Reading { parser, assembler, events_left, .. } = self;
+        let begins_here = parser.is_between_events();
+        let (mut text, mut came) = (None, false);
+        let used = parser.next(chunk, |event| {
+            *events_left = spend(*events_left, 1, "events")?;
+            // What follows the end is not the reply's, whatever it is.
+            if assembler.progress() == Progress::Done {
+                return Ok(());
+            }
+            came = true;
+            assembler.take(event.name(), event.data, &mut |delta| {
+                if let Delta::Text(piece) = delta {
+                    text = Some((piece.as_ptr().addr(), piece.len()));
+                }
+                hear(delta);
+            })
+        })?;
+        if came {
+            let event = &chunk[..used];
+            let text = text.filter(|_| begins_here).and_then(|(address, length)| {
+                let start = address.checked_sub(event.as_ptr().addr())?;
+                (start + length <= event.len()).then_some(start..start + length)
+            });
+            self.remember(text.and_then(|text| Mould::of(event, text)));
+        }
+        Ok(used)
+    }
+
+    /// Keeps the mould of the last event if it was one of a piece. An event that only crossed the edge of a chunk has
+    /// none; the one there was then still holds, if this piece went to the same place.
+    fn remember(&mut self, mould: Option<Mould>) {
+        let place = self.assembler.grown();
+        self.mould = match (place, mould, self.mould.take()) {
+            (Some(place), Some(mould), _) => Some((mould, place)),
+            (Some(place), None, kept) => kept.filter(|(_, before)| *before == place),
+            (None, _, _) => None,
+        };
+    }
+}
+
+fn spend(left: u64, used: u64, what: &str) -> Result<u64, WireError> {
+    left.checked_sub(used)
+        .ok_or_else(|| WireError::new(Kind::TooLarge, format!("the stream exceeds its limit of {what}")))
+}

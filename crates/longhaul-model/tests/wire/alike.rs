@@ -1,0 +1,235 @@
+//! Events that are alike are read by their shape. Whatever comes between them, and however it is cut into chunks, the
+//! reply and what is heard of it are those of a reader that takes every event by itself.
+
+use longhaul_model::wire::{Allowance, Api, Reading};
+use proptest::prelude::*;
+
+use crate::speak::{Heard, read, read_singly};
+
+/// A piece of text as some server may write it, or something else that may come between two of them.
+#[derive(Clone, Debug)]
+enum Said {
+    Text {
+        text: String,
+        block: u8,
+        padding: usize,
+        word: String,
+        by_number: bool,
+    },
+    Nothing,
+    Thinking(String),
+    Usage(u8),
+    Comment,
+    Ping,
+    Unknown,
+    /// The text is also in another field.
+    Twice(String),
+    Broken,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let text = prop_oneof!["[a-z ]{1,6}", "[a-z\"\\\\\n\t\u{1}é🙂/]{0,4}"];
+    let piece = (text.clone(), 0..10_u8, 0..12_usize, "[a-zA-Z0-9]{0,5}", 0..20_u8).prop_map(
+        |(text, block, padding, word, by_number)| Said::Text {
+            text,
+            block: u8::from(block == 0),
+            padding: if padding < 9 { 0 } else { padding - 8 },
+            word,
+            by_number: by_number == 0,
+        },
+    );
+    prop_oneof![
+        40 => piece,
+        1 => Just(Said::Nothing),
+        1 => text.clone().prop_map(Said::Thinking),
+        1 => (0..3_u8).prop_map(Said::Usage),
+        1 => Just(Said::Comment),
+        1 => Just(Said::Ping),
+        1 => Just(Said::Unknown),
+        1 => text.prop_map(Said::Twice),
+    ]
+}
+
+/// A string of JSON; by number, as servers do that send nothing but ASCII.
+fn quoted(text: &str, by_number: bool) -> String {
+    if !by_number {
+        return serde_json::Value::from(text).to_string();
+    }
+    let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    format!("\"{units}\"")
+}
+
+fn line(api: Api, number: usize, said: &Said) -> String {
+    let (named, data) = match (api, said) {
+        (_, Said::Comment) => return ": still here\n\n".to_owned(),
+        (_, Said::Broken) => ("", "{\"type\":".to_owned()),
+        (Api::Anthropic, said) => ("content_block_delta", anthropic(said)),
+        (Api::Responses, said) => ("", responses(number, said)),
+        (Api::Chat, said) => ("", chat(said)),
+    };
+    match named {
+        "" => format!("data: {data}\n\n"),
+        named => format!("event: {named}\ndata: {data}\n\n"),
+    }
+}
+
+fn anthropic(said: &Said) -> String {
+    let delta = |block: u8, delta: String, padding: usize| {
+        format!(r#"{{"type":"content_block_delta","index":{block},"delta":{{{delta}}}{:padding$}}}"#, "")
+    };
+    match said {
+        Said::Text { text, block, padding, by_number, .. } => {
+            delta(*block, format!(r#""type":"text_delta","text":{}"#, quoted(text, *by_number)), *padding)
+        }
+        Said::Thinking(text) => {
+            delta(1, format!(r#""type":"thinking_delta","thinking":{}"#, quoted(text, false)), 0)
+        }
+        Said::Twice(text) => {
+            let text = quoted(text, false);
+            delta(0, format!(r#""type":"text_delta","note":{text},"text":{text}"#), 0)
+        }
+        Said::Usage(count) => {
+            format!(r#"{{"type":"message_delta","delta":{{}},"usage":{{"output_tokens":{count}}}}}"#)
+        }
+        Said::Ping => r#"{"type":"ping"}"#.to_owned(),
+        Said::Unknown => r#"{"type":"surprise","obfuscation":"a\"b"}"#.to_owned(),
+        Said::Nothing | Said::Comment | Said::Broken => {
+            delta(0, r#""type":"text_delta","text":"""#.to_owned(), 0)
+        }
+    }
+}
+
+fn responses(number: usize, said: &Said) -> String {
+    let delta = |kind: &str, block: u8, text: &str, word: &str| {
+        format!(
+            r#"{{"type":"response.{kind}.delta","sequence_number":{number},"item_id":"msg_{block}","output_index":{block},"delta":{text},"logprobs":[],"obfuscation":"{word}"}}"#
+        )
+    };
+    match said {
+        Said::Text { text, block, word, by_number, .. } => {
+            delta("output_text", *block, &quoted(text, *by_number), word)
+        }
+        Said::Thinking(text) => delta("reasoning_text", 0, &quoted(text, false), "x"),
+        Said::Twice(text) => delta("output_text", 0, &quoted(text, false), "x\",\"sequence_number\":\"y"),
+        Said::Usage(count) => format!(r#"{{"type":"response.in_progress","response":{{"n":{count}}}}}"#),
+        Said::Ping => r#"{"type":"keepalive"}"#.to_owned(),
+        Said::Unknown => r#"{"type":"surprise","obfuscation":7}"#.to_owned(),
+        Said::Nothing | Said::Comment | Said::Broken => delta("output_text", 0, r#""""#, ""),
+    }
+}
+
+fn chat(said: &Said) -> String {
+    let chunk = |delta: String, usage: &str, word: &str| {
+        format!(
+            r#"{{"id":"c1","model":"m","choices":[{{"index":0,"delta":{{{delta}}},"finish_reason":null}}],"usage":{usage},"obfuscation":"{word}"}}"#
+        )
+    };
+    match said {
+        Said::Text { text, word, by_number, .. } => {
+            chunk(format!(r#""content":{}"#, quoted(text, *by_number)), "null", word)
+        }
+        Said::Thinking(text) => chunk(format!(r#""reasoning":{}"#, quoted(text, false)), "null", ""),
+        Said::Twice(text) => {
+            let text = quoted(text, false);
+            chunk(format!(r#""content":{text},"reasoning_details":[{{"t":{text}}}]"#), "null", "")
+        }
+        Said::Usage(count) => {
+            chunk(r#""content":"counted""#.to_owned(), &format!(r#"{{"completion_tokens":{count}}}"#), "")
+        }
+        Said::Ping => chunk(String::new(), "null", ""),
+        Said::Unknown => r#"{"id":"c1","surprise":1,"obfuscation":"é"}"#.to_owned(),
+        Said::Nothing | Said::Comment | Said::Broken => chunk(r#""content":"""#.to_owned(), "null", ""),
+    }
+}
+
+fn begin(api: Api) -> String {
+    let block = |index: u8, kind: &str| {
+        format!(
+            r#"data: {{"type":"content_block_start","index":{index},"content_block":{{"type":"{kind}","{kind}":""}}}}"#
+        )
+    };
+    match api {
+        Api::Anthropic => format!(
+            "data: {{\"type\":\"message_start\",\"message\":{{\"id\":\"m1\"}}}}\n\n{}\n\n{}\n\n",
+            block(0, "text"),
+            block(1, "thinking")
+        ),
+        Api::Responses | Api::Chat => String::new(),
+    }
+}
+
+fn end(api: Api) -> &'static str {
+    match api {
+        Api::Anthropic => {
+            "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n"
+        }
+        Api::Responses => {
+            "data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"status\":\"completed\",\"output\":[]}}\n\n"
+        }
+        Api::Chat => {
+            "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+        }
+    }
+}
+
+fn stream(api: Api, all: &[Said]) -> String {
+    let lines: String = all.iter().enumerate().map(|(number, said)| line(api, number, said)).collect();
+    format!("{}{lines}{}", begin(api), end(api))
+}
+
+/// The bytes in chunks of these sizes, again and again.
+fn cut<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
+    let mut chunks = Vec::new();
+    for size in sizes.iter().cycle() {
+        if bytes.is_empty() {
+            break;
+        }
+        let (chunk, rest) = bytes.split_at((*size).min(bytes.len()));
+        chunks.push(chunk);
+        bytes = rest;
+    }
+    chunks
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn alike_or_not_the_reply_is_the_same(
+        api in prop::sample::select(&Api::ALL[..]),
+        all in prop::collection::vec(said(), 1..40),
+        line_end in prop::sample::select(&["\n", "\r\n", "\r"][..]),
+        sizes in prop::collection::vec(1..700_usize, 1..5),
+        broken in 0..10_u8,
+    ) {
+        let mut all = all;
+        if broken == 0 {
+            all.push(Said::Broken);
+        }
+        let bytes = stream(api, &all).replace('\n', line_end).into_bytes();
+        let singly = read_singly(api, &bytes).map_err(|error| error.to_string());
+        let alike = read(api, cut(&bytes, &sizes)).map_err(|error| error.to_string());
+        prop_assert_eq!(&alike, &singly);
+        prop_assert_eq!(alike.is_err(), broken == 0);
+    }
+}
+
+/// The allowance of events counts those that are read by their shape.
+#[test]
+fn events_that_are_alike_are_counted() {
+    let piece = |text: &str| Said::Text {
+        text: text.to_owned(),
+        block: 0,
+        padding: 0,
+        word: "aB".to_owned(),
+        by_number: false,
+    };
+    for api in Api::ALL {
+        let bytes = stream(api, &vec![piece("on and on"); 100]).into_bytes();
+        let mut heard = Vec::new();
+        let allowance = Allowance { events: 50, ..Allowance::default() };
+        let mut reading = Reading::new(api, allowance);
+        let error = reading.take(&bytes, &mut |delta| heard.push(Heard::of(delta))).unwrap_err();
+        assert!(error.message.contains("limit of events"), "{error}");
+        assert!(heard.len() <= 50, "{}", heard.len());
+    }
+}
