@@ -20,6 +20,9 @@ pub const TODO: &str = "todo";
 /// The tool that shows what a command in the background has printed.
 pub const BASH_OUTPUT: &str = "bash_output";
 
+/// The one tool whose effect can be looked for and is not in the workspace.
+pub const PUSH: &str = "git_push";
+
 /// What recovery may do with an effect whose outcome never reached the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]

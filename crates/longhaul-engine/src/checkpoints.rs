@@ -13,7 +13,7 @@ use longhaul_core::run::Files;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
-use longhaul_core::tool::EffectClass;
+use longhaul_core::tool::{EffectClass, PUSH};
 use longhaul_store::engine::{Cutting, Damage};
 use longhaul_store::{Backend, Home, Record};
 
@@ -386,7 +386,8 @@ impl Gathering {
         if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
             let tool = run.call(*call).map_or("", |call| call.tool.as_str());
             self.calls.push((seq, format!("{tool} {call}")));
-            if let Event::CallStarted { class: EffectClass::Once, .. } = event {
+            // What was pushed can be looked for again, and is elsewhere all the same.
+            if tool == PUSH || matches!(event, Event::CallStarted { class: EffectClass::Once, .. }) {
                 self.once.insert(*call);
             }
             if self.once.contains(call) {

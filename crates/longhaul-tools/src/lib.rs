@@ -59,7 +59,7 @@ pub use cancel::{Cancel, CancelSwitch};
 pub use edit::Edit;
 pub use examine::{Examine, check_globs, examine, set_up};
 pub use fetch::{Fetch, Resolve};
-pub use git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStatus};
+pub use git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitPush, GitShow, GitStatus};
 pub use glob::Glob;
 pub use grep::Grep;
 pub use handoff::WriteHandoff;

@@ -16,7 +16,7 @@ use crate::bash_kill::BashKill;
 use crate::bash_output::BashOutput;
 use crate::edit::Edit;
 use crate::fetch::Fetch;
-use crate::git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStatus};
+use crate::git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitPush, GitShow, GitStatus};
 use crate::glob::Glob;
 use crate::grep::Grep;
 use crate::handoff::WriteHandoff;
@@ -88,6 +88,7 @@ impl Toolbox {
             .with(Arc::new(GitAdd::new(sandbox.clone())))
             .with(Arc::new(GitCommit::new(sandbox.clone())))
             .with(Arc::new(GitBranch::new(sandbox.clone())))
+            .with(Arc::new(GitPush::new(sandbox.clone())))
             .with(Arc::new(Fetch::new(sandbox.network().clone())))
             .with(Arc::new(Todo::new()))
             .with(Arc::new(WriteHandoff::new()))

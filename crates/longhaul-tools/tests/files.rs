@@ -524,6 +524,7 @@ async fn the_toolbox_grants_what_it_has() {
         "git_commit",
         "git_diff",
         "git_log",
+        "git_push",
         "git_show",
         "git_status",
         "glob",

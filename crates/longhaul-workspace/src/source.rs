@@ -88,6 +88,11 @@ impl Address {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+
+    /// The ways git may take there, also where the user's own settings lead from one to another.
+    pub fn protocols(&self) -> &'static str {
+        if self.protocol == "file" { "file" } else { "https:ssh" }
+    }
 }
 
 fn check_remote(rest: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(), Error> {

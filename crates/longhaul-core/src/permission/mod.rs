@@ -176,6 +176,7 @@ fn command_of(tool: &str) -> Option<&'static str> {
         "git_add" => Some("git add ."),
         "git_commit" => Some("git commit -m message"),
         "git_branch" => Some("git branch name"),
+        "git_push" => Some("git push remote branch"),
         _ => None,
     }
 }

@@ -351,7 +351,7 @@ fn tools_for_git_are_held_to_the_rules_of_its_commands() {
         judge(std::slice::from_ref(permissions), HERE, tool, &json!({})).action
     };
     let defaults = Permissions::default();
-    assert_eq!(judged(&defaults, "git_commit"), Ask);
+    assert_eq!((judged(&defaults, "git_commit"), judged(&defaults, "git_push")), (Ask, Ask));
     assert_eq!(
         (judged(&defaults, "git_add"), judged(&defaults, "git_branch"), judged(&defaults, "git_log")),
         (Allow, Allow, Allow)

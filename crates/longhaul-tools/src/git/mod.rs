@@ -1,8 +1,8 @@
-//! Git for a model: looking at a repository, staging, committing, branching.
+//! Git for a model: looking at a repository, staging, committing, branching, pushing.
 //!
 //! One file for each tool; `repository` is the only way to git for all of them, and `revision` and `path` turn what a model
 //! names into what cannot be mistaken for an option. Refuses everything that moves files of the workspace (checkout, merge,
-//! reset) or speaks to a network: that is for `bash`, where the user's rules and the sandbox hold it.
+//! reset): that is for `bash`, where the user's rules and the sandbox hold it. `push` alone leaves the machine.
 
 mod add;
 mod blame;
@@ -12,6 +12,7 @@ mod diff;
 mod identity;
 mod log;
 mod path;
+mod push;
 mod repository;
 mod show;
 mod stat;
@@ -25,6 +26,7 @@ pub use branch::GitBranch;
 pub use commit::GitCommit;
 pub use diff::GitDiff;
 pub use log::GitLog;
+pub use push::GitPush;
 pub use show::GitShow;
 pub use status::GitStatus;
 

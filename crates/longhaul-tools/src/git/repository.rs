@@ -114,6 +114,21 @@ impl<'a> Repository<'a> {
         &self.found.directory
     }
 
+    /// What all checkouts of the repository share: objects, settings.
+    pub(super) fn common(&self) -> &Path {
+        &self.found.common
+    }
+
+    /// Where the repository itself is checked out, whichever of its worktrees this is.
+    pub(super) fn base(&self) -> &Path {
+        let own = self.found.common.file_name().is_some_and(|name| name == ".git");
+        self.found.common.parent().filter(|_| own).unwrap_or(&self.found.top)
+    }
+
+    pub(super) fn is_sha256(&self) -> bool {
+        self.found.sha256
+    }
+
     /// A path as git knows it, as the other tools know it.
     pub(super) fn beneath<'p>(&self, path: &'p str) -> &'p str {
         path.strip_prefix(&self.found.prefix).unwrap_or(path)
@@ -245,6 +260,15 @@ pub(super) async fn user_settings(context: &Context) -> Result<Vec<Setting>, Out
     command.env("GIT_DIR", "/nonexistent");
     let listed = run(context, &Sandbox::off(), command, &LIST, context.timeout).await?;
     Ok(settings_in(&text(listed)?))
+}
+
+/// Runs a git that is not of the agent's world, and so is not held.
+pub(super) async fn run_free(
+    context: &Context,
+    command: Command,
+    arguments: &[&str],
+) -> Result<String, Outcome> {
+    text(run(context, &Sandbox::off(), command, arguments, context.timeout).await?)
 }
 
 async fn run(

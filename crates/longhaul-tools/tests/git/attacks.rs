@@ -201,6 +201,7 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("git_add", json!({ "paths": ["."] })),
         ("git_commit", json!({ "message": "m" })),
         ("git_branch", json!({ "name": "b", "switch": true })),
+        ("git_push", json!({})),
     ]
 }
 

@@ -6,6 +6,7 @@ mod attacks;
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod outside;
+mod pushing;
 mod reading;
 mod repo;
 mod writing;

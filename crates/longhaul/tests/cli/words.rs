@@ -64,7 +64,7 @@ fn errors_have_hints() {
         &["run", "x", "--model", "scripted/s.yaml", "--tools", "raed"],
         2,
         expect![[r#"
-            error: there is no tool `raed`; there are: apply_patch, ask_human, bash, bash_kill, bash_output, edit, fetch, finalize_research, git_add, git_blame, git_branch, git_commit, git_diff, git_log, git_show, git_status, glob, grep, handoff, list, read, spawn, todo, write
+            error: there is no tool `raed`; there are: apply_patch, ask_human, bash, bash_kill, bash_output, edit, fetch, finalize_research, git_add, git_blame, git_branch, git_commit, git_diff, git_log, git_push, git_show, git_status, glob, grep, handoff, list, read, spawn, todo, write
         "#]],
     );
     check(

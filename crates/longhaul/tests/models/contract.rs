@@ -58,6 +58,7 @@ fn exec_works_on_every_protocol() {
                     "git_commit",
                     "git_diff",
                     "git_log",
+                    "git_push",
                     "git_show",
                     "git_status",
                     "glob",

@@ -57,6 +57,7 @@ conversations:
           - {{ tool: git_diff, args: {{}} }}
           - {{ tool: git_add, args: {{ paths: ["."] }} }}
           - {{ tool: git_commit, args: {{ message: "every tool" }} }}
+          - {{ tool: git_push, args: {{}} }}
           - {{ tool: git_log, args: {{}} }}
           - {{ tool: git_show, args: {{}} }}
           - {{ tool: git_blame, args: {{ path: a.txt }} }}
@@ -73,13 +74,15 @@ fn desk(port: u16) -> tempfile::TempDir {
     let [config, work] = ["home/.config/longhaul", "work"].map(|name| outer.path().join(name));
     fs::create_dir_all(&config).unwrap();
     fs::create_dir_all(&work).unwrap();
-    let settings = "permissions: { network: full, bash: { \"git commit *\": allow } }\n";
+    let settings = "permissions: { network: full, bash: { \"git commit *\": allow, \"git push *\": allow } }\n";
     fs::write(config.join("longhaul.yaml"), settings).unwrap();
     fs::write(work.join("a.txt"), "first\n").unwrap();
     fs::write(outer.path().join("s.yaml"), script(port)).unwrap();
     git(&work, &["init", "-q"]);
     git(&work, &["add", "."]);
     git(&work, &["commit", "-q", "-m", "first"]);
+    git(outer.path(), &["init", "-q", "--bare", "origin.git"]);
+    git(&work, &["remote", "add", "origin", "../origin.git"]);
     outer
 }
 
@@ -112,6 +115,8 @@ fn assert_every_tool_works(mut longhaul: impl FnMut() -> Command, outer: &Path) 
         &["-c", "safe.directory=*", "log", "-1", "--format=%s", "--grep=^every tool$", branch],
     );
     assert_eq!(committed, "every tool\n");
+    let pushed = ["-c", "safe.directory=*", "log", "-1", "--format=%s", branch];
+    assert_eq!(git(&outer.join("origin.git"), &pushed), "every tool\n");
 }
 
 /// D11.7: every tool works where commands are held.
