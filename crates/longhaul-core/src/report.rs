@@ -220,6 +220,9 @@ fn remaining(run: &Run) -> Vec<String> {
         let undone = run.plan.steps.iter().filter(|step| step.status != StepStatus::Completed);
         left.extend(undone.map(|step| format!("step {}: {}", step.id, first_line(&step.description))));
     }
+    if run.status == Status::Completed && run.owes_commit() {
+        left.push(format!("the work is not committed yet; `longhaul resume {}` does that", run.spec.id));
+    }
     if let Some(seen) = &run.examined {
         left.extend(seen.found.failed().map(|check| format!("`{}` fails ({})", check.command, check.ended)));
         if let Some(features) = seen.found.features.as_ref().filter(|features| !features.all_pass()) {

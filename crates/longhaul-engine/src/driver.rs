@@ -261,13 +261,10 @@ impl Driver {
         let run = self.run();
         let settled = matches!(run.status, Status::Running | Status::Completed);
         let others_write = run.spec.family().is_none() && run.live_children().any(Child::is_working);
-        if run.spec.auto_commit != Some(true) || !settled || others_write {
+        if !run.owes_commit() || !settled || others_write {
             return Ok(());
         }
         let steps = run.plan.completed_count() as u32;
-        if steps <= run.kept_steps {
-            return Ok(());
-        }
         let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };
         let (_switch, never) = Cancel::new();
         match self.performer.perform(Work::Keep(keep), never).await {

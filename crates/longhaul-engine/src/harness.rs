@@ -725,6 +725,8 @@ impl Harness {
         let Opening { limits, model, looping, .. } = opening;
         Ok(match run.status {
             Status::Running => Input::Restarted { generation, limits, model, looping },
+            // Its process died between the end of the work and its commit, which is then all that is left to do.
+            Status::Completed if run.owes_commit() => Input::Restarted { generation, limits, model, looping },
             Status::Created | Status::Paused | Status::Completed | Status::Failed => {
                 Input::Command(self.command(Wish::Start { limits, model, looping })?)
             }

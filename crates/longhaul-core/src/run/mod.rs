@@ -661,6 +661,11 @@ impl Run {
         self.plan.steps.iter().rev().find_map(|step| step.output.as_deref())
     }
 
+    /// Has a step ended whose work is to be committed and, as far as is known, is not yet?
+    pub fn owes_commit(&self) -> bool {
+        self.spec.auto_commit == Some(true) && self.plan.completed_count() as u32 > self.kept_steps
+    }
+
     /// May the run have left something in its workspace? Then an empty one in its place would be a lie.
     pub fn has_worked(&self) -> bool {
         self.turns > 0

@@ -39,6 +39,7 @@ pub struct GitPush {
 
 /// What is sent where.
 struct Parcel {
+    remote: String,
     address: Address,
     /// The branch, here and there.
     branch: String,
@@ -63,7 +64,8 @@ impl GitPush {
     async fn parcel(&self, context: &Context, args: &Json) -> Result<Parcel, Outcome> {
         let Args { remote } = parse(args, &self.spec.schema)?;
         let repository = Repository::open(context, &self.sandbox).await?;
-        let address = address(&repository, remote.as_deref().unwrap_or("origin"))?;
+        let remote = remote.unwrap_or_else(|| "origin".to_owned());
+        let address = address(&repository, &remote)?;
         let Some(branch) = repository.branch().await? else {
             return Err(fail("no branch is checked out, so there is none to push; make one with git_branch"));
         };
@@ -73,7 +75,7 @@ impl GitPush {
             return Err(fail("there is nothing to push: the branch has no commit yet"));
         };
         let borrowing = Borrowing::of(&repository)?;
-        Ok(Parcel { address, branch, commit, borrowing })
+        Ok(Parcel { remote, address, branch, commit, borrowing })
     }
 
     async fn plan(&self, context: &Context, args: &Json) -> Result<Vec<Trace>, Outcome> {
@@ -89,7 +91,8 @@ impl GitPush {
             parcel.commit.clone_from(&trace.after);
         }
         parcel.push(context).await?;
-        Ok(Outcome::done(format!("pushed {} to {}", parcel.commit, parcel.target())))
+        let Parcel { commit, address, .. } = &parcel;
+        Ok(Outcome::done(format!("pushed {commit} to {} as {}", address.as_str(), parcel.short())))
     }
 
     async fn look(&self, context: &Context, args: &Json, traces: &[Trace]) -> Result<Found, Outcome> {
@@ -108,9 +111,13 @@ impl GitPush {
 }
 
 impl Parcel {
+    /// By the name that git has for it here.
     fn target(&self) -> String {
-        let short = self.branch.strip_prefix(BRANCHES).unwrap_or(&self.branch);
-        format!("{} as {short}", self.address.as_str())
+        format!("refs/remotes/{}/{}", self.remote, self.short())
+    }
+
+    fn short(&self) -> &str {
+        self.branch.strip_prefix(BRANCHES).unwrap_or(&self.branch)
     }
 
     /// Where the branch is over there.

@@ -104,6 +104,7 @@ fn watched(
 ) -> Result<Rested, Failure> {
     let runtime = runtime()?;
     let notifier = notify::notifier(app, harness, id);
+    let line = live.clone();
     let rested = runtime.block_on(async {
         if let Some(servers) = app.servers_in_use() {
             let live = live.clone();
@@ -121,6 +122,7 @@ fn watched(
     });
     // Whatever is still under way after a second Ctrl-C is not waited for.
     runtime.shutdown_background();
+    line.clear();
     let rested = rested?;
     if matches!(rested, Rested::AtOnce) {
         harness.reap(id);

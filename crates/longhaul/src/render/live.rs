@@ -12,7 +12,7 @@ use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
 use longhaul_core::repetition::Remedy;
 use longhaul_core::run::{Run, Silence};
-use longhaul_core::status::Wait;
+use longhaul_core::status::{Status, Wait};
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::Outcome;
 use longhaul_engine::watch::Watcher;
@@ -29,12 +29,15 @@ pub struct Live {
     doing: Arc<Mutex<String>>,
     /// Whoever watches has just seen the run come to rest.
     goes_on: bool,
+    /// Has the run been seen at work? Before that it has not come to rest, whatever its status.
+    at_work: bool,
 }
 
 impl Live {
     pub fn new() -> Live {
         let terminal = std::io::stderr().is_terminal();
-        Live { bar: terminal.then(|| Arc::new(bar())), doing: Arc::default(), goes_on: false }
+        let bar = terminal.then(|| Arc::new(bar()));
+        Live { bar, doing: Arc::default(), goes_on: false, at_work: false }
     }
 
     /// The view of a run that goes on before the same eyes: nobody need be told that it was taken up again.
@@ -116,10 +119,9 @@ impl Watcher for Live {
     }
 
     fn batch_ended(&mut self, run: &Run) {
-        if run.status != longhaul_core::status::Status::Running
-            && let Some(bar) = &self.bar
-        {
-            bar.finish_and_clear();
+        let is_at_work = run.status == Status::Running;
+        if std::mem::replace(&mut self.at_work, is_at_work) && !is_at_work {
+            self.clear();
         }
     }
 }

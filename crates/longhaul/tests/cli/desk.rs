@@ -55,8 +55,23 @@ impl Desk {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(args);
+        self.at_home(command)
+    }
+
+    /// The same with a terminal for everything; what it shows comes out of it.
+    pub fn on_terminal(&self, args: &[&str]) -> Command {
+        let quoted: Vec<String> = args.iter().map(|word| format!("'{word}'")).collect();
+        let line = format!("'{}' {}", env!("CARGO_BIN_EXE_longhaul"), quoted.join(" "));
+        let mut command = Command::new("script");
+        command.args(["-qefc", &line, "/dev/null"]);
+        let mut command = self.at_home(command);
+        command.env("TERM", "xterm");
         command
-            .args(args)
+    }
+
+    fn at_home(&self, mut command: Command) -> Command {
+        command
             .current_dir(self.dir.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -228,7 +228,10 @@ fn has_both(rig: &Rig) {
 fn is_completed(rig: &Rig) {
     let id = rig.runs().pop().unwrap();
     assert_eq!(rig.status(&id), "completed");
-    // One that was killed between its end and its commit is committed by this.
+    let shown = rig.json(&["show", &id, "--json"]);
+    assert_eq!(shown["commits"].as_array().unwrap().len(), 1, "{shown}");
+    let place = shown["workspace"].as_str().unwrap();
+    assert_eq!(git(rig, &["-C", place, "status", "--porcelain"]), "", "all of it is committed");
     rig.says(&["merge", &id]);
     let made = git(rig, &["ls-tree", "-r", "--name-only", "main"]);
     assert!(made.contains("by-"), "{made}");

@@ -1,0 +1,51 @@
+//! What a person at a terminal sees while a run is driven.
+
+use std::process::Command;
+
+use super::desk::Desk;
+
+const SLOW: &str = r#"
+name: slow
+prices: { input: 3.00, output: 15.00 }
+conversations:
+  - turns:
+      - calls: [ { tool: write, args: { path: a, content: a } } ]
+        usage: { input: 1000, output: 10 }
+      - calls: [ { tool: bash, args: { command: "sleep 1.5; echo slept" } } ]
+        usage: { input: 1000, output: 10 }
+      - text: "All done."
+"#;
+
+fn has_script() -> bool {
+    let there = Command::new("script").arg("--version").output().is_ok();
+    if !there {
+        println!("SKIP: script is not installed");
+    }
+    there
+}
+
+fn seen(desk: &Desk, args: &[&str]) -> String {
+    let output = desk.on_terminal(args).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The last line says step, call, tokens, cost and time while the call lasts, of a fresh run and of one that goes on.
+#[test]
+fn the_last_line_tells_what_is_happening() {
+    if !has_script() {
+        return;
+    }
+    let desk = Desk::with_script(SLOW);
+    let asked = ["run", "x", "--model", "scripted/s.yaml"];
+    let paused = desk.say(&[&asked[..], &["--max-steps", "1", "--json"]].concat());
+    let paused: serde_json::Value = serde_json::from_str(&paused.out).unwrap();
+    assert_eq!(paused["status"], "paused");
+    let resumed = ["resume", paused["id"].as_str().unwrap(), "--max-steps", "9"];
+    for (what, args) in [("run", &asked[..]), ("resume", &resumed)] {
+        let shown = seen(&desk, args);
+        let lines: Vec<&str> = shown.split(['\r', '\n']).collect();
+        let calling = "step 1/1 · bash sleep 1.5; echo slept · 2020 tokens · $0.0063 · 1s";
+        assert!(lines.iter().any(|line| line.contains(calling)), "{what}: {shown}");
+        assert!(lines.iter().any(|line| line.ends_with("All done.")), "{what}: {shown}");
+    }
+}
