@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::child::{Child, End};
 use crate::limits;
 use crate::sandbox::{More, Sandbox};
-use crate::shell::Shell;
+use crate::shell::{Shell, agents_environment};
 use crate::tool::Context;
 
 /// Exit code by which a hook blocks without JSON: what it printed is the reason.
@@ -128,7 +128,7 @@ pub struct Hooks {
 
 impl Hooks {
     pub fn new(config: HooksConfig, base_dir: PathBuf, sandbox: Sandbox) -> Hooks {
-        Hooks { config, base_dir, shell: Some(Shell::new(std::env::vars_os(), sandbox)) }
+        Hooks { config, base_dir, shell: Some(Shell::new(agents_environment(), sandbox)) }
     }
 
     /// What the hooks say before a call.

@@ -67,6 +67,7 @@ pub use list::List;
 pub use process::reap_leftovers;
 pub use read::Read;
 pub use sandbox::Sandbox;
+pub use shell::{AGENTS_PATH, agents_environment};
 pub use spawn::Spawn;
 pub use todo::Todo;
 pub use tool::{Blobs, BoxFuture, Context, Printed, Tool, ToolSpec, Unheard};

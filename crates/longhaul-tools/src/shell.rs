@@ -10,6 +10,18 @@ use crate::process::{CALL_MARKER, RUN_MARKER};
 use crate::sandbox::{Job, More, Sandbox, Wrapped};
 use crate::tool::Context;
 
+/// Where an agent's commands find programs, if that is not where we find ours.
+pub const AGENTS_PATH: &str = "LONGHAUL_AGENTS_PATH";
+
+/// The environment of this process as an agent's commands may know it.
+pub fn agents_environment() -> impl Iterator<Item = (OsString, OsString)> {
+    let path = std::env::var_os(AGENTS_PATH);
+    std::env::vars_os().filter(|(name, _)| name != AGENTS_PATH).map(move |(name, value)| match &path {
+        Some(path) if name == "PATH" => (name, path.clone()),
+        Some(_) | None => (name, value),
+    })
+}
+
 /// What a command may know of our environment: where things are, never who we are to others (keys, tokens, sockets).
 const PASSED: &[&str] = &[
     "PATH",

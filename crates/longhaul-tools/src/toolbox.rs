@@ -26,6 +26,7 @@ use crate::list::List;
 use crate::read::Read;
 use crate::research::FinalizeResearch;
 use crate::sandbox::Sandbox;
+use crate::shell::agents_environment;
 use crate::spawn::Spawn;
 use crate::todo::Todo;
 use crate::tool::{Tool, ToolSpec};
@@ -95,7 +96,7 @@ impl Toolbox {
             .with(Arc::new(FinalizeResearch::new()))
             .with(Arc::new(AskHuman::new()))
             .with(Arc::new(Spawn::new()))
-            .with(Arc::new(Bash::with_jobs(std::env::vars_os(), sandbox, Arc::clone(&jobs))))
+            .with(Arc::new(Bash::with_jobs(agents_environment(), sandbox, Arc::clone(&jobs))))
             .with(Arc::new(BashOutput::new(Arc::clone(&jobs))))
             .with(Arc::new(BashKill::new(jobs)))
     }

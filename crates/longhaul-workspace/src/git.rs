@@ -272,7 +272,7 @@ pub fn command(directory: &Path, listens: Listens, more: &[(String, String)]) ->
     command
         .arg("-C")
         .arg(directory)
-        .env("PATH", programs(directory, listens))
+        .env("PATH", programs(directory))
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
         .env("LC_ALL", "C");
@@ -289,10 +289,9 @@ fn configure(command: &mut Command, pinned: &[(&str, &str)]) {
 }
 
 /// Where programs are, but for those that an agent that works in `directory` could have put there.
-fn programs(directory: &Path, listens: Listens) -> OsString {
+fn programs(directory: &Path) -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let agents = |place: &PathBuf| listens == Listens::ToNobody && place.starts_with(directory);
-    let safe = |place: &PathBuf| place.is_absolute() && !agents(place);
+    let safe = |place: &PathBuf| place.is_absolute() && !place.starts_with(directory);
     let safe: Vec<PathBuf> = std::env::split_paths(&path).filter(safe).collect();
     let joined = std::env::join_paths(safe).ok().filter(|path| !path.is_empty());
     joined.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())

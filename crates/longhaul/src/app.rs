@@ -227,7 +227,7 @@ impl App {
     /// What holds the commands of the runs driven here; nothing is tried yet.
     pub fn sandbox(&self, permissions: Permissions) -> Result<Sandbox, Failure> {
         let host = Host {
-            environment: std::env::vars_os().collect(),
+            environment: longhaul_tools::agents_environment().collect(),
             hidden: [vec![whole(&self.state_dir)], users_own()].concat(),
             guarded: vec![whole(&self.project).join("longhaul.yaml")],
         };
@@ -350,7 +350,7 @@ fn users_own() -> Vec<PathBuf> {
 }
 
 /// A path with its links resolved, also of what is not there yet.
-fn whole(path: &Path) -> PathBuf {
+pub fn whole(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
     match there.and_then(|(dir, real)| Some(real.join(path.strip_prefix(dir).ok()?))) {
         // A path joined with nothing ends in a slash.
@@ -360,7 +360,7 @@ fn whole(path: &Path) -> PathBuf {
 }
 
 pub fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
+    longhaul_tools::agents_environment()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }

@@ -16,6 +16,7 @@ mod insider;
 mod limits;
 mod misread;
 mod owner;
+mod programs;
 mod render;
 mod rules;
 mod schema;
@@ -89,6 +90,7 @@ fn inner_stage() -> Option<ExitCode> {
 
 fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     let app = App::new(cli.shared)?;
+    programs::beyond(&[&app.cwd, &app.project])?;
     match cli.command {
         Command::Init(args) => commands::init::run(&app, args),
         Command::Demo(args) => commands::demo::run(&app, args),

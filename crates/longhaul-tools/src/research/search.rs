@@ -22,7 +22,7 @@ use crate::fetch::Fetch;
 use crate::limits;
 use crate::output;
 use crate::sandbox::{More, Sandbox};
-use crate::shell::Shell;
+use crate::shell::{Shell, agents_environment};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 
 /// The provider, as configured.
@@ -111,7 +111,7 @@ impl Search {
             class: EffectClass::Checkable,
             schema: schema::<Args>(),
         };
-        Search { spec, provider, shell: Shell::new(std::env::vars_os(), sandbox), fetch }
+        Search { spec, provider, shell: Shell::new(agents_environment(), sandbox), fetch }
     }
 
     fn query(&self, args: &Json) -> Result<String, Outcome> {

@@ -218,13 +218,14 @@ fn printed(child: &mut Child) -> (String, String) {
 /// Who commits, as git's settings of this user say; the rest of them may name programs and hold passwords. Git is told where
 /// they are, and none of our keys.
 fn identity(host: &Host) -> String {
-    let known = ["HOME", "PATH", "XDG_CONFIG_HOME"].map(OsStr::new);
+    let known = ["HOME", "XDG_CONFIG_HOME"].map(OsStr::new);
     let known = host.environment.iter().filter(|(name, _)| known.contains(&name.as_os_str()));
     let mut text = "[user]\n".to_owned();
     for key in ["name", "email"] {
         let mut git = Command::new("git");
         git.args(["config", "--global", "--get", &format!("user.{key}")]).stdin(Stdio::null());
-        git.env_clear().envs(known.clone());
+        // This git is not held, so it is the one that we find, and not the agent's.
+        git.env_clear().envs(known.clone()).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         let Ok(said) = git.stderr(Stdio::null()).output() else { continue };
         let value = String::from_utf8_lossy(&said.stdout).trim().replace(['\\', '"', '\n'], "");
         if !value.is_empty() {
