@@ -70,6 +70,12 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
                  conversation back without them"
             )),
         ),
+        EngineError::NotRewound { run } => (
+            Exit::Usage,
+            Some(format!(
+                "`longhaul checkpoints {run}` lists where it can be taken back to; nothing was changed"
+            )),
+        ),
         EngineError::FilesLost { run, .. }
         | EngineError::ChildAtWork { run, .. }
         | EngineError::NoCheckpoint { run, .. }
