@@ -54,6 +54,17 @@ impl Rewound {
     }
 }
 
+/// What a fork does not share with the run it is made from.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    /// Go on with another model.
+    pub model: Option<String>,
+    /// The branch of its own, if it works in git.
+    pub branch: Option<String>,
+    /// For a fork of what worked in place: the checkout, and the commit that its worktree is made from.
+    pub checkout: Option<(PathBuf, String)>,
+}
+
 /// A rewind that has begun, or the undoing of one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Note {
@@ -112,6 +123,9 @@ impl Harness {
     ) -> Result<Done, Error> {
         let spec = seen.spec.as_ref().ok_or_else(|| Error::Empty(id.clone()))?;
         let workspace = PathBuf::from(&spec.workspace);
+        if !workspace.is_dir() {
+            return Err(Error::PlaceGone { run: id.clone(), path: workspace });
+        }
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
@@ -238,7 +252,7 @@ impl Harness {
     }
 
     /// Another run with the journal and the files of this one up to a checkpoint. This one is only read.
-    pub fn fork(&self, id: &RunId, point: &Point, new: &RunId, model: Option<String>) -> Result<Run, Error> {
+    pub fn fork(&self, id: &RunId, point: &Point, new: &RunId, apart: Apart) -> Result<Run, Error> {
         let home = self.home().ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
         let checkpoints = self.checkpoints(id)?;
         let checkpoint = checkpoints.known(id, point)?.clone();
@@ -251,9 +265,12 @@ impl Harness {
         if let Some((_, Event::RunCreated(spec) | Event::Imported { spec, .. })) = export.events.first_mut() {
             spec.workspace = path.display().to_string();
             spec.session = None;
-            spec.branch = spec.branch.as_ref().map(|_| format!("longhaul/{new}"));
+            if let Some((repository, base)) = apart.checkout {
+                (spec.repository, spec.base) = (Some(repository.display().to_string()), Some(base));
+            }
+            spec.branch = apart.branch;
         }
-        if let Some(model) = model
+        if let Some(model) = apart.model
             && let Some((at, _)) = export.events.last()
         {
             export.events.push((*at, Event::ModelChanged { model, why: None }));

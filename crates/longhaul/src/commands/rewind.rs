@@ -1,18 +1,22 @@
 //! `rewind` and `fork`: back to a checkpoint with the files, in this run or in another.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_engine::Harness;
 use longhaul_engine::checkpoints::{Checkpoint, Point};
-use longhaul_engine::rewind::Rewound;
+use longhaul_engine::rewind::{Apart, Rewound};
 use longhaul_engine::undo::Undone;
 use longhaul_workspace::checkout::Change;
+use longhaul_workspace::place;
 use serde_json::json;
 
 use super::create::settled_model;
-use crate::app::App;
+use crate::app::{self, App};
+use crate::branch::Naming;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::limits::FILES_SHOWN_MAX;
@@ -47,8 +51,9 @@ pub struct RewindArgs {
 
 /// Make a new run from a checkpoint of another, with its conversation and its files, in a place of its own
 ///
-/// The first run is only read. The new one works in a worktree on a branch of its own if the first has one, otherwise in a
-/// directory of its own. `longhaul resume NEW` goes on with it.
+/// The first run is only read. The new one works in a worktree on a branch of its own if the first has one or worked in place in a
+/// checkout, otherwise in a directory of its own. `longhaul resume NEW` goes on with it. A fork of what has completed is paused;
+/// `longhaul replan NEW --plan FILE` gives it more to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -162,7 +167,7 @@ pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
     let new = harness.new_run_id()?;
-    let run = harness.fork(&id, &args.at, &new, model)?;
+    let run = harness.fork(&id, &args.at, &new, apart(app, &harness.look(&id)?, &new, model)?)?;
     if app.json() {
         render::json(&json!({
             "id": new, "from": id, "at": args.at.to_string(), "status": run.status, "workspace": run.spec.workspace,
@@ -174,4 +179,25 @@ pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
     render::talk(&format!("{new} is {id} at checkpoint {}; it works in {}", args.at, run.spec.workspace));
     render::talk(&format!("`longhaul resume {new}` goes on with it"));
     Ok(Exit::Ok)
+}
+
+/// A branch as the settings name it, also for what worked in place in a checkout: there it would otherwise have no way back.
+fn apart(app: &App, run: &Run, new: &RunId, model: Option<String>) -> Result<Apart, Failure> {
+    let RunSpec { repository, branch, source, workspace, task, agent, .. } = &run.spec;
+    let settings = app.settings()?;
+    let naming = Naming { git: &settings.git, task, agent, id: new };
+    let known = repository.as_ref().or(source.as_ref().map(|source| &source.store));
+    if let (Some(known), Some(_)) = (known, branch) {
+        return Ok(Apart { model, branch: Some(naming.branch(Path::new(known))), checkout: None });
+    }
+    let whole = Path::new(workspace).canonicalize().ok();
+    let checkout = whole.filter(|place| app::repository(place).is_some_and(|top| top == *place));
+    let checkout = checkout.and_then(|top| place::head(&top).map(|base| (top, base)));
+    if checkout.is_none() {
+        render::warn(
+            "there is no repository that a branch of the fork could go back to: what it makes stays in its directory",
+        );
+    }
+    let branch = checkout.as_ref().map(|(top, _)| naming.branch(top));
+    Ok(Apart { model, branch, checkout })
 }
