@@ -74,6 +74,9 @@ pub fn merge(app: &App, session: &Session, args: &JoiningArgs) -> Result<Exit, F
     let held = held.map_err(session::failure)?;
     let merged = table.merge();
     drop((held, merging));
+    if merged.is_ok() {
+        table.tell_of_others(&notes);
+    }
     merged
 }
 
@@ -141,6 +144,23 @@ impl Table<'_> {
             kept.map_err(session::failure)?;
         }
         Ok(())
+    }
+
+    /// Runs of the session that came one after another have a branch of their own, which this does not bring anywhere.
+    fn tell_of_others(&self, notes: &Notes) {
+        let last = notes.runs.iter().rev().find(|visit| visit.branch.is_none());
+        let (Some(last), Some(branch)) = (last, &notes.branch) else { return };
+        let (name, run) = (self.session.name(), &last.run);
+        if self.is_of_session(notes) {
+            render::hint(&format!(
+                "{branch} is the branch of session {name} itself; `longhaul merge {run}` brings all of it to the branch you are on"
+            ));
+            return;
+        }
+        render::warn(&format!(
+            "only the runs that worked side by side are merged: those of session {name} that came one after another are on \
+             {branch}, and `longhaul merge {run}` merges them"
+        ));
     }
 
     fn title(&self) -> String {

@@ -191,6 +191,23 @@ fn a_conflict_names_the_files_and_an_agent_may_resolve_it() {
     assert_eq!(git(&desk, &["status", "--porcelain"]), "");
 }
 
+/// D16.3: a session in which some came one after another has a branch that merging the others does not touch, and that is said.
+#[test]
+fn runs_that_came_one_after_another_are_named_when_others_are_merged() {
+    let desk = repository();
+    run(&desk, "frontend");
+    let sequential = ["run", "x", "--model", "scripted/s.yaml", "--session=port", "--agent=left"];
+    let alone = desk.json(&sequential);
+    let (id, branch) = (alone["id"].as_str().unwrap(), alone["branch"].as_str().unwrap());
+    let merged = desk.say(&["merge", "--session", "port"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    let words = format!("are on {branch}, and `longhaul merge {id}` merges them");
+    assert!(merged.err.contains(&words), "{}", merged.err);
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "first\n");
+    assert_eq!(desk.say(&["merge", id]).code, 0);
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "left\n");
+}
+
 /// D16.3: nobody is paid for resolving a conflict before it is known that the merge can be made, nor twice for the same one.
 #[test]
 fn a_conflict_is_paid_for_once() {
