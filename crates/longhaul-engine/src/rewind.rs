@@ -129,6 +129,7 @@ impl Harness {
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
+        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
         let before = vault.store().map_err(files(&workspace))?;
         let changes = vault.way(&before.tree, &way.after).map_err(lost(id, &way.called, &workspace))?;
         let kept_as = cutting.free_name()?;
@@ -234,7 +235,10 @@ impl Harness {
         let cutting = home.engine().cutting(id, &self.writer())?;
         // Read under the lock: another may have finished it by now.
         let Some(note) = read_note(home, id)? else { return Ok(()) };
+        // The git of whoever was killed may still be writing.
+        longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&note.workspace, home.dir()).map_err(files(&note.workspace))?;
+        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
         vault.write_rest(&note.before, &note.after).map_err(files(&note.workspace))?;
         self.finish(home, &cutting, id, note).map(drop)
     }

@@ -216,6 +216,34 @@ fn undoing_a_rewind_survives_kills() {
     }
 }
 
+/// D11.16: the git of a rewind that was killed does not write on behind the back of the next command, nor hold it up.
+#[test]
+fn what_a_killed_rewind_left_running_is_ended() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let at = format!("@{}", points(&desk, &id)[1]["seq"]);
+    let path = std::env::var("PATH").unwrap();
+    let slow = format!(
+        "#!/bin/sh\ncase \"$*\" in *'read-tree -m -u'*) touch '{}'; exec sleep 600;; esac\nPATH='{path}' exec git \"$@\"\n",
+        desk.path("at-it").display()
+    );
+    std::fs::create_dir(desk.path("slow")).unwrap();
+    desk.write("slow/git", &slow);
+    std::fs::set_permissions(desk.path("slow/git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut rewind = desk.command(&["rewind", &id, "--to", &at]);
+    rewind.env("PATH", format!("{}:{path}", desk.path("slow").display()));
+    let mut child = rewind.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !desk.path("at-it").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it must not end before it is killed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let named = desk.say(&["checkpoint", &id, "--name", "after"]);
+    assert_eq!(named.code, 0, "{}", named.err);
+    assert_eq!(found(&workspace).len(), 2, "the two scripts");
+}
+
 /// AX3: a named checkpoint is gone back to by its name, conversation and files; a name is taken once, and is no number.
 #[test]
 fn a_checkpoint_has_a_name() {
