@@ -279,6 +279,27 @@ fn what_removed_runs_left_is_listed_and_cleaned_up() {
     assert!(!worktrees.contains(&id) && worktrees.contains(&other), "{worktrees}");
 }
 
+/// D11.16: a checkpoint whose files are stored after its commit, which a rewind to it cuts off, has them the second time, too.
+#[test]
+fn a_step_that_was_verified_and_committed_is_gone_back_to_twice() {
+    let desk = repository("");
+    let steps = "steps:\n  - { id: one, description: One., verify: [\"true\"] }\n  - { id: two, description: Two., dependencies: [one] }\n";
+    desk.write("plan.yaml", steps);
+    let done = run(&desk, &["--plan=plan.yaml"]);
+    let (id, notes) = (text(&done["id"]), Path::new(&text(&done["workspace"])).join("notes"));
+    let read = || std::fs::read_to_string(&notes).unwrap();
+    assert_eq!(read(), "line\nline\n");
+    for round in 0..3 {
+        let said = desk.say(&["rewind", &id, "--to", "1"]);
+        assert_eq!(said.code, 0, "round {round}: {}", said.err);
+        assert_eq!(read(), "line\n", "round {round}");
+        if round > 0 {
+            assert_eq!(desk.say(&["resume", &id]).code, 0);
+            assert_eq!(read(), "line\nline\n");
+        }
+    }
+}
+
 /// D11.16: where a run worked may be gone: then it is not rewound, and the fork that is named instead works.
 #[test]
 fn a_run_whose_workspace_is_gone_is_forked() {
