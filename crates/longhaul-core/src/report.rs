@@ -297,7 +297,8 @@ impl Report {
         match self.status {
             Status::Failed => "failed",
             Status::Paused => "paused",
-            Status::Created | Status::Running | Status::Completed => "is where it is",
+            Status::Created => "has not begun",
+            Status::Running | Status::Completed => "is where it is",
         }
     }
 

@@ -20,6 +20,7 @@ use longhaul_store::{Backend, Home, Record};
 use crate::error::{Error, Unreadable};
 use crate::fold::Fold;
 use crate::harness::Harness;
+use crate::undo;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -133,6 +134,13 @@ impl Checkpoints {
         })
     }
 
+    /// The moment right after an event, whose files need not be known.
+    pub(crate) fn after(&self, run: &RunId, end: u64) -> Result<Checkpoint, Error> {
+        let rest = self.rests.iter().rev().find(|rest| rest.end <= end);
+        let rest = rest.ok_or_else(|| Error::Empty(run.clone()))?;
+        Ok(Checkpoint { end, ..rest.clone() })
+    }
+
     /// Every tree that the run can be taken back to.
     pub(crate) fn trees(&self) -> impl Iterator<Item = &String> {
         self.found.iter().chain(&self.rests).filter_map(|point| point.files.as_ref())
@@ -182,13 +190,16 @@ impl Harness {
         self.settle_rewind(id)?;
         let home = self.home_to_cut(id)?;
         let cutting = home.engine().cutting(id, &self.writer())?;
-        let seen = Seen::of(&cutting, id, point, |_| Ok(()))?;
+        let seen = Seen::of(&cutting, |_| Ok(()), |all| all.find(id, point).cloned())?;
         // First of all: once the journal is cut, nobody knows whose they were.
-        self.put_away_all(home, id, &seen.children)?;
-        let kept_as = match seen.goes_back() {
-            true => Some(self.cut(home, &cutting, id, seen.checkpoint.end)?),
-            false => None,
-        };
+        self.put_away_all(home, &home.run_dir(id).join(CHILDREN_BEFORE), &seen.children)?;
+        let kept_as = seen.goes_back().then(|| cutting.free_name()).transpose()?;
+        if let Some(kept_as) = &kept_as {
+            self.about_to_cut(home, id)?;
+            cutting.cut_after(seen.checkpoint.end, &[], kept_as)?;
+            // A rewind before this one is no longer of this journal.
+            undo::forget(home, id)?;
+        }
         self.forget_later(home, id);
         Ok(seen.taken_back(kept_as))
     }
@@ -199,18 +210,12 @@ impl Harness {
         Ok(home.ok_or_else(|| Error::NotInEngine { run: id.clone() })?)
     }
 
-    /// Cuts a journal. What was spent since stays counted.
-    pub(crate) fn cut(
-        &self,
-        home: &Home,
-        cutting: &Cutting<'_>,
-        id: &RunId,
-        end: u64,
-    ) -> Result<PathBuf, Error> {
+    /// Comes before every change to a journal that is no append. What was spent since stays counted.
+    pub(crate) fn about_to_cut(&self, home: &Home, id: &RunId) -> Result<(), Error> {
         self.note_spent(home, id)?;
         // Before the cut: a log that was longer than its journal would never be noticed.
         drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
-        Ok(cutting.cut_after(end)?)
+        Ok(())
     }
 
     /// What was answered since is asked again, and its row is made anew.
@@ -233,17 +238,21 @@ pub(crate) struct Seen {
     pub(crate) out: Vec<RunId>,
     /// The calls since that may have done something outside the workspace.
     pub(crate) outside: Vec<String>,
+    /// What the journal leads back to.
+    pub(crate) trees: BTreeSet<String>,
     calls: Vec<String>,
     more: bool,
 }
+
+/// Where children are moved that a run no longer knows of.
+pub(crate) const CHILDREN_BEFORE: &str = "children-before";
 
 impl Seen {
     /// Whether the run may be taken back at all is asked before it is looked where to.
     pub(crate) fn of(
         cutting: &Cutting<'_>,
-        id: &RunId,
-        point: &Point,
         may: impl Fn(&RunSpec) -> Result<(), Error>,
+        which: impl FnOnce(&Checkpoints) -> Result<Checkpoint, Error>,
     ) -> Result<Seen, Error> {
         let mut gathering = Gathering::default();
         let damage = cutting.show(&mut |batch| gathering.batch(batch))?;
@@ -254,7 +263,7 @@ impl Seen {
         let (outside, ended) =
             (std::mem::take(&mut gathering.outside), std::mem::take(&mut gathering.children_ended));
         let checkpoints = gathering.checkpoints(damage);
-        let checkpoint = checkpoints.find(id, point)?.clone();
+        let checkpoint = which(&checkpoints)?;
         let end = checkpoint.end;
         let since = |all: Vec<(u64, String)>| -> Vec<String> {
             let mut seen = BTreeSet::new();
@@ -269,7 +278,8 @@ impl Seen {
         let out = before.into_iter().filter(|(_, number, _)| !had_ended(*number));
         let out = out.map(|(.., child)| child).collect();
         let more = checkpoints.damage.is_some() || checkpoints.unreadable.is_some();
-        Ok(Seen { checkpoint, last_seq, spec, children, out, outside, calls, more })
+        let trees = checkpoints.trees().cloned().collect();
+        Ok(Seen { checkpoint, last_seq, spec, children, out, outside, trees, calls, more })
     }
 
     /// Is there anything after the checkpoint?
@@ -286,9 +296,8 @@ impl Seen {
 
 impl Harness {
     /// Moves the children that a run will no longer know of, or will send again, out of the way.
-    pub(crate) fn put_away_all(&self, home: &Home, id: &RunId, lost: &[RunId]) -> Result<(), Error> {
-        let to = home.run_dir(id).join("children-before");
-        lost.iter().try_for_each(|child| self.put_away(home, child, &to))
+    pub(crate) fn put_away_all(&self, home: &Home, to: &Path, lost: &[RunId]) -> Result<(), Error> {
+        lost.iter().try_for_each(|child| self.put_away(home, child, to))
     }
 
     /// Moves a child out of the way, with all below it: whoever is sent next must not be taken for it, nor asked what it asked.

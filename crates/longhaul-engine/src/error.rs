@@ -54,6 +54,10 @@ pub enum Error {
     NoCheckpoint { run: RunId, point: String, there: String },
     #[error("run {run} had {status} with checkpoint {point}: there is nothing to go on with")]
     EndedThen { run: RunId, point: String, status: Status },
+    #[error("{path}, where {run} worked, is gone: there is nothing to write its files to")]
+    PlaceGone { run: RunId, path: PathBuf },
+    #[error("run {run} was not rewound, or its rewind can no longer be undone")]
+    NotRewound { run: RunId },
     #[error("no files were stored with checkpoint {point} of run {run}")]
     NoFiles { run: RunId, point: String },
     #[error("the files of checkpoint {point} of run {run} are no longer all there")]

@@ -227,11 +227,16 @@ impl Harness {
     /// its to prepare.
     fn preparation(&self, run: &Run) -> Option<Preparation> {
         let place = PathBuf::from(&run.spec.workspace);
-        let shares = run.spec.parent.is_some() && run.spec.family().is_none();
-        let is_ours = !matches!(self.place(run, &place), Place::InPlace(_));
         let commands = self.setup.to_vec();
-        let is_due = is_ours && !shares && !commands.is_empty() && !place::is_ready(&place, &commands);
+        let is_due = self.is_prepared(run) && !commands.is_empty() && !place::is_ready(&place, &commands);
         is_due.then_some(Preparation { commands, place })
+    }
+
+    /// Does a run work where what prepares a fresh workspace is run?
+    pub fn is_prepared(&self, run: &Run) -> bool {
+        let shares = run.spec.parent.is_some() && run.spec.family().is_none();
+        let is_ours = !matches!(self.place(run, Path::new(&run.spec.workspace)), Place::InPlace(_));
+        is_ours && !shares
     }
 
     /// The same with a bound for what the stored files of all workspaces take.

@@ -27,6 +27,7 @@ mod retention;
 pub mod rewind;
 mod secrets;
 mod spent;
+pub mod undo;
 pub mod watch;
 
 pub use answers::{Claim, Given};

@@ -1,6 +1,7 @@
 //! What is kept for the way back, and giving back what no run needs.
 //!
-//! Owns which stored files are needed: those of every checkpoint of every run there is, and of a rewind that is under way. Refuses
+//! Owns which stored files are needed: those of every checkpoint of every run there is, of a rewind that is under way, and what
+//! undoing one leads back to. Refuses
 //! to begin while a run is driven, which may store at any moment, and to guess what a run needs that cannot be read.
 
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use longhaul_workspace::prune::{self, Pruned, Pruning, Taken};
 use crate::error::Error;
 use crate::harness::Harness;
 use crate::limits::{QUOTA_FILES_MANY, QUOTA_LOOK_EVERY};
-use crate::rewind;
+use crate::{rewind, undo};
 
 impl Harness {
     /// Gives back what stored files take that no run can be taken back to and that are older than that; nothing if none were ever
@@ -42,6 +43,7 @@ impl Harness {
         }
         let mut trees: BTreeSet<String> = checkpoints.trees().cloned().collect();
         trees.extend(rewind::trees_under_way(home, run)?);
+        trees.extend(undo::trees(home, run)?);
         Ok(trees)
     }
 }

@@ -5,25 +5,33 @@
 //! before anything else; before the note, nothing has changed. Refuses a run that somebody drives, a workspace whose files are
 //! also others', and a checkpoint whose files are not all there.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use longhaul_core::collaboration::Home as Whose;
-use longhaul_core::event::Event;
+use longhaul_core::decide::decide;
+use longhaul_core::event::{Cause, Event, Moment, Stored};
 use longhaul_core::ids::RunId;
+use longhaul_core::input::Input;
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
+use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
-use longhaul_store::Home;
+use longhaul_store::engine::Cutting;
+use longhaul_store::{Entry, Home};
 use longhaul_workspace::checkout::Change;
-use longhaul_workspace::checkpoints::Vault;
+use longhaul_workspace::checkpoints::{self, Vault};
 use longhaul_workspace::place;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoints::{Point, Seen, TakenBack};
+use crate::checkpoints::{CHILDREN_BEFORE, Point, Seen, TakenBack};
 use crate::error::Error;
+use crate::fold::{Fold, entry};
 use crate::harness::Harness;
+use crate::undo;
 
 /// What a rewind did.
 #[derive(Clone, Debug)]
@@ -39,47 +47,103 @@ pub struct Rewound {
     pub outside: Vec<String>,
 }
 
-/// A rewind that has begun.
-#[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    workspace: PathBuf,
+impl Rewound {
+    /// Was there anything to take back? Otherwise there is nothing to undo, but what was before this.
+    pub fn changed_anything(&self) -> bool {
+        self.taken.kept_as.is_some() || !self.changes.is_empty()
+    }
+}
+
+/// What a fork does not share with the run it is made from.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    /// Go on with another model.
+    pub model: Option<String>,
+    /// The branch of its own, if it works in git.
+    pub branch: Option<String>,
+    /// For a fork of what worked in place: the checkout, and the commit that its worktree is made from.
+    pub checkout: Option<(PathBuf, String)>,
+}
+
+/// A rewind that has begun, or the undoing of one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub(crate) workspace: PathBuf,
     /// The files as they were.
-    before: String,
+    pub(crate) before: String,
     /// The files as they will be.
-    after: String,
+    pub(crate) after: String,
     /// The journal's last event, before and then.
-    last_seq: u64,
-    end: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) end: u64,
     /// Sub-agents that the run will no longer know of, or will send again.
-    children: Vec<RunId>,
-    at: Timestamp,
+    pub(crate) children: Vec<RunId>,
+    pub(crate) at: Timestamp,
+    /// The name beside the journal under which it is kept as it was. Notes of older versions have none.
+    #[serde(default)]
+    pub(crate) kept_as: Option<String>,
+    /// The journal of that name takes its place, instead of its being cut.
+    #[serde(default)]
+    pub(crate) journal: Option<String>,
+    /// What the journal as it was leads back to.
+    #[serde(default)]
+    pub(crate) trees: BTreeSet<String>,
 }
 
 impl Harness {
     /// Takes a run that nobody drives back to a checkpoint: conversation, files, turns, calls, approvals and
-    /// steps. What was spent stays counted.
+    /// steps. What was spent stays counted. [`Harness::undo_rewind`] is the way forward again.
     pub fn rewind(&self, id: &RunId, point: &Point) -> Result<Rewound, Error> {
         self.settle_rewind(id)?;
         let home = self.home_to_cut(id)?;
         let cutting = home.engine().cutting(id, &self.writer())?;
-        let seen = Seen::of(&cutting, id, point, |spec| self.refuse_shared(home, spec))?;
+        let seen = Seen::of(
+            &cutting,
+            |spec| self.refuse_shared(home, spec),
+            // Also one that the run ended with: there is nothing to go on with, but its files are wanted.
+            |all| all.known(id, point).cloned(),
+        )?;
         let after = seen.checkpoint.files.clone();
         let after = after.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
+        let way = Way { after, journal: None, called: point.to_string() };
+        let Done { changes, before, left_out, kept_as } = self.go(home, &cutting, id, &seen, way)?;
+        let kept_as = kept_as.filter(|_| seen.goes_back());
+        let outside = seen.outside.clone();
+        Ok(Rewound { taken: seen.taken_back(kept_as), changes, before, left_out, outside })
+    }
+
+    /// The order of it all, for both directions.
+    pub(crate) fn go(
+        &self,
+        home: &Home,
+        cutting: &Cutting<'_>,
+        id: &RunId,
+        seen: &Seen,
+        way: Way,
+    ) -> Result<Done, Error> {
         let spec = seen.spec.as_ref().ok_or_else(|| Error::Empty(id.clone()))?;
         let workspace = PathBuf::from(&spec.workspace);
+        if !workspace.is_dir() {
+            return Err(Error::PlaceGone { run: id.clone(), path: workspace });
+        }
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
+        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
         let before = vault.store().map_err(files(&workspace))?;
-        let changes = vault.way(&before.tree, &after).map_err(lost(id, point, &workspace))?;
+        let changes = vault.way(&before.tree, &way.after).map_err(lost(id, &way.called, &workspace))?;
+        let kept_as = cutting.free_name()?;
         let note = Note {
             workspace: workspace.clone(),
-            before: before.tree.clone(),
-            after,
+            before: before.tree,
+            after: way.after,
             last_seq: seen.last_seq,
             end: seen.checkpoint.end,
             children: [&seen.children[..], &seen.out].concat(),
             at: self.clock.now(),
+            kept_as: name_of(&kept_as),
+            journal: way.journal,
+            trees: seen.trees.clone(),
         };
         write_note(home, id, &note)?;
         if let Err(error) = vault.write(&note.before, &note.after) {
@@ -87,18 +151,54 @@ impl Harness {
             forget_note(home, id)?;
             return Err(files(&workspace)(error));
         }
-        let kept_as = match seen.goes_back() {
-            true => Some(self.cut(home, &cutting, id, note.end)?),
-            false => None,
-        };
-        self.end_rewind(home, id, &note)?;
-        let (outside, left_out) = (seen.outside.clone(), before.left_out);
-        let taken = seen.taken_back(kept_as);
-        Ok(Rewound { taken, changes, before: note.before, left_out, outside })
+        let (tree, left_out) = (note.before.clone(), before.left_out);
+        let kept_as = self.finish(home, cutting, id, note)?;
+        Ok(Done { changes, before: tree, left_out, kept_as })
+    }
+
+    /// What comes after the files, and can be done any number of times. Returns where the journal as it was is kept, if it is.
+    fn finish(
+        &self,
+        home: &Home,
+        cutting: &Cutting<'_>,
+        id: &RunId,
+        mut note: Note,
+    ) -> Result<Option<PathBuf>, Error> {
+        let dir = home.run_dir(id);
+        let kept_as = note.kept_as.as_ref().map(|name| dir.join(name));
+        let kept_as = kept_as.map_or_else(|| cutting.free_name(), Ok)?;
+        let mut last_seq = 0;
+        let damage = cutting.show(&mut |batch| {
+            last_seq = batch.last().map_or(last_seq, |record| record.seq);
+            Ok(())
+        })?;
+        if let Some(journal) = &note.journal {
+            self.about_to_cut(home, id)?;
+            cutting.bring_back(&dir.join(journal), &kept_as)?;
+        } else if last_seq > note.end || damage.is_some() {
+            let then = files_on_record(cutting, &note)?;
+            self.about_to_cut(home, id)?;
+            cutting.cut_after(note.end, &then, &kept_as)?;
+        }
+        let put_away = dir.join(CHILDREN_BEFORE).join(name_of(&kept_as).unwrap_or_default());
+        self.put_away_all(home, &put_away, &note.children)?;
+        if let Some(journal) = note.journal.clone() {
+            // Those that come back have the same names: who finishes this another time must not put them away.
+            note.children.clear();
+            write_note(home, id, &note)?;
+            undo::bring_children_back(home, &dir.join(CHILDREN_BEFORE).join(journal))?;
+        }
+        self.forget_later(home, id);
+        let kept_as = kept_as.exists().then_some(kept_as);
+        if kept_as.is_some() || note.before != note.after {
+            undo::keep(home, id, &note, kept_as.as_deref())?;
+        }
+        forget_note(home, id)?;
+        Ok(kept_as)
     }
 
     /// Only what is a run's own is taken back with it, and nobody else may be at work there.
-    fn refuse_shared(&self, home: &Home, spec: &RunSpec) -> Result<(), Error> {
+    pub(crate) fn refuse_shared(&self, home: &Home, spec: &RunSpec) -> Result<(), Error> {
         let run = || spec.id.clone();
         let whose = match spec.home() {
             Whose::Session(name) => Some(format!("session {name}")),
@@ -135,23 +235,12 @@ impl Harness {
         let cutting = home.engine().cutting(id, &self.writer())?;
         // Read under the lock: another may have finished it by now.
         let Some(note) = read_note(home, id)? else { return Ok(()) };
+        // The git of whoever was killed may still be writing.
+        longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&note.workspace, home.dir()).map_err(files(&note.workspace))?;
+        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
         vault.write_rest(&note.before, &note.after).map_err(files(&note.workspace))?;
-        let mut last_seq = 0;
-        cutting.show(&mut |batch| {
-            last_seq = batch.last().map_or(last_seq, |record| record.seq);
-            Ok(())
-        })?;
-        if last_seq > note.end {
-            self.cut(home, &cutting, id, note.end)?;
-        }
-        self.end_rewind(home, id, &note)
-    }
-
-    fn end_rewind(&self, home: &Home, id: &RunId, note: &Note) -> Result<(), Error> {
-        self.put_away_all(home, id, &note.children)?;
-        self.forget_later(home, id);
-        forget_note(home, id)
+        self.finish(home, &cutting, id, note).map(drop)
     }
 
     /// How the files that stand in a run's workspace differ from those of a checkpoint, as git prints it.
@@ -167,26 +256,32 @@ impl Harness {
     }
 
     /// Another run with the journal and the files of this one up to a checkpoint. This one is only read.
-    pub fn fork(&self, id: &RunId, point: &Point, new: &RunId, model: Option<String>) -> Result<Run, Error> {
+    pub fn fork(&self, id: &RunId, point: &Point, new: &RunId, apart: Apart) -> Result<Run, Error> {
         let home = self.home().ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
         let checkpoints = self.checkpoints(id)?;
-        let checkpoint = checkpoints.find(id, point)?.clone();
+        let checkpoint = checkpoints.known(id, point)?.clone();
         let no_files = || Error::NoFiles { run: id.clone(), point: point.to_string() };
         let tree = checkpoint.files.ok_or_else(no_files)?;
         let mut export = self.export(id)?;
         export.events.truncate(checkpoint.end as usize);
+        reopen(&mut export.events, id);
         let path = home.dir().join("workspace").join("run").join(new.as_str());
         if let Some((_, Event::RunCreated(spec) | Event::Imported { spec, .. })) = export.events.first_mut() {
             spec.workspace = path.display().to_string();
             spec.session = None;
-            spec.branch = spec.branch.as_ref().map(|_| format!("longhaul/{new}"));
+            if let Some((repository, base)) = apart.checkout {
+                (spec.repository, spec.base) = (Some(repository.display().to_string()), Some(base));
+            }
+            spec.branch = apart.branch;
         }
-        if let Some(model) = model
+        if let Some(model) = apart.model
             && let Some((at, _)) = export.events.last()
         {
             export.events.push((*at, Event::ModelChanged { model, why: None }));
         }
         let run = self.renamed(new, &mut export)?;
+        let at = self.clock.now();
+        export.events.extend(stored_there(&run, at, &tree)?.into_iter().map(|event| (at, event)));
         if run.children.iter().any(|child| !child.has_ended()) {
             return Err(Error::ChildAtWork { run: id.clone(), point: point.to_string() });
         }
@@ -194,28 +289,75 @@ impl Harness {
         place::ensure(&self.place(&run, &path)).map_err(failed)?;
         let vault = Vault::open(&path, home.dir()).map_err(files(&path))?;
         let now = vault.store().map_err(files(&path))?.tree;
-        vault.way(&now, &tree).map_err(lost(id, point, &path))?;
+        vault.way(&now, &tree).map_err(lost(id, &point.to_string(), &path))?;
         vault.write(&now, &tree).map_err(files(&path))?;
         self.adopt(new, export)
     }
 }
 
-fn files(path: &Path) -> impl Fn(longhaul_workspace::checkpoints::Error) -> Error + '_ {
+/// Where the files go, and what becomes of the journal.
+pub(crate) struct Way {
+    pub(crate) after: String,
+    /// The kept one that takes its place; otherwise it is cut.
+    pub(crate) journal: Option<String>,
+    /// What it is called where they go.
+    pub(crate) called: String,
+}
+
+/// What was done on the way.
+pub(crate) struct Done {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) before: String,
+    pub(crate) left_out: Vec<PathBuf>,
+    pub(crate) kept_as: Option<PathBuf>,
+}
+
+/// What comes after the cut: the files are those of the checkpoint, also for whoever goes back there another time. What was stored
+/// of them after the checkpoint is cut off.
+fn files_on_record(cutting: &Cutting<'_>, note: &Note) -> Result<Vec<Entry>, Error> {
+    let mut fold = Fold::default();
+    cutting.show(&mut |batch| {
+        let kept = batch.iter().filter(|record| record.seq <= note.end);
+        kept.for_each(|record| drop(fold.take(*record)));
+        Ok(())
+    })?;
+    let Some(run) = fold.run() else { return Ok(Vec::new()) };
+    Ok(stored_there(run, note.at, &note.after)?.iter().map(|event| entry(note.at, event)).collect())
+}
+
+/// A fork of what has completed is paused there: it is made to be given something else to do.
+fn reopen(events: &mut [(Timestamp, Event)], of: &RunId) {
+    let is_change = |event: &Event| matches!(event, Event::StatusChanged { .. });
+    let last = events.iter_mut().map(|(_, event)| event).rfind(|event| is_change(event));
+    if let Some(Event::StatusChanged { to: to @ Status::Completed, cause, reason, .. }) = last {
+        *to = Status::Paused;
+        *cause = Cause::Asked;
+        *reason = Some(format!("{of} had completed here; `longhaul replan` gives it more to do"));
+    }
+}
+
+/// What a run that has come to a place with these files must still be told.
+fn stored_there(run: &Run, at: Timestamp, tree: &str) -> Result<Vec<Event>, Error> {
+    let stored = Stored::Tree { tree: tree.to_owned(), left_out: 0 };
+    Ok(decide(run, at, Input::FilesStored { stored, moment: Moment::Now })?.events)
+}
+
+fn files(path: &Path) -> impl Fn(checkpoints::Error) -> Error + '_ {
     move |source| Error::Files { path: path.to_owned(), source }
 }
 
 /// The same, where what is lost is the checkpoint's.
-fn lost<'a>(
-    id: &'a RunId,
-    point: &'a Point,
-    path: &'a Path,
-) -> impl Fn(longhaul_workspace::checkpoints::Error) -> Error + 'a {
+fn lost<'a>(id: &'a RunId, point: &'a str, path: &'a Path) -> impl Fn(checkpoints::Error) -> Error + 'a {
     move |source| {
-        if let longhaul_workspace::checkpoints::Error::Lost = source {
-            return Error::FilesLost { run: id.clone(), point: point.to_string() };
+        if let checkpoints::Error::Lost = source {
+            return Error::FilesLost { run: id.clone(), point: point.to_owned() };
         }
         files(path)(source)
     }
+}
+
+fn name_of(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
 fn note_path(home: &Home, id: &RunId) -> PathBuf {
@@ -223,23 +365,30 @@ fn note_path(home: &Home, id: &RunId) -> PathBuf {
 }
 
 fn write_note(home: &Home, id: &RunId, note: &Note) -> Result<(), Error> {
-    let path = note_path(home, id);
+    write_beside(home, id, &note_path(home, id), note)
+}
+
+/// Writes a file of the run's directory whole or not at all.
+pub(crate) fn write_beside(home: &Home, id: &RunId, path: &Path, said: &impl Serialize) -> Result<(), Error> {
     let fresh = path.with_extension("new");
-    let text = serde_json::to_vec(note).unwrap_or_default();
+    let text = serde_json::to_vec(said).unwrap_or_default();
     let write = || {
         let mut file = File::create(&fresh)?;
         file.write_all(&text)?;
         file.sync_all()?;
-        fs::rename(&fresh, &path)?;
+        fs::rename(&fresh, path)?;
         File::open(home.run_dir(id))?.sync_all()
     };
-    write().map_err(|source| Error::Note { path: path.clone(), source })
+    write().map_err(|source| Error::Note { path: path.to_owned(), source })
 }
 
 fn read_note(home: &Home, id: &RunId) -> Result<Option<Note>, Error> {
-    let path = note_path(home, id);
-    let failed = |source| Error::Note { path: path.clone(), source };
-    match fs::read(&path) {
+    read_beside(&note_path(home, id))
+}
+
+pub(crate) fn read_beside<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
+    let failed = |source| Error::Note { path: path.to_owned(), source };
+    match fs::read(path) {
         Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| failed(io::Error::other(error))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(failed(source)),
@@ -248,7 +397,8 @@ fn read_note(home: &Home, id: &RunId) -> Result<Option<Note>, Error> {
 
 /// What a rewind needs that was killed and will be finished.
 pub(crate) fn trees_under_way(home: &Home, id: &RunId) -> Result<Vec<String>, Error> {
-    Ok(read_note(home, id)?.map_or_else(Vec::new, |note| vec![note.before, note.after]))
+    let under_way = |note: Note| [note.before, note.after].into_iter().chain(note.trees).collect();
+    Ok(read_note(home, id)?.map_or_else(Vec::new, under_way))
 }
 
 fn forget_note(home: &Home, id: &RunId) -> Result<(), Error> {

@@ -20,7 +20,7 @@ use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Outcome, Trace};
 use longhaul_engine::checkpoints::Point;
 use longhaul_engine::watch::Watcher;
-use longhaul_engine::{Error, Harness, Opening};
+use longhaul_engine::{Harness, Opening};
 use longhaul_model::{Models, Quiet};
 use longhaul_store::Home;
 use longhaul_testkit::fake_clock::FakeClock;
@@ -236,6 +236,10 @@ impl World {
         run
     }
 
+    fn look(&self) -> Run {
+        self.harness.look(&self.id).unwrap()
+    }
+
     fn last_seq(&self) -> u64 {
         self.harness.export(&self.id).unwrap().events.len() as u64
     }
@@ -278,18 +282,33 @@ proptest! {
         let (end, last_seq) = (found(&world.workspace), world.last_seq());
         for pick in picks {
             let seq = pick.index(last_seq as usize) as u64 + 1;
-            let rewound = match world.harness.rewind(&world.id, &Point::Event(seq)) {
-                Ok(rewound) => rewound,
-                Err(Error::EndedThen { .. }) => continue,
-                Err(error) => panic!("event {seq}: {error:?}"),
-            };
-            let checkpoint = rewound.taken.checkpoint;
+            let rewound = world.harness.rewind(&world.id, &Point::Event(seq)).unwrap();
+            let checkpoint = rewound.taken.checkpoint.clone();
             prop_assert!(checkpoint.end <= seq || checkpoint.seq == seq, "{checkpoint:?}");
             let then = world.stands.lock().unwrap()[&checkpoint.files.unwrap()].clone();
-            prop_assert_eq!(found(&world.workspace), then, "event {}", seq);
-            let again = world.drive();
-            prop_assert_eq!(essence(&again), essence(&run), "event {}", seq);
-            prop_assert_eq!(found(&world.workspace), end.clone(), "event {}", seq);
+            prop_assert_eq!(&found(&world.workspace), &then, "event {}", seq);
+            // Undone, it is as if it had never been; and again the same.
+            if rewound.changed_anything() {
+                world.harness.undo_rewind(&world.id).unwrap();
+                prop_assert_eq!(&found(&world.workspace), &end, "event {}", seq);
+                prop_assert_eq!(essence(&world.look()), essence(&run), "event {}", seq);
+                world.harness.rewind(&world.id, &Point::Event(seq)).unwrap();
+                prop_assert_eq!(&found(&world.workspace), &then, "event {}", seq);
+            }
+            let goes_on = !world.look().status.is_terminal();
+            if goes_on {
+                let again = world.drive();
+                prop_assert_eq!(essence(&again), essence(&run), "event {}", seq);
+                prop_assert_eq!(&found(&world.workspace), &end, "event {}", seq);
+            }
+            // Once more, now that the run has gone on from there.
+            let rewound = world.harness.rewind(&world.id, &Point::Event(seq)).unwrap();
+            prop_assert_eq!(&found(&world.workspace), &then, "event {}", seq);
+            prop_assert_eq!(rewound.changed_anything(), goes_on, "event {}", seq);
+            if goes_on {
+                world.harness.undo_rewind(&world.id).unwrap();
+                prop_assert_eq!(&found(&world.workspace), &end, "event {}", seq);
+            }
         }
     }
 }

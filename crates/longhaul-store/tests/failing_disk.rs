@@ -347,6 +347,40 @@ fn to_take_back(engine: &Engine) -> (Vec<Entry>, Vec<Entry>) {
     (old, new)
 }
 
+fn cut_after(engine: &Engine, seq: u64) -> Result<(), Error> {
+    let cutting = engine.cutting(&run_id(1), &writer())?;
+    cutting.cut_after(seq, &[], &cutting.free_name()?)
+}
+
+/// D11.16: what follows a cut is in the journal with it, and the whole one can be put back in its place. Cut again by whoever was
+/// killed in the middle, the first copy stays.
+#[test]
+fn a_journal_that_was_cut_can_be_put_back() {
+    let (_dir, _, engine) = setup();
+    let (old, new) = to_take_back(&engine);
+    let then = entries(["g"]);
+    let cutting = engine.cutting(&run_id(1), &writer()).unwrap();
+    let kept_as = cutting.free_name().unwrap();
+    cutting.cut_after(4, &then, &kept_as).unwrap();
+    drop(cutting);
+    let cut = [&new[..], &then[..]].concat();
+    assert_eq!(read_all(&engine, &run_id(1)).unwrap(), cut);
+    let cutting = engine.cutting(&run_id(1), &writer()).unwrap();
+    cutting.cut_after(4, &then, &kept_as).unwrap();
+    drop(cutting);
+    assert_eq!(read_all(&engine, &run_id(1)).unwrap(), cut);
+    let cutting = engine.cutting(&run_id(1), &writer()).unwrap();
+    let other = cutting.free_name().unwrap();
+    assert_ne!(other, kept_as);
+    cutting.bring_back(&kept_as, &other).unwrap();
+    drop(cutting);
+    assert_eq!(open_all(&engine, &run_id(1)).unwrap(), old);
+    let cutting = engine.cutting(&run_id(1), &writer()).unwrap();
+    cutting.bring_back(&other, &cutting.free_name().unwrap()).unwrap();
+    drop(cutting);
+    assert_eq!(open_all(&engine, &run_id(1)).unwrap(), cut);
+}
+
 /// AE8, F17: a crash at each step of taking a run back leaves the old journal or the new one; with the new one, the old
 /// one is kept beside it to the last byte.
 #[test]
@@ -355,7 +389,7 @@ fn taking_back_leaves_the_old_journal_or_the_new() {
     let (old, new) = to_take_back(&engine);
     let bytes = fs::read(engine.journal_path(&run_id(1))).unwrap();
     let before = disk.ops().len();
-    engine.cutting(&run_id(1), &writer()).unwrap().cut_after(4).unwrap();
+    cut_after(&engine, 4).unwrap();
     let ops = disk.ops();
     let mut seen = [0, 0];
     images(&ops, dir.path(), before, |end, engine| {
@@ -380,7 +414,7 @@ fn taking_back_on_a_failing_disk_can_be_tried_again() {
             let (_dir, disk, engine) = setup();
             let (old, new) = to_take_back(&engine);
             disk.fail(once(call, nth, How::Error(EIO)));
-            let result = engine.cutting(&run_id(1), &writer()).and_then(|cutting| cutting.cut_after(4));
+            let result = cut_after(&engine, 4);
             if disk.fired() == 0 {
                 assert!(result.is_ok());
                 break;
@@ -390,7 +424,7 @@ fn taking_back_on_a_failing_disk_can_be_tried_again() {
             disk.mend();
             let found = read_all(&engine, &run_id(1)).unwrap();
             assert!(found == old || found == new && call == Call::SyncDir, "{call:?} {nth}");
-            engine.cutting(&run_id(1), &writer()).unwrap().cut_after(4).unwrap();
+            cut_after(&engine, 4).unwrap();
             assert_eq!(open_all(&engine, &run_id(1)).unwrap(), new);
         }
     }
@@ -404,7 +438,7 @@ fn a_reader_notices_that_the_run_was_taken_back() {
     to_take_back(&engine);
     let mut reader = engine.reader(&run_id(1)).unwrap();
     reader.poll(&mut |_| Ok(())).unwrap();
-    engine.cutting(&run_id(1), &writer()).unwrap().cut_after(4).unwrap();
+    cut_after(&engine, 4).unwrap();
     assert!(matches!(reader.poll(&mut |_| Ok(())), Err(Error::TakenBack { .. })));
 }
 

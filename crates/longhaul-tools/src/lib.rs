@@ -64,7 +64,7 @@ pub use glob::Glob;
 pub use grep::Grep;
 pub use handoff::WriteHandoff;
 pub use list::List;
-pub use process::reap_leftovers;
+pub use process::{RUN_MARKER, reap_leftovers};
 pub use read::Read;
 pub use sandbox::Sandbox;
 pub use shell::{AGENTS_PATH, agents_environment};

@@ -15,7 +15,8 @@ use crate::limits;
 use crate::table::{self, Belongs, search};
 
 /// Environment variables that mark the processes of a run and of one call.
-pub(crate) const RUN_MARKER: &str = "LONGHAUL_RUN";
+/// In the environment of every process that is started for a run, by which what is left of them is found.
+pub const RUN_MARKER: &str = "LONGHAUL_RUN";
 pub(crate) const CALL_MARKER: &str = "LONGHAUL_CALL";
 
 /// Kills what is left of a run's tool calls after the harness that started them was killed. Call it before recovery and

@@ -61,6 +61,8 @@ pub struct Vault {
     /// What lies in the workspace and is ours.
     state: PathBuf,
     settings: Vec<(String, String)>,
+    /// By which a git that outlives us is known.
+    marker: Option<(&'static str, String)>,
     held: File,
     _shared: File,
 }
@@ -86,9 +88,15 @@ impl Vault {
         // Ours alone, by the lock: whoever left it was killed.
         fs::remove_file(own.join("index.lock")).ok();
         let settings = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-        let vault = Vault { top, store, own, state, settings, held, _shared: shared };
+        let vault = Vault { top, store, own, state, settings, marker: None, held, _shared: shared };
         vault.make_own()?;
         Ok(vault)
+    }
+
+    /// The same with something in the environment of every git it starts, by which somebody finds those that outlive us.
+    #[must_use]
+    pub fn marked(self, name: &'static str, value: &str) -> Vault {
+        Vault { marker: Some((name, value.to_owned())), ..self }
     }
 
     /// The least that git takes for a repository; the last file says that the others are there.
@@ -109,8 +117,12 @@ impl Vault {
     /// A git that outlives us holds our lock, so that nobody else touches what it writes.
     fn git(&self) -> Git<'_> {
         let held = self.held.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
-        Git::at(&self.top)
-            .holding(held)
+        let git = Git::at(&self.top);
+        let git = match &self.marker {
+            Some((name, value)) => git.with(name, value),
+            None => git,
+        };
+        git.holding(held)
             .set(&self.settings)
             .printing_much()
             .with("GIT_DIR", &self.own)

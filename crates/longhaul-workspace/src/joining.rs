@@ -7,6 +7,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::checkout::{self, Change, Checkout, Filters, path_of, split};
 use crate::commit::signed_by_all;
 use crate::git;
@@ -51,8 +53,10 @@ pub struct Conflict {
 }
 
 /// What somebody has made of a conflict.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolved {
+    /// Who has.
+    pub agent: String,
     pub sides: Vec<String>,
     /// The files as they are to be.
     pub tree: String,
@@ -135,6 +139,30 @@ impl Target {
             ours.clone_from(only);
         }
         Ok(Joined { from, to: ours, tree, runs, known })
+    }
+
+    /// Would all of this be refused where the branch is checked out, whatever is made of the conflict? To be asked before
+    /// anybody is paid for resolving it.
+    pub fn refuse_unready(&self, works: &[Work], conflict: &Conflict) -> Result<(), Error> {
+        let checkout = self.checkout()?;
+        let Some(place) = self.checked_out(&checkout)? else { return Ok(()) };
+        let from = self.tip(&checkout)?;
+        let (site, _) = Site::at(&place, &self.scratch)?;
+        site.refuse_unready()?;
+        let mut changes = checkout.changes(&from, &conflict.commit)?;
+        for work in works {
+            let theirs = work.committed()?;
+            let base = checkout.git().run(&["merge-base", "--end-of-options", &from, &theirs])?;
+            changes.extend(checkout.changes(&base, &theirs)?);
+        }
+        changes.sort_by(|one, other| one.path.cmp(&other.path));
+        changes.dedup_by(|one, other| one.path == other.path);
+        Ok(site.refuse_uncommitted(&from, &changes).map(drop)?)
+    }
+
+    /// Are these files still among git's objects?
+    pub fn has(&self, tree: &str) -> Result<bool, Error> {
+        Ok(self.checkout()?.git().bytes(&["cat-file", "-e", tree]).is_ok())
     }
 
     /// Moves the branch, and the files of the checkout it is checked out in, if there is one.

@@ -410,14 +410,7 @@ impl Site {
     ) -> Result<Landed, Error> {
         let checkout = &self.checkout;
         let changes = checkout.changes(&head, &after)?;
-        let in_files = nodes(checkout.changes(&head, &checkout.snapshot()?.tree)?);
-        let staged = nodes(self.staged(&head)?);
-        // What is here already as the merge would have it is no work that could be lost.
-        let differs = |here: &BTreeMap<PathBuf, Option<Node>>, change: &Change| {
-            here.get(&change.path).is_some_and(|node| *node != change.after)
-        };
-        let lost = changes.iter().filter(|change| differs(&in_files, change) || differs(&staged, change));
-        refuse(lost, |paths| Error::Uncommitted { paths })?;
+        let in_files = self.refuse_uncommitted(&head, &changes)?;
         let to_write: Vec<Change> =
             changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
         let moved = Some(Moved { from: head.clone(), to: commit.clone() });
@@ -426,6 +419,23 @@ impl Site {
         let landing = Landing::new(run, self.tree_with(&head, here)?, after, moved);
         self.land(landing, &changes, &to_write)?;
         Ok(Landed { changes, commit: Some(commit) })
+    }
+
+    /// Refuses changes to what the user has changed and not committed. Answers what that is.
+    pub(crate) fn refuse_uncommitted(
+        &self,
+        head: &str,
+        changes: &[Change],
+    ) -> Result<BTreeMap<PathBuf, Option<Node>>, Error> {
+        let in_files = nodes(self.checkout.changes(head, &self.checkout.snapshot()?.tree)?);
+        let staged = nodes(self.staged(head)?);
+        // What is here already as the merge would have it is no work that could be lost.
+        let differs = |here: &BTreeMap<PathBuf, Option<Node>>, change: &Change| {
+            here.get(&change.path).is_some_and(|node| *node != change.after)
+        };
+        let lost = changes.iter().filter(|change| differs(&in_files, change) || differs(&staged, change));
+        refuse(lost, |paths| Error::Uncommitted { paths })?;
+        Ok(in_files)
     }
 
     /// How what is staged differs from a commit.

@@ -75,6 +75,25 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
     }
 }
 
+/// A place of ours as it is found, when nobody is left to say what it is. A repository of its own is taken for a clone.
+pub fn found_at(path: &Path) -> Place {
+    let path = path.to_owned();
+    let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let none = String::new;
+    match gitdirs::at(&whole) {
+        Some(GitDirs::Linked { common, .. }) => {
+            // The checkout that it is the `.git` of, if it is of one: git does not like to be started inside.
+            let is_inside = common.file_name().is_some_and(|name| name == ".git");
+            let repo = common.parent().filter(|_| is_inside).map_or(common.clone(), Path::to_owned);
+            Place::Worktree { repo, path, branch: none(), start: None }
+        }
+        Some(GitDirs::Own { .. }) => {
+            Place::Clone { store: PathBuf::new(), url: none(), path, branch: none(), start: none() }
+        }
+        None => Place::Fresh(path),
+    }
+}
+
 /// Takes a place of ours away again, with everything in it, whatever is left of it. It is moved aside first, under a name that
 /// tells whose it was: killed in between, the same once more does the rest. What is the user's is left alone.
 pub fn remove(place: &Place) -> Result<(), Error> {

@@ -17,6 +17,7 @@ use longhaul_core::collaboration::Home;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::joining::Resolved;
 use crate::limits;
 use crate::process::Process;
 
@@ -80,6 +81,9 @@ pub struct Notes {
     /// The last ones, oldest first.
     #[serde(default)]
     pub runs: Vec<Visit>,
+    /// Conflicts that were resolved and are not merged yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolved: Vec<Resolved>,
 }
 
 /// One run in a session.
@@ -246,6 +250,7 @@ impl Session {
             branch: None,
             source: None,
             runs: Vec::new(),
+            resolved: Vec::new(),
         };
         let mut notes = self.read(NOTES)?.unwrap_or_else(fresh);
         change(&mut notes);

@@ -114,9 +114,9 @@ fn a_conflict_is_all_there_is() {
     let marked = fixture.git(&["show", &format!("{}:shared", conflict.commit)]);
     assert!(marked.contains("<<<<<<<") && marked.contains("left") && marked.contains("right"), "{marked}");
     let made = fixture.work("made", "shared", "both\n").result().unwrap().tree;
-    let other = Resolved { sides: vec![before[0].clone()], tree: made.clone() };
+    let other = Resolved { agent: String::new(), sides: vec![before[0].clone()], tree: made.clone() };
     assert!(matches!(target.join(&works, "them", &[other]), Err(Error::Conflict(_))), "of another conflict");
-    let resolved = Resolved { sides: conflict.sides.clone(), tree: made };
+    let resolved = Resolved { agent: String::new(), sides: conflict.sides.clone(), tree: made };
     let joined = target.join(&works, "them", &[resolved]).unwrap();
     target.land(&joined, "them").unwrap();
     assert_eq!(["shared", "c"].map(|name| text(&fixture.repo().join(name))), ["both\n", "3\n"]);

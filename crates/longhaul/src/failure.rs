@@ -70,6 +70,19 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
                  conversation back without them"
             )),
         ),
+        EngineError::PlaceGone { run, .. } => (
+            Exit::Usage,
+            Some(format!(
+                "nothing was changed; `longhaul fork {run} --at N` makes a new run from a checkpoint, with its files in a place of \
+                 their own"
+            )),
+        ),
+        EngineError::NotRewound { run } => (
+            Exit::Usage,
+            Some(format!(
+                "`longhaul checkpoints {run}` lists where it can be taken back to; nothing was changed"
+            )),
+        ),
         EngineError::FilesLost { run, .. }
         | EngineError::ChildAtWork { run, .. }
         | EngineError::NoCheckpoint { run, .. }

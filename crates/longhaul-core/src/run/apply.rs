@@ -24,7 +24,7 @@ impl Run {
         match event {
             Event::RunCreated(_) | Event::Imported { .. } | Event::PlanCompleted => {}
             Event::SetUpStarted { .. } => self.setting_up = true,
-            Event::SetUpEnded { .. } => self.setting_up = false,
+            Event::SetUpEnded { error, .. } => self.end_set_up(error.as_ref()),
             Event::StatusChanged { to, cause, reason, .. } => {
                 self.change_status(at, *to, *cause, reason.clone())
             }
@@ -229,6 +229,15 @@ impl Run {
                 self.spending.insert(0, Spending { step, iteration, model, replies: 0, usage: *usage });
             }
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
+        }
+    }
+
+    /// Why a run has not begun that was told to; nobody need be there to be told. Once it is mended, that is no longer so.
+    fn end_set_up(&mut self, error: Option<&String>) {
+        // Who paused or stopped it meanwhile has said why.
+        let is_left_off = !std::mem::take(&mut self.setting_up);
+        if !is_left_off && (self.status == Status::Created || error.is_some()) {
+            self.reason = error.map(|error| format!("its workspace could not be set up: {error}"));
         }
     }
 

@@ -242,6 +242,11 @@ impl Watcher for Teller {
         {
             self.tell(notice);
         }
+        if let Event::SetUpEnded { error: Some(error), .. } = event
+            && let Some(notice) = notice::of_set_up(run, seq, error)
+        {
+            self.tell(notice);
+        }
     }
 
     fn batch_ended(&mut self, run: &Run) {

@@ -130,6 +130,21 @@ pub(super) fn of_status(run: &Run, seq: u64, to: Status, cause: Cause) -> Option
     Some(Notice::new(run, occasion, format!("{}@{seq}", occasion.as_str()), title, text.trim_start()))
 }
 
+/// A run that was told to begin and cannot, because its workspace could not be set up.
+pub(super) fn of_set_up(run: &Run, seq: u64, error: &str) -> Option<Notice> {
+    // Who paused or stopped it meanwhile knows it.
+    let is_why = run.reason.as_ref().is_some_and(|reason| reason.ends_with(error));
+    if run.spec.depth > 0 || !is_why {
+        return None;
+    }
+    let (agent, id, occasion) = (&run.spec.agent, &run.spec.id, Occasion::Paused);
+    let reason = head(run.reason.as_deref().unwrap_or_default(), NOTICE_SAID_BYTES_MAX);
+    let task = head(&run.spec.task, NOTICE_TASK_BYTES_MAX);
+    let text = format!("{reason}\nGo on: longhaul resume {id}\nTask: {task}\nLook: longhaul show {id}");
+    let title = format!("{agent} could not begin");
+    Some(Notice::new(run, occasion, format!("{}@{seq}", occasion.as_str()), title, &text))
+}
+
 /// One line without what moves cursors.
 fn plain(text: &str) -> String {
     let shown = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });

@@ -2,7 +2,7 @@
 //! lock, after a copy of the whole was put aside, by one rename, so that a crash leaves the old journal or the new one.
 //! Works on a journal that is damaged further on; does not know what makes an event a good place to go back to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_core::ids::RunId;
 
@@ -64,19 +64,42 @@ impl Cutting<'_> {
         damage(&self.path, &scanner.cursor, tail)
     }
 
-    /// Makes this the journal's last record. Returns where the journal is kept as it was.
-    pub fn cut_after(&self, seq: u64) -> Result<PathBuf, Error> {
-        let kept_as = self.engine.copy_aside(&self.dir, "taken-back")?;
-        self.engine.replace(&self.dir, &self.path, |file| self.write_until(seq, file))?;
-        Ok(kept_as)
+    /// A name beside the journal that nothing has yet, for keeping it as it is.
+    pub fn free_name(&self) -> Result<PathBuf, Error> {
+        self.engine.free_name(&self.dir, "taken-back")
+    }
+
+    /// Makes this the journal's last record but for what then follows. The journal as it was is kept under that name, unless there
+    /// is one already: whoever was killed in the middle cuts again, and the first copy is the whole one.
+    pub fn cut_after(&self, seq: u64, then: &[Entry], kept_as: &Path) -> Result<(), Error> {
+        self.keep(kept_as)?;
+        self.engine.replace(&self.dir, &self.path, |file| self.write_until(seq, then, file))
+    }
+
+    /// Puts a journal of this run in this one's place that was kept; this one is kept in the same way as when it is cut.
+    pub fn bring_back(&self, journal: &Path, kept_as: &Path) -> Result<(), Error> {
+        self.keep(kept_as)?;
+        let source = self.engine.open_journal(&self.run, journal, Access::Read)?;
+        Scanner::from_start(&*source, journal, &self.run)?;
+        let failed = |error| Error::io("copy", journal, error);
+        let end = source.len().map_err(failed)?;
+        let copy = |file: &dyn LogFile| disk::copy(&*source, file, end).map_err(failed);
+        self.engine.replace(&self.dir, &self.path, copy)
+    }
+
+    fn keep(&self, kept_as: &Path) -> Result<(), Error> {
+        match std::fs::symlink_metadata(kept_as) {
+            Ok(_) => Ok(()),
+            Err(_) => self.engine.copy_journal(&self.dir, kept_as),
+        }
     }
 
     /// Writes the journal up to a record. A batch that goes on after it is written anew without the rest: a run that was
     /// imported, or moved here from the fallback, has many decisions in one batch.
-    fn write_until(&self, seq: u64, file: &dyn LogFile) -> Result<(), Error> {
+    fn write_until(&self, seq: u64, then: &[Entry], file: &dyn LogFile) -> Result<(), Error> {
         let failed = |error| Error::io("cut", &self.path, error);
         let mut scanner = Scanner::from_start(&*self.file, &self.path, &self.run)?;
-        let (before, batch) = loop {
+        let (before, mut batch) = loop {
             let before = scanner.cursor;
             match scanner.next()? {
                 Step::Frame(records) if records.last().is_none_or(|last| last.seq < seq) => {}
@@ -90,6 +113,7 @@ impl Cutting<'_> {
                 }
             }
         };
+        batch.extend_from_slice(then);
         disk::copy(&*self.file, file, before.offset).map_err(failed)?;
         let Cursor { offset, seed, chain, last_seq, .. } = before;
         let generation = scanner.cursor.generation;
@@ -110,7 +134,7 @@ fn show_batches(scanner: &mut Scanner<'_>, end: u64, visit: VisitBatch<'_>) -> R
     Ok(Tail::Clean)
 }
 
-fn damage(path: &std::path::Path, cursor: &Cursor, tail: Tail) -> Result<Option<Damage>, Error> {
+fn damage(path: &Path, cursor: &Cursor, tail: Tail) -> Result<Option<Damage>, Error> {
     match sound_end(path, cursor, tail) {
         Ok(_) => Ok(None),
         Err(Error::Damaged { file, offset, what }) => Ok(Some(Damage { file, offset, what })),

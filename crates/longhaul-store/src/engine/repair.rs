@@ -103,17 +103,24 @@ impl Engine {
     /// Keeps the whole journal under another name in its directory: `journal.<why>-<number>`. It gets that name only
     /// once all of it is on disk.
     pub(super) fn copy_aside(&self, dir: &Path, why: &str) -> Result<PathBuf, Error> {
-        let journal = dir.join("journal");
-        let free = (1..=limits::ASIDE_MAX).map(|number| dir.join(format!("journal.{why}-{number}")));
-        let aside = free.into_iter().find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(|| {
-            let full = std::io::Error::other("too many journals were put aside already");
-            Error::io("copy", &journal, full)
-        })?;
-        let failed = |error| Error::io("copy", &aside, error);
-        let source = self.disk.open(&journal, Access::Read).map_err(failed)?;
-        let end = source.len().map_err(failed)?;
-        self.replace(dir, &aside, |copy| disk::copy(&*source, copy, end).map_err(failed))?;
+        let aside = self.free_name(dir, why)?;
+        self.copy_journal(dir, &aside)?;
         Ok(aside)
+    }
+
+    pub(super) fn free_name(&self, dir: &Path, why: &str) -> Result<PathBuf, Error> {
+        let names = (1..=limits::ASIDE_MAX).map(|number| dir.join(format!("journal.{why}-{number}")));
+        names.into_iter().find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(|| {
+            let full = std::io::Error::other("too many journals were put aside already");
+            Error::io("copy", dir.join("journal"), full)
+        })
+    }
+
+    pub(super) fn copy_journal(&self, dir: &Path, aside: &Path) -> Result<(), Error> {
+        let failed = |error| Error::io("copy", aside, error);
+        let source = self.disk.open(&dir.join("journal"), Access::Read).map_err(failed)?;
+        let end = source.len().map_err(failed)?;
+        self.replace(dir, aside, |copy| disk::copy(&*source, copy, end).map_err(failed))
     }
 
     /// Gives a file what `fill` writes, all of it or, if anything fails or the process dies, nothing.

@@ -123,13 +123,13 @@ fn watched(
     // Whatever is still under way after a second Ctrl-C is not waited for.
     runtime.shutdown_background();
     line.clear();
-    let rested = rested?;
-    if matches!(rested, Rested::AtOnce) {
+    if matches!(rested, Ok(Rested::AtOnce)) {
         harness.reap(id);
     } else if let Some(notifier) = notifier {
+        // Also of one that could not begin.
         notifier.close();
     }
-    Ok(rested)
+    rested
 }
 
 /// Runs commands on the files of a run that nobody drives, held like those of an agent. `None` if that was interrupted.
@@ -183,6 +183,7 @@ pub fn detach(app: &App, harness: &Harness, id: &RunId, again: &Again) -> Result
     if let Some(holder) = harness.store_of(id)?.holder(id)? {
         return Err(longhaul_store::Error::Held { run: id.clone(), holder }.into());
     }
+    refuse_unprepared(app, harness, id)?;
     let logs = app.state_dir.join("daemon");
     std::fs::create_dir_all(&logs)?;
     let log_path = logs.join(format!("{id}.log"));
@@ -209,6 +210,22 @@ pub fn detach(app: &App, harness: &Harness, id: &RunId, again: &Again) -> Result
         log_path.display()
     ));
     Ok(Exit::Ok)
+}
+
+/// Whoever looks on sees that the repository's own setup is not trusted, and can end it. Nobody looks on here, and an agent that
+/// works in a place that was never prepared may work for hours in vain.
+fn refuse_unprepared(app: &App, harness: &Harness, id: &RunId) -> Result<(), Failure> {
+    let settings = app.settings_quietly()?;
+    let is_left_out = settings.untrusted && settings.items.iter().any(|item| item.key == "workspace.setup");
+    if !is_left_out || !harness.is_prepared(&harness.look(id)?) {
+        return Ok(());
+    }
+    let why = format!(
+        "{id} was not started: this repository's longhaul.yaml sets workspace.setup, which you have not trusted, or which has \
+         changed since; in the background it would be left out and nobody would see that"
+    );
+    let hint = format!("`longhaul trust` shows what it does, and asks; then `longhaul resume {id} --detach`");
+    Err(Failure::usage(why).hint(hint))
 }
 
 /// Waits for the run to rest. Every polite way to end a process pauses the run; the second one ends the process.

@@ -8,6 +8,7 @@ use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
+use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_engine::{Harness, Opening};
 use longhaul_tools::Examine;
 use longhaul_workspace::joining::{Conflict, Error, Joined, Resolved, Target};
@@ -73,6 +74,9 @@ pub fn merge(app: &App, session: &Session, args: &JoiningArgs) -> Result<Exit, F
     let held = held.map_err(session::failure)?;
     let merged = table.merge();
     drop((held, merging));
+    if merged.is_ok() {
+        table.tell_of_others(&notes);
+    }
     merged
 }
 
@@ -97,17 +101,20 @@ struct Table<'a> {
 impl Table<'_> {
     fn merge(&self) -> Result<Exit, Failure> {
         let untouched = landing::tell_settled(self.target.settle().map_err(|error| self.failure(error, ""))?);
-        let mut resolved = Vec::new();
+        let (mut resolved, mut given) = (self.resolved_before()?, 0);
         let joined = loop {
             match self.target.join(&self.works, &self.title(), &resolved) {
                 // Each branch conflicts once at most.
-                Err(Error::Conflict(conflict))
-                    if self.args.agent.is_some() && resolved.len() < self.works.len() =>
-                {
+                Err(Error::Conflict(conflict)) if self.args.agent.is_some() && given < self.works.len() => {
+                    let ready = self.target.refuse_unready(&self.works, &conflict);
+                    ready.map_err(|error| self.failure(error, "nothing was changed"))?;
                     match self.resolved(&conflict)? {
                         Resolution::Made(one) => resolved.push(one),
                         Resolution::NotDone(exit) => return Ok(exit),
                     }
+                    // It is paid for: whatever comes next, the same is not asked again.
+                    self.keep(resolved.clone())?;
+                    given += 1;
                 }
                 joined => break joined.map_err(|error| self.failure(error, untouched))?,
             }
@@ -117,8 +124,43 @@ impl Table<'_> {
         }
         let landed =
             self.target.land(&joined, &self.title()).map_err(|error| self.failure(error, untouched))?;
+        self.keep(Vec::new())?;
         self.report(&joined, &landed);
         Ok(Exit::Ok)
+    }
+
+    /// What this agent made of conflicts when this was said before and came to nothing. Another one may do better.
+    fn resolved_before(&self) -> Result<Vec<Resolved>, Failure> {
+        let mut kept = self.session.notes().map_err(session::failure)?.resolved;
+        kept.retain(|one| {
+            self.args.agent.as_ref() == Some(&one.agent) && self.target.has(&one.tree).unwrap_or(false)
+        });
+        Ok(kept)
+    }
+
+    fn keep(&self, resolved: Vec<Resolved>) -> Result<(), Failure> {
+        if self.session.notes().map_err(session::failure)?.resolved != resolved {
+            let kept = self.session.note(SystemClock.now(), |notes| notes.resolved = resolved);
+            kept.map_err(session::failure)?;
+        }
+        Ok(())
+    }
+
+    /// Runs of the session that came one after another have a branch of their own, which this does not bring anywhere.
+    fn tell_of_others(&self, notes: &Notes) {
+        let last = notes.runs.iter().rev().find(|visit| visit.branch.is_none());
+        let (Some(last), Some(branch)) = (last, &notes.branch) else { return };
+        let (name, run) = (self.session.name(), &last.run);
+        if self.is_of_session(notes) {
+            render::hint(&format!(
+                "{branch} is the branch of session {name} itself; `longhaul merge {run}` brings all of it to the branch you are on"
+            ));
+            return;
+        }
+        render::warn(&format!(
+            "only the runs that worked side by side are merged: those of session {name} that came one after another are on \
+             {branch}, and `longhaul merge {run}` merges them"
+        ));
     }
 
     fn title(&self) -> String {
@@ -211,7 +253,8 @@ impl Table<'_> {
         let tree = landing::work(self.app, &run)?
             .made_of(&conflict.commit)
             .map_err(|error| self.failure(Error::Landing(error), "nothing was changed"))?;
-        Ok(Resolution::Made(Resolved { sides: conflict.sides.clone(), tree }))
+        let agent = self.args.agent.clone().unwrap_or_default();
+        Ok(Resolution::Made(Resolved { agent, sides: conflict.sides.clone(), tree }))
     }
 
     fn report(&self, joined: &Joined, landed: &Landed) {

@@ -98,6 +98,9 @@ pub fn at_work_in(app: &App, directory: &Path) -> Result<Option<RunId>, Failure>
 fn as_line(row: &RunRow, undriven: &HashSet<RunId>) -> Vec<String> {
     let state = match row.wait {
         Wait::None if undriven.contains(&row.id) => format!("{} (nobody drives it)", row.status),
+        Wait::None if row.status == Status::Created && row.reason.is_some() => {
+            format!("{} (could not begin)", row.status)
+        }
         Wait::None => row.status.to_string(),
         Wait::Human => WAITING.to_owned(),
         wait @ (Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child) => {

@@ -80,7 +80,27 @@ pub fn place(
         (Some(shared), Way::Sequential) => in_session(app, options, naming, (&shared, &label))?,
         (None, _) => on_its_own(app, options, naming)?,
     };
+    warn_of_missing(settings, &chosen);
     Ok(with_agents_apart(chosen, way, naming))
+}
+
+/// A misspelt path is not copied, and the agent would only find something missing.
+fn warn_of_missing(settings: &Settings, chosen: &Chosen) {
+    let Some(repository) = &chosen.repository else { return };
+    for path in settings.copy.iter().filter(|path| repository.join(path).symlink_metadata().is_err()) {
+        let (path, place) = (path.escape_debug(), repository.display());
+        render::warn(&format!("workspace.copy names `{path}`, which is not in {place}: it is not copied"));
+    }
+}
+
+/// Outside of a repository nobody can tell what has changed.
+fn refuse_changes(app: &App, options: &Options) -> Result<(), Failure> {
+    if !options.with_changes {
+        return Ok(());
+    }
+    let why =
+        format!("--with-changes: {} is in no git repository, so there are no changes", app.cwd.display());
+    Err(Failure::usage(why).hint("`--in-place` works on the files that are here"))
 }
 
 /// How the branch is called that the runs there share.
@@ -104,7 +124,10 @@ fn with_agents_apart(chosen: Chosen, way: Way, naming: &Naming<'_>) -> Chosen {
 
 fn on_its_own(app: &App, options: &Options, naming: &Naming<'_>) -> Result<Chosen, Failure> {
     let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
-    let Some(repository) = repository(&app.cwd) else { return Ok(Chosen::plain(path)) };
+    let Some(repository) = repository(&app.cwd) else {
+        refuse_changes(app, options)?;
+        return Ok(Chosen::plain(path));
+    };
     let (base, carried) = base(app, options, &repository, naming)?;
     let branch = Some(naming.branch(&repository));
     Ok(Chosen { repository: Some(repository), branch, base: Some(base), carried, ..Chosen::plain(path) })
@@ -151,7 +174,10 @@ fn in_session(
     let path = session.workspace();
     let notes = session.exists().then(|| session.notes()).transpose().map_err(session::failure)?;
     let Some(notes) = notes.filter(|notes| !notes.is_only_parallel()) else {
-        let Some(repository) = repository(&app.cwd) else { return Ok(Chosen::plain(path)) };
+        let Some(repository) = repository(&app.cwd) else {
+            refuse_changes(app, options)?;
+            return Ok(Chosen::plain(path));
+        };
         let (base, carried) = base(app, options, &repository, naming)?;
         let branch = Some(naming.shared_branch(&repository, label));
         let repository = Some(repository);

@@ -1,12 +1,22 @@
 //! `rewind` and `fork`: back to a checkpoint with the files, in this run or in another.
 
+use std::path::{Path, PathBuf};
+
+use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
+use longhaul_engine::Harness;
 use longhaul_engine::checkpoints::{Checkpoint, Point};
-use longhaul_engine::rewind::Rewound;
+use longhaul_engine::rewind::{Apart, Rewound};
+use longhaul_engine::undo::Undone;
+use longhaul_workspace::checkout::Change;
+use longhaul_workspace::place;
 use serde_json::json;
 
 use super::create::settled_model;
-use crate::app::App;
+use crate::app::{self, App};
+use crate::branch::Naming;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::limits::FILES_SHOWN_MAX;
@@ -15,7 +25,8 @@ use crate::render;
 /// Take a run back to a checkpoint: conversation, files, turns, calls, approvals and steps
 ///
 /// The files of its workspace become what they were then; how they are now is stored first, and the journal as it was is kept
-/// beside the new one. Ignored files, nested repositories and files over 64 MiB are left as they are, and so are git's
+/// beside the new one: `longhaul rewind ID --undo` brings both back, also after the run has gone on, and can itself be undone.
+/// A checkpoint that the run ended with has its files, too; there is nothing to go on with then. Ignored files, nested repositories and files over 64 MiB are left as they are, and so are git's
 /// branches and commits. What calls did outside the workspace is not undone; they are listed. Money and tokens
 /// that were spent stay counted. Refused while the run is driven, and where its files are also other runs'.
 /// Killed in the middle, the next command for this run finishes it. `longhaul resume ID` then goes on from there.
@@ -25,19 +36,24 @@ Examples:
   longhaul checkpoints run_01h… --all     where a run can be taken back to
   longhaul rewind run_01h… --to 2         its second checkpoint
   longhaul rewind run_01h… --to before-x  the one with that name
-  longhaul rewind run_01h… --to @57       the last moment up to event 57 whose files are known")]
+  longhaul rewind run_01h… --to @57       the last moment up to event 57 whose files are known
+  longhaul rewind run_01h… --undo         as it was before the last rewind")]
 pub struct RewindArgs {
     #[arg(value_name = "ID")]
     pub id: String,
     /// A checkpoint's number or name, or `@SEQ`
-    #[arg(long, value_name = "N|NAME")]
-    pub to: Point,
+    #[arg(long, value_name = "N|NAME", required_unless_present = "undo")]
+    pub to: Option<Point>,
+    /// Bring back what the last rewind took away: the conversation and the files
+    #[arg(long, conflicts_with = "to")]
+    pub undo: bool,
 }
 
 /// Make a new run from a checkpoint of another, with its conversation and its files, in a place of its own
 ///
-/// The first run is only read. The new one works in a worktree on a branch of its own if the first has one, otherwise in a
-/// directory of its own. `longhaul resume NEW` goes on with it.
+/// The first run is only read. The new one works in a worktree on a branch of its own if the first has one or worked in place in a
+/// checkout, otherwise in a directory of its own. `longhaul resume NEW` goes on with it. A fork of what has completed is paused;
+/// `longhaul replan NEW --plan FILE` gives it more to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -57,24 +73,52 @@ pub struct ForkArgs {
 pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
     let harness = app.reading()?;
-    let rewound = harness.rewind(&id, &args.to)?;
+    let Some(to) = &args.to else { return undo(app, &harness, &id) };
+    let rewound = harness.rewind(&id, to)?;
     if app.json() {
         let taken = &rewound.taken;
         render::json(&json!({
             "id": id, "checkpoint": taken.checkpoint.number, "name": taken.checkpoint.name, "seq": taken.checkpoint.seq,
             "status": taken.checkpoint.status_at_end, "eventsLost": taken.events_lost, "callsNotUndone": rewound.outside,
             "filesChanged": rewound.changes.len(), "filesBefore": rewound.before, "journalKeptAs": taken.kept_as,
-            "leftOut": rewound.left_out.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+            "leftOut": shown(&rewound.left_out),
+            "undo": rewound.changed_anything().then(|| format!("longhaul rewind {id} --undo")),
         }));
         return Ok(Exit::Ok);
     }
     tell(id.as_str(), &rewound);
-    let verb = match rewound.taken.checkpoint.status_at_end {
+    goes_on(&id, rewound.taken.checkpoint.status_at_end);
+    Ok(Exit::Ok)
+}
+
+fn undo(app: &App, harness: &Harness, id: &RunId) -> Result<Exit, Failure> {
+    let Undone { changes, before, left_out, outside } = harness.undo_rewind(id)?;
+    let run = harness.look(id)?;
+    if app.json() {
+        render::json(&json!({
+            "id": id, "status": run.status, "callsNotUndone": outside, "filesChanged": changes.len(), "filesBefore": before,
+            "leftOut": shown(&left_out), "undo": format!("longhaul rewind {id} --undo"),
+        }));
+        return Ok(Exit::Ok);
+    }
+    render::talk(&format!("{id} is as it was before its last rewind: {}", run.status));
+    tell_files(&changes, &left_out, &outside);
+    render::talk(&format!("what was here until now is kept; `longhaul rewind {id} --undo` brings that back"));
+    goes_on(id, run.status);
+    Ok(Exit::Ok)
+}
+
+fn goes_on(id: &RunId, status: Status) {
+    let verb = match status {
         Status::Created => "start",
-        Status::Running | Status::Paused | Status::Completed | Status::Failed => "resume",
+        Status::Running | Status::Paused => "resume",
+        Status::Completed | Status::Failed => return,
     };
     render::talk(&format!("`longhaul {verb} {id}` goes on from here"));
-    Ok(Exit::Ok)
+}
+
+fn shown(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.display().to_string()).collect()
 }
 
 fn tell(id: &str, rewound: &Rewound) {
@@ -84,6 +128,17 @@ fn tell(id: &str, rewound: &Rewound) {
     render::talk(&format!(
         "{id} is at checkpoint {label} (event {seq}), {status_at_end}; {lost} events fall away"
     ));
+    tell_files(changes, left_out, outside);
+    if let Some(kept_as) = &taken.kept_as {
+        render::talk(&format!("the journal as it was: {}", kept_as.display()));
+    }
+    render::talk(&format!("the files as they were: tree {before} in checkpoints/files.git"));
+    if rewound.changed_anything() {
+        render::talk(&format!("`longhaul rewind {id} --undo` brings back what was here until now"));
+    }
+}
+
+fn tell_files(changes: &[Change], left_out: &[PathBuf], outside: &[String]) {
     for change in changes.iter().take(FILES_SHOWN_MAX) {
         let status = match (&change.before, &change.after) {
             (None, _) => 'A',
@@ -105,10 +160,6 @@ fn tell(id: &str, rewound: &Rewound) {
             "what these calls did outside the workspace, if anything, is NOT undone: {calls}"
         ));
     }
-    if let Some(kept_as) = &taken.kept_as {
-        render::talk(&format!("the journal as it was: {}", kept_as.display()));
-    }
-    render::talk(&format!("the files as they were: tree {before} in checkpoints/files.git"));
 }
 
 pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
@@ -116,7 +167,7 @@ pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
     let new = harness.new_run_id()?;
-    let run = harness.fork(&id, &args.at, &new, model)?;
+    let run = harness.fork(&id, &args.at, &new, apart(app, &harness.look(&id)?, &new, model)?)?;
     if app.json() {
         render::json(&json!({
             "id": new, "from": id, "at": args.at.to_string(), "status": run.status, "workspace": run.spec.workspace,
@@ -128,4 +179,25 @@ pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
     render::talk(&format!("{new} is {id} at checkpoint {}; it works in {}", args.at, run.spec.workspace));
     render::talk(&format!("`longhaul resume {new}` goes on with it"));
     Ok(Exit::Ok)
+}
+
+/// A branch as the settings name it, also for what worked in place in a checkout: there it would otherwise have no way back.
+fn apart(app: &App, run: &Run, new: &RunId, model: Option<String>) -> Result<Apart, Failure> {
+    let RunSpec { repository, branch, source, workspace, task, agent, .. } = &run.spec;
+    let settings = app.settings()?;
+    let naming = Naming { git: &settings.git, task, agent, id: new };
+    let known = repository.as_ref().or(source.as_ref().map(|source| &source.store));
+    if let (Some(known), Some(_)) = (known, branch) {
+        return Ok(Apart { model, branch: Some(naming.branch(Path::new(known))), checkout: None });
+    }
+    let whole = Path::new(workspace).canonicalize().ok();
+    let checkout = whole.filter(|place| app::repository(place).is_some_and(|top| top == *place));
+    let checkout = checkout.and_then(|top| place::head(&top).map(|base| (top, base)));
+    if checkout.is_none() {
+        render::warn(
+            "there is no repository that a branch of the fork could go back to: what it makes stays in its directory",
+        );
+    }
+    let branch = checkout.as_ref().map(|(top, _)| naming.branch(top));
+    Ok(Apart { model, branch, checkout })
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
-use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock};
+use longhaul_engine::{Error as EngineError, Harness};
+use longhaul_store::Error as StoreError;
 use longhaul_workspace::place::{self, Place, REMOVING};
 pub use longhaul_workspace::prune::bytes_below;
 use longhaul_workspace::prune::{self, Pruned};
@@ -41,7 +42,7 @@ pub enum What {
     /// Remove where ended runs and workflows worked, and stored files that no run needs
     ///
     /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
-    /// any repository is gone. Sessions are never touched. Stored files, to which `longhaul rewind` goes back, stay as long as
+    /// any repository is gone. Runs that were removed with `longhaul rm` count as ended. Sessions are never touched. Stored files, to which `longhaul rewind` goes back, stay as long as
     /// their run is there; a week after `longhaul rm` they go, or after an hour if there are more than `checkpoints.quota`. They
     /// are left as they are while a run is driven, and as long as they take little room.
     Cleanup {
@@ -65,7 +66,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 struct Found {
     path: PathBuf,
     name: String,
-    run: Run,
+    /// None if it was removed: what it left here is nobody's any more.
+    run: Option<Run>,
     /// An earlier removal was killed at it.
     begun: bool,
 }
@@ -78,7 +80,11 @@ fn all(app: &App, harness: &Harness) -> Vec<Found> {
             Some(name) => (name.to_owned(), true),
             None => (name, false),
         };
-        let run = harness.look(&RunId::parse(name.split('~').next()?).ok()?).ok()?;
+        let run = match harness.look(&RunId::parse(name.split('~').next()?).ok()?) {
+            Ok(run) => Some(run),
+            Err(EngineError::Store(StoreError::NotFound { .. })) => None,
+            Err(_) => return None,
+        };
         Some(Found { path, name, run, begun })
     };
     directories(&app.state_dir.join("workspace").join("run")).into_iter().filter_map(found).collect()
@@ -89,9 +95,11 @@ fn list(app: &App) -> Result<Exit, Failure> {
     let shown: Vec<Value> = all(app, &harness)
         .iter()
         .map(|found| {
+            let run = found.run.as_ref();
             json!({
-                "id": found.name, "status": found.run.status, "updatedAt": found.run.updated_at, "bytes": bytes_below(&found.path),
-                "branch": found.run.spec.branch, "path": found.path,
+                "id": found.name, "status": run.map_or("removed", |run| run.status.as_str()),
+                "updatedAt": run.map(|run| run.updated_at), "bytes": bytes_below(&found.path),
+                "branch": run.and_then(|run| run.spec.branch.as_ref()), "path": found.path,
             })
         })
         .collect();
@@ -127,6 +135,13 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     let harness = app.reading()?;
     let (mut gone, mut bytes) = (Vec::new(), 0);
     for Found { path, name, run, begun } in all(app, &harness) {
+        let Some(run) = run else {
+            if let Some(freed) = remove_orphan(&path, &name, begun, older_than, dry_run)? {
+                bytes += freed;
+                gone.push(name);
+            }
+            continue;
+        };
         let place = place_of(&run);
         // Where the first try of a sub-agent worked whose run was rewound since: nobody can say what it holds.
         if place.directory().file_name() != Some(name.as_ref()) {
@@ -160,6 +175,31 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     let verb = if dry_run { "would be freed" } else { "freed" };
     render::talk(&format!("{} {verb}", table::bytes(freed)));
     Ok(Exit::Ok)
+}
+
+/// Takes away what a run left that was removed since, by the same rules; how long nobody has used it is told by the directory. Says
+/// what that frees.
+fn remove_orphan(
+    path: &Path,
+    name: &str,
+    begun: bool,
+    older_than: Duration,
+    dry_run: bool,
+) -> Result<Option<u64>, Failure> {
+    let whole = path.with_file_name(name);
+    let place = place::found_at(&whole);
+    let modified = path.metadata().and_then(|facts| facts.modified()).ok();
+    let is_old = modified.is_some_and(|at| at.elapsed().unwrap_or_default() >= older_than);
+    let is_of_git = !matches!(place, Place::Fresh(_));
+    if !begun && (!is_old || (is_of_git && is_unsaved(&place, name))) {
+        return Ok(None);
+    }
+    let bytes = bytes_below(path);
+    if !dry_run {
+        let removed = if begun { place::finish_removing(&place) } else { place::remove(&place) };
+        removed.map_err(anyhow::Error::from)?;
+    }
+    Ok(Some(bytes))
 }
 
 /// Gives back what stored files take that nobody needs, if that is worth it. That it cannot be done now is no failure.

@@ -53,6 +53,18 @@ fn a_wait_is_told_once() {
     assert!(desk.get(&["notify", "show", &id]).contains("delivered"));
 }
 
+/// A run that could not begin is told of: in the background nobody is there to read why.
+#[test]
+fn a_workspace_that_cannot_be_set_up_is_told_of() {
+    let desk =
+        desk("notify: { command: [./tell.sh] }\nworkspace: { setup: \"echo no such thing; exit 3\" }\n");
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert_eq!(told(&desk), [("paused".to_owned(), Value::Null)]);
+    let text = std::fs::read_to_string(desk.path("told.jsonl")).unwrap();
+    assert!(text.contains("could not begin") && text.contains("no such thing"), "{text}");
+}
+
 /// The command is the user's: what it answers counts as a person's word, and is not taken for an agent's.
 #[test]
 fn a_told_command_may_answer() {

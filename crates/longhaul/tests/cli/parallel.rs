@@ -191,6 +191,52 @@ fn a_conflict_names_the_files_and_an_agent_may_resolve_it() {
     assert_eq!(git(&desk, &["status", "--porcelain"]), "");
 }
 
+/// D16.3: a session in which some came one after another has a branch that merging the others does not touch, and that is said.
+#[test]
+fn runs_that_came_one_after_another_are_named_when_others_are_merged() {
+    let desk = repository();
+    run(&desk, "frontend");
+    let sequential = ["run", "x", "--model", "scripted/s.yaml", "--session=port", "--agent=left"];
+    let alone = desk.json(&sequential);
+    let (id, branch) = (alone["id"].as_str().unwrap(), alone["branch"].as_str().unwrap());
+    let merged = desk.say(&["merge", "--session", "port"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    let words = format!("are on {branch}, and `longhaul merge {id}` merges them");
+    assert!(merged.err.contains(&words), "{}", merged.err);
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "first\n");
+    assert_eq!(desk.say(&["merge", id]).code, 0);
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "left\n");
+}
+
+/// D16.3: nobody is paid for resolving a conflict before it is known that the merge can be made, nor twice for the same one.
+#[test]
+fn a_conflict_is_paid_for_once() {
+    let desk = repository();
+    for agent in ["left", "right", "frontend"] {
+        run(&desk, agent);
+    }
+    let given = |more: &[&str]| {
+        let fixed = ["merge", "--session=port", "--model=scripted/s.yaml", "--agent=peacemaker"];
+        desk.say(&[&fixed, more].concat())
+    };
+    let runs = || desk.json(&["list"]).as_array().unwrap().len();
+    for (path, mine) in [("a.txt", "mine\n"), ("pages.txt", "my pages\n")] {
+        desk.write(path, mine);
+        let refused = given(&[]);
+        assert!(refused.code != 0 && refused.err.contains(path), "{} {}", refused.code, refused.err);
+        assert_eq!(runs(), 3, "nobody was asked");
+        assert_eq!(std::fs::read_to_string(desk.path(path)).unwrap(), mine);
+        git(&desk, &["stash", "-q", "-u"]);
+    }
+    // It holds where the conflict is resolved, and not where everything is merged.
+    let refused = given(&["--verify", "test ! -e pages.txt"]);
+    assert!(refused.code == 1 && refused.err.contains("fails on the merged files"), "{}", refused.err);
+    assert_eq!(runs(), 4);
+    let made = given(&["--verify", "test -e pages.txt"]);
+    assert_eq!((made.code, runs()), (0, 4), "{}", made.err);
+    assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "left and right\n");
+}
+
 /// D16.3, D16.4: commands look at the merged files before the branch moves, and leave it where it was if one fails. A working branch that
 /// nobody has checked out moves without any file being touched; one that is not there is made.
 #[test]

@@ -121,6 +121,129 @@ fn a_rewind_that_is_killed_is_finished_or_never_was() {
     }
 }
 
+/// D11.16: the same checkpoint is gone back to again and again, at once and after the run has gone on, and has its files each time.
+#[test]
+fn a_checkpoint_can_be_gone_back_to_twice() {
+    let desk = Desk::with_script(SCRIPT);
+    let id = &desk.create();
+    assert_eq!(desk.say(&["start", id, "--max-steps", "3"]).code, 4);
+    assert_eq!(desk.say(&["resume", id, "--max-steps", "50"]).code, 0);
+    let workspace: PathBuf = desk.json(&["show", id])["workspace"].as_str().unwrap().into();
+    let numbered = |point: &&Value| point["number"].is_u64() && point["files"].is_string();
+    let listed = desk.json(&["checkpoints", id]);
+    let all: Vec<Value> = listed.as_array().unwrap().iter().filter(numbered).cloned().collect();
+    assert!(all.len() > 1, "{listed}");
+    for point in all.iter().rev() {
+        let number = point["number"].to_string();
+        assert_eq!(desk.say(&["rewind", id, "--to", &number]).code, 0);
+        let then = found(&workspace);
+        let files = |id: &str| {
+            let listed = desk.json(&["checkpoints", id]);
+            let mut found = listed.as_array().unwrap().iter();
+            found.find(|found| found["number"] == point["number"]).unwrap()["files"].clone()
+        };
+        assert_eq!(files(id), point["files"], "checkpoint {number}");
+        std::fs::write(workspace.join("by-hand"), "x").unwrap();
+        assert_eq!(desk.say(&["rewind", id, "--to", &number]).code, 0);
+        assert_eq!(found(&workspace), then, "checkpoint {number}");
+        let fork = desk.json(&["fork", id, "--at", &number]);
+        assert_eq!(found(Path::new(fork["workspace"].as_str().unwrap())), then);
+        assert_eq!(files(fork["id"].as_str().unwrap()), point["files"], "the fork's checkpoint {number}");
+    }
+}
+
+/// D11.16: a rewind can be undone, at once or after the run has gone on, and so can that; nothing is lost on the way.
+#[test]
+fn a_rewind_can_be_undone() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let none = desk.say(&["rewind", &id, "--undo"]);
+    assert!(none.code == 2 && none.err.contains("was not rewound"), "{} {}", none.code, none.err);
+    let (end, events) = (found(&workspace), desk.events(&id));
+    let at = format!("@{}", points(&desk, &id)[1]["seq"]);
+    std::fs::write(workspace.join("by-hand"), "mine").unwrap();
+    let with_mine = found(&workspace);
+    let said = desk.say(&["rewind", &id, "--to", &at]);
+    assert!(said.code == 0 && said.err.contains(&format!("longhaul rewind {id} --undo")), "{}", said.err);
+    let then = found(&workspace);
+    assert!(!workspace.join("by-hand").exists());
+    let said = desk.say(&["rewind", &id, "--undo"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!((found(&workspace), desk.events(&id)), (with_mine.clone(), events.clone()));
+    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+    assert_eq!(desk.say(&["rewind", &id, "--undo"]).code, 0);
+    assert_eq!(found(&workspace), then);
+    assert_eq!(desk.json(&["show", &id])["status"], "running");
+    assert_eq!(desk.say(&["resume", &id]).code, 0);
+    assert_eq!(found(&workspace), end);
+    let gone_on = desk.events(&id);
+    assert_eq!(desk.say(&["rewind", &id, "--undo"]).code, 0);
+    assert_eq!(found(&workspace), with_mine);
+    assert_eq!(desk.events(&id)[..events.len()], events[..]);
+    assert_eq!(desk.say(&["rewind", &id, "--undo"]).code, 0);
+    assert_eq!((found(&workspace), desk.events(&id)), (end, gone_on));
+}
+
+/// D11.16: killed anywhere while a rewind is undone, the next command finishes it.
+#[test]
+fn undoing_a_rewind_survives_kills() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let (end, events) = (found(&workspace), types(&desk, &id));
+    let (at, seq) = {
+        let point = &points(&desk, &id)[1];
+        (format!("@{}", point["seq"]), point["seq"].as_u64().unwrap() as usize)
+    };
+    assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
+    let then = found(&workspace);
+    for round in 0..16 {
+        let mut undo = desk.command(&["rewind", &id, "--undo"]);
+        let mut child = undo.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(5 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What was noted is finished before it is looked where to.
+        let nowhere = desk.say(&["rewind", &id, "--to", "nowhere"]);
+        assert!(nowhere.err.contains("has no checkpoint nowhere"), "{}", nowhere.err);
+        let is_undone = found(&workspace) == end;
+        assert!(is_undone || found(&workspace) == then, "round {round}: {:?}", found(&workspace));
+        let kept = if is_undone { &events[..] } else { &events[..seq] };
+        assert_eq!(types(&desk, &id), kept, "round {round}");
+        if is_undone {
+            assert_eq!(desk.say(&["rewind", &id, "--undo"]).code, 0);
+        }
+        assert_eq!(found(&workspace), then);
+    }
+}
+
+/// D11.16: the git of a rewind that was killed does not write on behind the back of the next command, nor hold it up.
+#[test]
+fn what_a_killed_rewind_left_running_is_ended() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let at = format!("@{}", points(&desk, &id)[1]["seq"]);
+    let path = std::env::var("PATH").unwrap();
+    let slow = format!(
+        "#!/bin/sh\ncase \"$*\" in *'read-tree -m -u'*) touch '{}'; exec sleep 600;; esac\nPATH='{path}' exec git \"$@\"\n",
+        desk.path("at-it").display()
+    );
+    std::fs::create_dir(desk.path("slow")).unwrap();
+    desk.write("slow/git", &slow);
+    std::fs::set_permissions(desk.path("slow/git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut rewind = desk.command(&["rewind", &id, "--to", &at]);
+    rewind.env("PATH", format!("{}:{path}", desk.path("slow").display()));
+    let mut child = rewind.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !desk.path("at-it").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it must not end before it is killed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let named = desk.say(&["checkpoint", &id, "--name", "after"]);
+    assert_eq!(named.code, 0, "{}", named.err);
+    assert_eq!(found(&workspace).len(), 2, "the two scripts");
+}
+
 /// AX3: a named checkpoint is gone back to by its name, conversation and files; a name is taken once, and is no number.
 #[test]
 fn a_checkpoint_has_a_name() {
@@ -171,6 +294,33 @@ fn a_fork_goes_its_own_way() {
     assert_eq!(found(&place), end);
     assert_eq!(found(&workspace), end);
     assert_eq!(std::fs::read(desk.journal(&id)).unwrap(), journal);
+}
+
+/// D11.16: the checkpoint that a run completed with is one, too: its files can be had again, and another run can go on from there.
+#[test]
+fn the_last_checkpoint_of_a_completed_run_can_be_used() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    let (end, events) = (found(&workspace), desk.events(&id));
+    let listed = desk.json(&["checkpoints", &id]);
+    let last = listed.as_array().unwrap().iter().rev().find(|point| point["number"].is_u64()).unwrap();
+    let last = last["number"].to_string();
+    std::fs::remove_file(workspace.join("link")).unwrap();
+    let said = desk.say(&["rewind", &id, "--to", &last]);
+    assert!(said.code == 0 && !said.err.contains("goes on"), "{}", said.err);
+    assert_eq!(found(&workspace), end);
+    assert_eq!(desk.events(&id), events);
+    let fork = desk.json(&["fork", &id, "--at", &last]);
+    let new = fork["id"].as_str().unwrap();
+    assert_eq!(fork["status"], "paused");
+    assert_eq!(found(Path::new(fork["workspace"].as_str().unwrap())), end);
+    desk.write("more.yaml", "steps:\n  - { id: more, description: More. }\n");
+    let said = desk.say(&["replan", new, "--plan", "more.yaml"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let said = desk.say(&["resume", new]);
+    assert_eq!((said.out.as_str(), said.code), ("All done.\n", 0), "{}", said.err);
+    let other = desk.json(&["fork", &id, "--at", &last]);
+    assert_eq!(desk.say(&["resume", other["id"].as_str().unwrap()]).code, 0);
 }
 
 const IGNORING: &str = r#"
@@ -227,6 +377,18 @@ fn a_sub_agent_whose_files_are_taken_back_is_sent_again() {
     assert!(!workspace.join("pluto.txt").exists());
     let said = desk.say(&["resume", &id]);
     assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(found(&workspace), end);
+    // Undone, those that were sent first are the run's again.
+    let child = format!("{id}.1");
+    let second = desk.json(&["show", &child])["createdAt"].clone();
+    let said = desk.say(&["rewind", &id, "--undo"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let first = desk.json(&["show", &child])["createdAt"].clone();
+    assert_ne!(first, second);
+    assert_eq!(desk.json(&["show", &child])["status"], "completed");
+    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+    assert_eq!(desk.say(&["rewind", &id, "--undo"]).code, 0);
+    assert_eq!(desk.json(&["show", &child])["createdAt"], second);
     assert_eq!(found(&workspace), end);
 }
 

@@ -220,10 +220,16 @@ fn a_fresh_workspace_is_set_up_once() {
     let failed = desk.events(&id).into_iter().find(|event| event["type"] == "setup_ended").unwrap();
     assert_eq!(failed["success"], false);
     assert!(text(&failed["error"]).contains("no such thing"));
-    assert_eq!(desk.json(&["show", &id])["status"], "created");
+    let shown = desk.json(&["show", &id]);
+    assert_eq!(shown["status"], "created");
+    assert!(text(&shown["reason"]).contains("could not be set up: `echo no such thing; exit 3`"), "{shown}");
+    assert!(desk.say(&["result", &id]).out.contains("Why it has not begun:** its workspace could not be"));
+    assert!(desk.get(&["list"]).contains("created (could not begin)"));
     set(&desk, "workspace: { setup: [\"mkdir -p deps\", \"echo ready >> deps/log\"] }");
     desk.get(&["resume", &id]);
-    let place = text(&desk.json(&["show", &id])["workspace"]);
+    let shown = desk.json(&["show", &id]);
+    assert_eq!((&shown["status"], &shown["reason"]), (&json!("completed"), &Value::Null));
+    let place = text(&shown["workspace"]);
     assert_eq!(std::fs::read_to_string(Path::new(&place).join("deps/log")).unwrap(), "ready\n");
     // A repository's own file runs nothing before it is trusted.
     set(&desk, "");
@@ -237,8 +243,108 @@ fn a_fresh_workspace_is_set_up_once() {
     assert!(told.contains("sets workspace.setup, which is ignored until you trust it"), "{told}");
     let shown: Value = serde_json::from_slice(&doubted.stdout).unwrap();
     assert!(!Path::new(&text(&shown["workspace"])).join("set-up").exists());
+    // In the background nobody would see that it is left out.
+    let mut hidden = desk.command(&["run", "x", "--model", "scripted/s.yaml", "--detach"]);
+    let hidden = hidden.env_remove("LONGHAUL_TRUST").output().unwrap();
+    let told = String::from_utf8(hidden.stderr).unwrap();
+    assert_eq!(hidden.status.code(), Some(2), "{told}");
+    assert!(told.contains("was not started") && told.contains("`longhaul trust`"), "{told}");
     // Here is the user's own to prepare.
     assert!(run(&desk, &["--in-place"])["status"] == "completed" && !desk.path("set-up").exists());
+}
+
+/// D14.8: what a run left that was removed is listed, and cleaned up by the same rules: work that no branch has stays.
+#[test]
+fn what_removed_runs_left_is_listed_and_cleaned_up() {
+    let desk = repository("");
+    let (saved, unsaved) = (run(&desk, &[]), run(&desk, &[]));
+    let [place, kept] = [&saved, &unsaved].map(|run| std::path::PathBuf::from(text(&run["workspace"])));
+    std::fs::write(kept.join("nowhere-else"), "work").unwrap();
+    let (id, other) = (text(&saved["id"]), text(&unsaved["id"]));
+    desk.get(&["rm", &id, &other]);
+    let listed = desk.json(&["workspace", "list"])["workspaces"].clone();
+    let states: Vec<&Value> = listed.as_array().unwrap().iter().map(|found| &found["status"]).collect();
+    assert_eq!(states, [&json!("removed"), &json!("removed")], "{listed}");
+    assert!(desk.get(&["workspace", "list"]).contains("removed"));
+    assert_eq!(desk.json(&["workspace", "cleanup", "--older-than", "1h"])["removed"], json!([]));
+    set(&desk, "workspace: { cleanup_after: 1ms }");
+    assert_eq!(desk.json(&["workspace", "cleanup", "--dry-run"])["removed"], json!([id]));
+    assert!(place.exists());
+    let cleaned = desk.say(&["workspace", "cleanup", "--json"]);
+    let said: Value = serde_json::from_str(&cleaned.out).unwrap();
+    assert_eq!(said["removed"], json!([id]));
+    assert!(cleaned.err.contains(&format!("{other} has changes that are nowhere else")), "{}", cleaned.err);
+    assert!(!place.exists() && kept.join("nowhere-else").exists());
+    let worktrees = git(&desk, &["worktree", "list"]);
+    assert!(!worktrees.contains(&id) && worktrees.contains(&other), "{worktrees}");
+}
+
+/// D11.16: a checkpoint whose files are stored after its commit, which a rewind to it cuts off, has them the second time, too.
+#[test]
+fn a_step_that_was_verified_and_committed_is_gone_back_to_twice() {
+    let desk = repository("");
+    let steps = "steps:\n  - { id: one, description: One., verify: [\"true\"] }\n  - { id: two, description: Two., dependencies: [one] }\n";
+    desk.write("plan.yaml", steps);
+    let done = run(&desk, &["--plan=plan.yaml"]);
+    let (id, notes) = (text(&done["id"]), Path::new(&text(&done["workspace"])).join("notes"));
+    let read = || std::fs::read_to_string(&notes).unwrap();
+    assert_eq!(read(), "line\nline\n");
+    for round in 0..3 {
+        let said = desk.say(&["rewind", &id, "--to", "1"]);
+        assert_eq!(said.code, 0, "round {round}: {}", said.err);
+        assert_eq!(read(), "line\n", "round {round}");
+        if round > 0 {
+            assert_eq!(desk.say(&["resume", &id]).code, 0);
+            assert_eq!(read(), "line\nline\n");
+        }
+    }
+}
+
+/// D11.16: where a run worked may be gone: then it is not rewound, and the fork that is named instead works.
+#[test]
+fn a_run_whose_workspace_is_gone_is_forked() {
+    let desk = repository("workspace: { cleanup_after: 1ms }\ngit: { branch_prefix: mine/ }");
+    let id = text(&run(&desk, &[])["id"]);
+    assert_eq!(desk.json(&["workspace", "cleanup"])["removed"], json!([id]));
+    let said = desk.say(&["rewind", &id, "--to", "1"]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(
+        said.err.contains("is gone") && said.err.contains(&format!("longhaul fork {id} --at N")),
+        "{}",
+        said.err
+    );
+    let fork = desk.json(&["fork", &id, "--at", "1"]);
+    assert!(text(&fork["branch"]).starts_with("mine/"), "{fork}");
+    assert!(Path::new(&text(&fork["workspace"])).join("notes").exists());
+}
+
+/// D11.16: a fork of what worked in place in a checkout has a branch by which its work comes back.
+#[test]
+fn a_fork_of_what_worked_in_place_can_be_merged() {
+    let desk = repository("");
+    let id = text(&run(&desk, &["--in-place"])["id"]);
+    let before = git(&desk, &["status", "--porcelain"]);
+    let fork = desk.json(&["fork", &id, "--at", "1"]);
+    let (new, place) = (text(&fork["id"]), text(&fork["workspace"]));
+    assert!(git(&desk, &["worktree", "list"]).contains(&new), "{fork}");
+    assert!(Path::new(&place).join("notes").exists());
+    assert_eq!(git(&desk, &["status", "--porcelain"]), before);
+    assert_eq!(desk.say(&["resume", &new]).code, 0);
+    assert!(desk.get(&["diff", &new, "--name-only"]).contains("notes"));
+}
+
+/// D14.3: a path that is to be copied and is not there is named; changes cannot be carried in where nobody knows of any.
+#[test]
+fn what_cannot_be_carried_in_is_said() {
+    let desk = repository("workspace: { copy: [deps, no-such-deps] }");
+    desk.write("deps", "x");
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(said.code == 0 && said.err.contains("workspace.copy names `no-such-deps`"), "{}", said.err);
+    assert!(!said.err.contains("names `deps`"), "{}", said.err);
+    let plain = Desk::with_script(ADDS);
+    let said = plain.say(&["run", "x", "--model", "scripted/s.yaml", "--with-changes"]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("is in no git repository") && said.err.contains("--in-place"), "{}", said.err);
 }
 
 /// A run whose workspace is being prepared is paused and stopped like any other, from wherever that is asked, and goes on later.
