@@ -230,6 +230,19 @@ impl Child {
         self.errand.attempt.0 < CHILD_TRIES_MAX
     }
 
+    /// What people call it, in the words of every run.
+    pub fn called(&self) -> &'static str {
+        let (status, wait) = match self.state {
+            ChildState::Working => (Status::Running, Wait::None),
+            ChildState::Waiting => (Status::Running, Wait::Human),
+            ChildState::Paused { .. } => (Status::Paused, Wait::None),
+            ChildState::Completed => (Status::Completed, Wait::None),
+            ChildState::Failed { .. } => (Status::Failed, Wait::None),
+        };
+        status.called(wait)
+    }
+
+    /// The same for programs.
     pub fn word(&self) -> &'static str {
         match self.state {
             ChildState::Working => "working",

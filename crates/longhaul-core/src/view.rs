@@ -214,6 +214,9 @@ pub struct ChildView {
     pub attempt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What people call the state it is in.
+    #[serde(skip)]
+    pub called: &'static str,
 }
 
 impl ChildView {
@@ -229,6 +232,7 @@ impl ChildView {
             status: child.word().to_owned(),
             attempt: child.errand.attempt.0,
             error,
+            called: child.called(),
         }
     }
 }

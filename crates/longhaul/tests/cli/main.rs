@@ -33,6 +33,7 @@ mod retention;
 mod rewind;
 mod sessions;
 mod sources;
+mod states;
 mod store;
 mod tasks;
 mod tools;
