@@ -85,6 +85,8 @@ pub enum ChildState {
     Failed {
         error: String,
     },
+    /// A hook wanted a person asked before there was a run; with leave, another is sent.
+    Held,
 }
 
 /// The runs that a run has started, in order. Knows which have not ended and what the others used, so that nobody looks through
@@ -197,6 +199,10 @@ pub enum ChildEnding {
     Refused {
         why: String,
     },
+    /// A hook wants a person's leave before it is made.
+    Held {
+        why: String,
+    },
     /// Nothing was heard of it for so long while it was at work.
     Idle {
         ms: u64,
@@ -220,7 +226,7 @@ impl Child {
 
     pub fn has_ended(&self) -> bool {
         match self.state {
-            ChildState::Completed | ChildState::Failed { .. } => true,
+            ChildState::Completed | ChildState::Failed { .. } | ChildState::Held => true,
             ChildState::Working | ChildState::Waiting | ChildState::Paused { .. } => false,
         }
     }
@@ -238,6 +244,7 @@ impl Child {
             ChildState::Paused { .. } => (Status::Paused, Wait::None),
             ChildState::Completed => (Status::Completed, Wait::None),
             ChildState::Failed { .. } => (Status::Failed, Wait::None),
+            ChildState::Held => return self.word(),
         };
         status.called(wait)
     }
@@ -250,6 +257,7 @@ impl Child {
             ChildState::Paused { .. } => "paused",
             ChildState::Completed => "completed",
             ChildState::Failed { .. } => "failed",
+            ChildState::Held => "held",
         }
     }
 }

@@ -150,7 +150,7 @@ impl Report {
             steps_completed: run.plan.completed_count(),
             total_steps: run.plan.steps.len(),
             steps: steps.map(|(index, step)| StepReport::of(run, index, step)).collect(),
-            sub_agents: run.children.iter().map(ChildView::of).collect(),
+            sub_agents: ChildView::of_all(run),
             iterations: run.iteration,
             turns: used.turns,
             tool_call_count: used.calls,

@@ -167,6 +167,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::DoomLoop { tool, count, .. } => vec![format!("(going in circles with {tool}, {count} times)")],
         Event::RunCreated(_)
         | Event::ChildResumed { .. }
+        | Event::ChildHeld { .. }
         | Event::ExamineStarted { .. }
         | Event::AsideStarted { .. }
         | Event::AsideEnded { .. }

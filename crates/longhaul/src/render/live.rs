@@ -295,6 +295,8 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
                 None => format!("sub-agent {agent} is waiting for a person; see `longhaul approvals` ({id})"),
             }
         }
+        // The question that comes with it says more.
+        Event::ChildHeld { .. } => return None,
         Event::PlanMade { plan } => {
             let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
             format!("planned {} steps: {}", steps.len(), short(&steps.join(", "), 120))
