@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod agents;
+mod checkout;
 mod checkpoints;
 mod crew;
 mod crew_night;
