@@ -110,7 +110,9 @@ fn complaint(text: &str, error: &Error) -> Complaint {
         reason = "another crate's errors, of which some are worth more words"
     )]
     let why = match error.without_snippet() {
-        Error::SerdeUnknownField { field, expected, .. } => unknown("field of an agent", field, expected),
+        Error::SerdeUnknownField { field: typed, expected, .. } => {
+            unknown(&format!("field of {}", holder(&field, typed)), typed, expected)
+        }
         Error::SerdeUnknownVariant { variant, expected, .. } => named(&unknown("choice", variant, expected)),
         Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is there twice"),
         Error::InvalidScalar { ty, .. } => named(wanted(ty)),
@@ -119,6 +121,16 @@ fn complaint(text: &str, error: &Error) -> Complaint {
         other => named(&first_line(&other.to_string())),
     };
     Complaint { line, why }
+}
+
+/// What a field at that place is one of: the whole agent, or a field of it that has fields itself, on one line or on several.
+fn holder<'a>(path: &'a str, field: &str) -> &'a str {
+    match path.rsplit_once('.') {
+        Some((holder, last)) if last == field => holder,
+        Some(_) => path,
+        None if path.is_empty() || path == field => "an agent",
+        None => path,
+    }
 }
 
 /// What is not known, what was probably meant, and what there is.

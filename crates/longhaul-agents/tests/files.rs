@@ -174,8 +174,8 @@ fn what_is_wrong_is_said_with_its_line() {
         ],
         expect![[r#"
             x.md:3: `toolz` is not a field of an agent; did you mean `tools`?
-            x.md:3: `max_step` is not a field of an agent; did you mean `max_steps`?
-            x.md:2: `max_costs` is not a field of an agent; did you mean `max_cost`?
+            x.md:3: `max_step` is not a field of harness_config; did you mean `max_steps`?
+            x.md:2: `max_costs` is not a field of limits; did you mean `max_cost`?
             x.md:2: `nonsense` is not a field of an agent; there are: name, role, description, model, models, tools, harness, harness_config, autonomy, limits, verify, protect, protect_policy, permissions, mcp, summarizer, judge, compaction
             x.md:2: `model` is `claude-sonnet`, which is not of the form provider/model; did you mean `anthropic/claude-sonnet`?
             x.md:2: `model` is `anthropic:claude`, which is not of the form provider/model; did you mean `anthropic/claude`?

@@ -85,6 +85,8 @@ pub enum ChildState {
     Failed {
         error: String,
     },
+    /// A hook wanted a person asked before there was a run; with leave, another is sent.
+    Held,
 }
 
 /// The runs that a run has started, in order. Knows which have not ended and what the others used, so that nobody looks through
@@ -197,6 +199,10 @@ pub enum ChildEnding {
     Refused {
         why: String,
     },
+    /// A hook wants a person's leave before it is made.
+    Held {
+        why: String,
+    },
     /// Nothing was heard of it for so long while it was at work.
     Idle {
         ms: u64,
@@ -220,7 +226,7 @@ impl Child {
 
     pub fn has_ended(&self) -> bool {
         match self.state {
-            ChildState::Completed | ChildState::Failed { .. } => true,
+            ChildState::Completed | ChildState::Failed { .. } | ChildState::Held => true,
             ChildState::Working | ChildState::Waiting | ChildState::Paused { .. } => false,
         }
     }
@@ -230,6 +236,20 @@ impl Child {
         self.errand.attempt.0 < CHILD_TRIES_MAX
     }
 
+    /// What people call it, in the words of every run.
+    pub fn called(&self) -> &'static str {
+        let (status, wait) = match self.state {
+            ChildState::Working => (Status::Running, Wait::None),
+            ChildState::Waiting => (Status::Running, Wait::Human),
+            ChildState::Paused { .. } => (Status::Paused, Wait::None),
+            ChildState::Completed => (Status::Completed, Wait::None),
+            ChildState::Failed { .. } => (Status::Failed, Wait::None),
+            ChildState::Held => return self.word(),
+        };
+        status.called(wait)
+    }
+
+    /// The same for programs.
     pub fn word(&self) -> &'static str {
         match self.state {
             ChildState::Working => "working",
@@ -237,6 +257,7 @@ impl Child {
             ChildState::Paused { .. } => "paused",
             ChildState::Completed => "completed",
             ChildState::Failed { .. } => "failed",
+            ChildState::Held => "held",
         }
     }
 }

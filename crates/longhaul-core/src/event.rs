@@ -491,6 +491,12 @@ pub enum Event {
         #[n(3)]
         command: String,
     },
+    /// A hook wants a person's leave before anybody is sent: that errand is over, and with leave it is given anew.
+    #[n(68)]
+    ChildHeld {
+        #[n(0)]
+        number: u32,
+    },
 }
 
 /// What became of the files of a workspace when they were to be stored.
@@ -792,6 +798,7 @@ impl Event {
             Event::SetUpEnded { .. } => 62,
             Event::SpentBefore { .. } => 63,
             Event::CheckpointGuarded { .. } => 64,
+            Event::ChildHeld { .. } => 68,
         }
     }
 }

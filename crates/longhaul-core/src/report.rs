@@ -13,7 +13,7 @@ use crate::money::Usd;
 use crate::plan::{Step, StepStatus};
 use crate::prompt::head;
 use crate::run::{Gate, Run};
-use crate::status::Status;
+use crate::status::{Status, Wait};
 use crate::view::{ChildView, gate_id};
 
 /// `result --json`.
@@ -25,6 +25,7 @@ pub struct Report {
     pub agent_name: String,
     pub model: String,
     pub status: Status,
+    pub wait: Wait,
     pub success: bool,
     pub finish_reason: Option<String>,
     pub reason: Option<String>,
@@ -69,10 +70,13 @@ pub struct StepReport {
     pub description: String,
     /// What was said at its end, or what went wrong.
     pub said: Option<String>,
+    /// What people call the state it is in.
+    #[serde(skip)]
+    pub called: &'static str,
 }
 
 impl StepReport {
-    fn of(step: &Step) -> StepReport {
+    fn of(run: &Run, index: usize, step: &Step) -> StepReport {
         let said = step.error.as_deref().or(step.output.as_deref());
         StepReport {
             id: step.id.clone(),
@@ -80,13 +84,14 @@ impl StepReport {
             status: step.status,
             description: step.description.clone(),
             said: said.map(|said| head(said.trim(), STEP_SAID_BYTES_MAX).to_owned()),
+            called: run.step_called(index),
         }
     }
 
     fn line(&self) -> String {
-        let StepReport { id, agent_name, status, description, .. } = self;
+        let StepReport { id, agent_name, called, description, .. } = self;
         let said = self.said.as_deref().map_or_else(String::new, |said| format!(" — {}", first_line(said)));
-        format!("- {id} ({agent_name}): {}: {}{said}", status.as_str(), first_line(description))
+        format!("- {id} ({agent_name}): {called}: {}{said}", first_line(description))
     }
 }
 
@@ -123,12 +128,14 @@ impl Report {
             stale: run.calls.last().is_some_and(|call| call.asked_at > seen.at),
             checks: seen.found.checks.clone(),
         });
+        let steps = run.plan.steps.iter().enumerate();
         Report {
             id: run.spec.id.clone(),
             task: run.spec.task.clone(),
             agent_name: run.spec.agent.clone(),
             model: run.spec.model.clone(),
             status: run.status,
+            wait: run.wait(),
             success: run.status == Status::Completed,
             finish_reason: finish_reason(run),
             reason: run.reason.clone(),
@@ -142,8 +149,8 @@ impl Report {
             features: seen.and_then(|seen| seen.found.features.clone()),
             steps_completed: run.plan.completed_count(),
             total_steps: run.plan.steps.len(),
-            steps: run.plan.steps.iter().map(StepReport::of).collect(),
-            sub_agents: run.children.iter().map(ChildView::of).collect(),
+            steps: steps.map(|(index, step)| StepReport::of(run, index, step)).collect(),
+            sub_agents: ChildView::of_all(run),
             iterations: run.iteration,
             turns: used.turns,
             tool_call_count: used.calls,
@@ -279,16 +286,15 @@ impl Report {
     fn headline(&self) -> String {
         let what = match (self.status, self.evidence.as_ref()) {
             (Status::Completed, _) if self.protected.iter().any(|change| !change.undone) => {
-                "done, BUT protected files were changed"
+                "completed, BUT protected files were changed"
             }
             (Status::Completed, Some(evidence)) if evidence.holds && !evidence.stale => {
-                "done, and shown to be done"
+                "completed, and shown to be done"
             }
-            (Status::Completed, _) => "done, by the agent's word",
-            (Status::Failed, _) => "failed",
-            (Status::Paused, _) => "paused",
-            (Status::Running, _) => "still at work",
-            (Status::Created, _) => "not begun",
+            (Status::Completed, _) => "completed, by the agent's word",
+            (Status::Failed | Status::Paused | Status::Running | Status::Created, _) => {
+                self.status.called(self.wait)
+            }
         };
         format!("{}: {what}", self.id)
     }
@@ -332,7 +338,7 @@ impl Report {
         let mut lines: Vec<String> = self.steps.iter().map(StepReport::line).collect();
         lines.extend(self.sub_agents.iter().map(|child| {
             let again = if child.attempt > 1 { ", second try" } else { "" };
-            format!("- sub-agent {} ({}{again}): {}", child.agent_name, child.id, child.status)
+            format!("- sub-agent {} ({}{again}): {}", child.agent_name, child.id, child.called)
         }));
         self.section(text, "Steps", &lines.join("\n"));
     }

@@ -72,6 +72,20 @@ impl Status {
         }
     }
 
+    /// What people call a run in this status that waits for that: the one place for these words, whoever says them. One that
+    /// goes on only after a person's word is not at work, whatever its status says.
+    pub fn called(self, wait: Wait) -> &'static str {
+        match (self, wait) {
+            (Status::Running, Wait::Human) => "waiting for a person",
+            (Status::Running, Wait::Timer) => "waiting to try again",
+            (Status::Running, Wait::RateLimit) => "waiting for the rate limit",
+            (Status::Running, Wait::Frozen) => "frozen",
+            (Status::Running, Wait::Child) => "running (sub-agents at work)",
+            (Status::Running, Wait::None) => "running",
+            (Status::Created | Status::Paused | Status::Completed | Status::Failed, _) => self.as_str(),
+        }
+    }
+
     pub fn parse(text: &str) -> Option<Status> {
         Status::ALL.into_iter().find(|status| status.as_str() == text)
     }

@@ -123,7 +123,7 @@ impl RunView {
             tool_call_count: run.calls_started,
             sub_agent_count: run.sub_agents.len() as u32,
             sub_agent_ids: run.sub_agents.clone(),
-            sub_agents: run.children.iter().map(ChildView::of).collect(),
+            sub_agents: ChildView::of_all(run),
             parent_id: run.spec.parent.clone(),
             depth: run.spec.depth,
             iteration_count: run.iteration.saturating_sub(1),
@@ -214,14 +214,23 @@ pub struct ChildView {
     pub attempt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What people call the state it is in.
+    #[serde(skip)]
+    pub called: &'static str,
 }
 
 impl ChildView {
+    /// All that were sent. Whoever was held back before there was a run is not one of them.
+    pub fn of_all(run: &Run) -> Vec<ChildView> {
+        let sent = run.children.iter().filter(|child| child.state != ChildState::Held);
+        sent.map(ChildView::of).collect()
+    }
+
     pub fn of(child: &Child) -> ChildView {
         let error = match &child.state {
             ChildState::Failed { error } => Some(error.clone()),
             ChildState::Paused { reason, .. } => Some(reason.clone()),
-            ChildState::Working | ChildState::Waiting | ChildState::Completed => None,
+            ChildState::Working | ChildState::Waiting | ChildState::Completed | ChildState::Held => None,
         };
         ChildView {
             id: child.errand.id.clone(),
@@ -229,6 +238,7 @@ impl ChildView {
             status: child.word().to_owned(),
             attempt: child.errand.attempt.0,
             error,
+            called: child.called(),
         }
     }
 }
@@ -500,6 +510,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             name_child(run, *number, event, line)?;
             entries!(line, "outcome": event, "error": error, "usage": ledger.usage, "toolCallCount": ledger.calls);
         }
+        Event::ChildHeld { number } => name_child(run, *number, "held", line)?,
         Event::PlanMade { plan } => {
             let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
             entries!(line, "type": "plan_made", "stepIds": steps);

@@ -128,6 +128,7 @@ fn found_on(branch: &str, report: ChildReport) -> ChildReport {
         rests @ (ChildEnding::Completed { .. }
         | ChildEnding::Stopped { .. }
         | ChildEnding::Refused { .. }
+        | ChildEnding::Held { .. }
         | ChildEnding::Idle { .. }
         | ChildEnding::Waiting
         | ChildEnding::Paused { .. }) => rests,

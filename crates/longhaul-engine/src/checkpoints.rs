@@ -429,7 +429,7 @@ impl Gathering {
         }
         if let Event::ChildSpawned(errand) = event {
             self.sent.push((seq, errand.number, errand.id.clone()));
-        } else if let Event::ChildEnded { number, .. } = event {
+        } else if let Event::ChildEnded { number, .. } | Event::ChildHeld { number } = event {
             self.children_ended.push((seq, *number));
         }
         let first_open = self.found.len() - self.open;

@@ -21,7 +21,9 @@ use tokio::time::Instant;
 use crate::branches::{cleared, handed_in, naming, parted};
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
-use crate::limits::{CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS};
+use crate::limits::{
+    CHILD_HEARING_PART, CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS,
+};
 use crate::perform::ToolWork;
 use crate::watch::Watcher;
 
@@ -90,7 +92,7 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
         }
         let model = charge.model.clone().filter(|model| *model != run.spec.model);
         let opening = Opening { limits: raised(&run, charge.errand.limits), model, ..Opening::default() };
-        let pulse = Pulse::default();
+        let pulse = Pulse::of(silence(&run, harness.clock.now()));
         let driven = harness.drive_child(id, opening, Box::new(pulse.clone()));
         drop(named.take());
         match driven {
@@ -164,50 +166,83 @@ async fn rested(
     Ok((run, silent.map(|silent| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX))))
 }
 
+/// For how long nothing had been heard of a child when it is taken up: since its last event, if it was at work then and its process
+/// died.
+fn silence(run: &Run, now: Timestamp) -> Duration {
+    if run.status != Status::Running || run.wait() != Wait::None {
+        return Duration::ZERO;
+    }
+    Duration::from_millis(now.millis_since(run.updated_at))
+}
+
 /// When something was last heard of a child. What it waits for in good order is no silence, however long it takes; and time in
 /// which the machine slept does not count.
 #[derive(Clone)]
 struct Pulse {
     last: Arc<Mutex<Beat>>,
+    /// What of the batch that is being shown counts as a word of its own.
+    said: Said,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Something,
+    /// How it was taken up, and what follows from that by itself.
+    TakenUp,
 }
 
 #[derive(Clone, Copy)]
 struct Beat {
     at: Instant,
+    /// How long it had been silent by then.
+    silent: Duration,
     waits: bool,
 }
 
-impl Default for Pulse {
-    fn default() -> Pulse {
-        Pulse { last: Arc::new(Mutex::new(Beat { at: Instant::now(), waits: false })) }
-    }
-}
-
 impl Pulse {
+    fn of(silent: Duration) -> Pulse {
+        let beat = Beat { at: Instant::now(), silent, waits: false };
+        Pulse { last: Arc::new(Mutex::new(beat)), said: Said::Nothing }
+    }
+
     fn beat(&self, run: &Run) {
-        let beat = Beat { at: Instant::now(), waits: run.wait() != Wait::None };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = beat;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.waits = run.wait() != Wait::None;
+        if self.said == Said::Something {
+            (last.at, last.silent) = (Instant::now(), Duration::ZERO);
+        }
     }
 
     /// Waits until nothing was heard for that long, and says for how long.
     async fn stops(&self, idle: Duration) -> Duration {
         loop {
-            let Beat { at, waits } = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            let silent = at.elapsed();
-            if silent >= idle && !waits {
+            let Beat { at, silent, waits } = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let heard_for = at.elapsed();
+            let silent = silent.saturating_add(heard_for);
+            // How long nobody drove it is part of its silence, so whoever is taken up has some time to say something.
+            let left = idle.saturating_sub(silent).max((idle / CHILD_HEARING_PART).saturating_sub(heard_for));
+            if left.is_zero() && !waits {
                 return silent;
             }
-            let left = idle.saturating_sub(silent);
             tokio::time::sleep(left.max(Duration::from_millis(CHILD_POLL_MS))).await;
         }
     }
 }
 
 impl Watcher for Pulse {
-    fn event(&mut self, _run: &Run, _seq: u64, _at: Timestamp, _event: &Event) {}
+    fn event(&mut self, _run: &Run, _seq: u64, _at: Timestamp, event: &Event) {
+        let is_start = matches!(event, Event::Recovered { .. } | Event::Contained { .. });
+        self.said = match self.said {
+            Said::Nothing | Said::Something if is_start => Said::TakenUp,
+            Said::Nothing | Said::Something => Said::Something,
+            Said::TakenUp => Said::TakenUp,
+        };
+    }
 
     fn batch_ended(&mut self, run: &Run) {
         self.beat(run);
+        self.said = Said::Nothing;
     }
 }
 

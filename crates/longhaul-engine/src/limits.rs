@@ -40,6 +40,10 @@ pub const SLEEP_SLICE_MS: u64 = 60_000;
 /// Hashing a workspace may take this long; verify commands have limits of their own.
 pub const LOOK_TIME_MAX: Duration = Duration::from_secs(600);
 
+/// Of a silence that is allowed, one part in so many is left to a child that is taken up after its process died: a machine that was
+/// off over night should not end all that worked on it.
+pub const CHILD_HEARING_PART: u32 = 4;
+
 /// How often a parent looks whether a child that somebody else drives has come to rest.
 pub const CHILD_POLL_MS: u64 = 1000;
 

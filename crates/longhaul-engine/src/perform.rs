@@ -200,7 +200,7 @@ impl Performer for Hands {
                 let asked = charge.call.clone().map(|work| (self.context(&work, cancel.clone()), work));
                 let toolbox = Arc::clone(&self.toolbox);
                 Box::pin(async move {
-                    let input = match refused_by_hooks(&toolbox.hooks, &harness, &charge, asked).await {
+                    let input = match stopped_by_hooks(&toolbox.hooks, &harness, &charge, asked).await {
                         Some(ending) => {
                             let report = ChildReport { ending, ledger: charge.ledger };
                             Input::ChildRested { number: charge.number, report }
@@ -379,6 +379,7 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
                 | ChildEnding::GaveUp { error: text }
                 | ChildEnding::Stopped { reason: text }
                 | ChildEnding::Refused { why: text }
+                | ChildEnding::Held { why: text }
                 | ChildEnding::Paused { reason: text, .. } => *text = secrets.strike(text).into_owned(),
                 ChildEnding::Waiting | ChildEnding::Idle { .. } => {}
             }
@@ -505,9 +506,8 @@ async fn prepare(
     }
 }
 
-/// What hooks have against an errand that a call asks for, before anybody is sent. There is no waiting for a person's leave here:
-/// what is not let through is refused, and the agent reads why.
-async fn refused_by_hooks(
+/// What hooks have against an errand that a call asks for, before anybody is sent.
+async fn stopped_by_hooks(
     hooks: &Hooks,
     harness: &Option<Harness>,
     charge: &Charge,
@@ -525,7 +525,9 @@ async fn refused_by_hooks(
             let reason = "the run was paused before it was sent".to_owned();
             return Some(ChildEnding::Paused { cause: Cause::Asked, reason });
         }
-        Verdict::Interrupt(why) => format!("a hook would have a person asked about this: {why}"),
+        // Leave was given for exactly this call: that is what the hook wanted.
+        Verdict::Interrupt(_) if work.granted => return None,
+        Verdict::Interrupt(why) => return Some(ChildEnding::Held { why }),
         Verdict::Block(reason) | Verdict::Broken(reason) => reason,
     };
     Some(ChildEnding::Refused { why })

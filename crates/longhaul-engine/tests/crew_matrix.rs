@@ -250,6 +250,7 @@ fn essence(run: &Run) -> String {
                 ChildState::Failed { error } => format!("failed: {error}"),
                 other @ (ChildState::Working
                 | ChildState::Waiting
+                | ChildState::Held
                 | ChildState::Paused { .. }
                 | ChildState::Completed) => format!("{other:?}"),
             };

@@ -160,7 +160,7 @@ async fn a_night_in_which_everything_goes_wrong() {
     assert_eq!(last, Some(StopAction::Complete));
     let text = Report::of(&run).markdown();
     assert!(
-        text.contains("done, and shown to be done") && text.contains("passed: `test -f ok.txt`"),
+        text.contains("completed, and shown to be done") && text.contains("passed: `test -f ok.txt`"),
         "{text}"
     );
     let read = |name: &str| std::fs::read_to_string(workspace.join(name)).unwrap_or_default();

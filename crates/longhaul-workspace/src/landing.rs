@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkout::{self, Change, Checkout, Filters, Index, Node, io_error, path_bytes, path_of, split};
 use crate::commit::{self, signed};
-use crate::git;
 use crate::index_lock::{self, IndexLock};
 use crate::stage::{self, Stage};
 use crate::{digest_of, limits};
@@ -50,11 +49,7 @@ pub enum Error {
     Checkout(#[from] checkout::Error),
 }
 
-impl From<git::Error> for Error {
-    fn from(error: git::Error) -> Error {
-        checkout::Error::from(error).into()
-    }
-}
+checkout::wraps_git!(Error);
 
 /// What a run has made, and from what.
 #[derive(Clone, Debug)]

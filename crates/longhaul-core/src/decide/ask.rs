@@ -74,8 +74,11 @@ pub(super) fn answered(run: &Run, ask: &Ask, text: &str, decision: &mut Decision
     go_on(run, ask.call, decision);
 }
 
+/// On with the calls after it. Errands of the same turn may be out, or asked about as well.
 fn go_on(run: &Run, done: CallId, decision: &mut Decision) {
-    if let Some(known) = run.call(done).filter(|_| run.status == Status::Running) {
-        call::begin_next(run, known, run.spec.limits, decision);
+    if let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running)
+        && let Some(known) = ahead.call(done)
+    {
+        call::go_on_beside(&ahead, known, decision);
     }
 }

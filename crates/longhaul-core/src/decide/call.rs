@@ -50,13 +50,20 @@ pub(super) fn begin_first(run: &Run, turn: u32, proposed: &[ProposedCall], decis
 
 /// Takes up a call that was asked for but never begun.
 pub(super) fn begin_from(run: &Run, call: &Call, limits: Limits, decision: &mut Decision) {
-    let asked = run.calls_of_turn(call).iter().enumerate().filter(|(_, other)| other.id >= call.id);
+    let asked = left_of_turn(run, call).filter(|(_, other)| other.id >= call.id);
     work_through(run, call.turn, asked.map(Asked::recorded), limits, decision);
 }
 
-/// Takes up a call for which a person just gave leave.
+/// The calls of a turn that nobody has begun with, and their places in it. Errands may be out, or back, before others begin.
+fn left_of_turn<'a>(run: &'a Run, call: &Call) -> impl Iterator<Item = (usize, &'a Call)> {
+    let is_left = |(_, other): &(usize, &Call)| matches!(other.state, CallState::Proposed);
+    run.calls_of_turn(call).iter().enumerate().filter(is_left)
+}
+
+/// Takes up a call for which a person just gave leave, and those after it that nobody has begun with.
 pub(super) fn begin_granted(run: &Run, call: &Call, decision: &mut Decision) {
-    let asked = run.calls_of_turn(call).iter().enumerate().filter(|(_, other)| other.id >= call.id);
+    let granted = run.calls_of_turn(call).iter().enumerate().filter(|(_, other)| other.id == call.id);
+    let asked = granted.chain(left_of_turn(run, call).filter(|(_, other)| other.id > call.id));
     let asked = asked.map(|(place, other)| Asked {
         granted: other.id == call.id || other.granted,
         ..Asked::recorded((place, other))
@@ -66,7 +73,7 @@ pub(super) fn begin_granted(run: &Run, call: &Call, decision: &mut Decision) {
 
 /// Goes on with the calls of the same turn that come after `done`.
 pub(super) fn begin_next(run: &Run, done: &Call, limits: Limits, decision: &mut Decision) {
-    let asked = run.calls_of_turn(done).iter().enumerate().filter(|(_, call)| call.id > done.id);
+    let asked = left_of_turn(run, done).filter(|(_, call)| call.id > done.id);
     work_through(run, done.turn, asked.map(Asked::recorded), limits, decision);
 }
 
@@ -136,13 +143,29 @@ pub(super) fn held(run: &Run, id: CallId, attempt: Attempt, why: &str) -> Decisi
         let outcome = Outcome::failed(Failure::Cancelled, "not begun because the run was paused");
         return finish(run, call, attempt, outcome, 1);
     }
-    let text = head(why, OUTPUT_INLINE_BYTES_MAX).to_owned();
-    let digest = ask::digest(&call.tool, &call.args);
     let mut decision = Decision::nothing();
-    if !ask::open(run, Ask { call: id, kind: AskKind::Permission, text, digest }, &mut decision) {
+    if ask_first(run, id, why, &mut decision) == Asks::Refused {
         begin_next(run, call, run.spec.limits, &mut decision);
     }
     decision
+}
+
+/// What became of a question that a hook has to a person.
+#[derive(PartialEq, Eq)]
+pub(super) enum Asks {
+    Open,
+    /// Nobody is to be asked, or the call is not under way any more.
+    Refused,
+}
+
+/// Puts a call that is under way before a person, without any effect yet.
+pub(super) fn ask_first(run: &Run, id: CallId, why: &str, decision: &mut Decision) -> Asks {
+    let begun = |call: &&Call| matches!(call.state, CallState::Started { .. });
+    let Some(call) = run.call(id).filter(begun) else { return Asks::Refused };
+    let text = head(why, OUTPUT_INLINE_BYTES_MAX).to_owned();
+    let digest = ask::digest(&call.tool, &call.args);
+    let is_open = ask::open(run, Ask { call: id, kind: AskKind::Permission, text, digest }, decision);
+    if is_open { Asks::Open } else { Asks::Refused }
 }
 
 /// The call whose attempt this is, if that is under way.
@@ -349,10 +372,21 @@ fn work_through<'a>(
             Err((failure, message)) => refuse(call.id, failure, message, decision),
         }
     }
-    // The model hears of all its errands at once.
-    if !is_errand_out(run, turn, decision) {
+    // The model hears of all its errands at once, also of those that a person is asked about.
+    if !is_errand_out(run, turn, decision) && !is_other_asked(run, turn, decision) {
         turn::begin(run, turn + 1, limits, decision);
     }
+}
+
+/// Is a person asked about a call of this turn that this decision does not settle?
+fn is_other_asked(run: &Run, turn: u32, decision: &Decision) -> bool {
+    let settled = |gate: u32| {
+        let answers = |event: &Event| matches!(event, Event::GateAnswered { gate: of, .. } if *of == gate);
+        decision.since(run).iter().any(answers)
+    };
+    let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
+    let asks = |call: &Call| matches!(call.state, CallState::Asking { gate } if !settled(gate));
+    run.calls.iter().rev().take_while(of_turn).any(asks)
 }
 
 /// A checkpoint with a name, because the call may throw work away. It comes after the intent: whoever goes back to it is told that
@@ -408,8 +442,12 @@ fn is_errand_out(run: &Run, turn: u32, decision: &Decision) -> bool {
 /// An errand came back: on with the calls after it, as far as they need not wait for other errands.
 pub(super) fn go_on_beside(run: &Run, done: &Call, decision: &mut Decision) {
     let calls = run.calls_of_turn(done);
-    let asks = |call: &Call| matches!(call.state, CallState::Asking { .. } | CallState::Resting { .. });
-    if decision.goes_on() || calls.iter().any(asks) || decision.status_after(run) != Status::Running {
+    let in_hand = |call: &Call| match call.state {
+        CallState::Asking { .. } | CallState::Resting { .. } => true,
+        CallState::Started { .. } => call.tool != SPAWN,
+        CallState::Proposed | CallState::Ended { .. } => false,
+    };
+    if decision.goes_on() || calls.iter().any(in_hand) || decision.status_after(run) != Status::Running {
         return;
     }
     let next = calls.iter().find(|call| matches!(call.state, CallState::Proposed));

@@ -179,6 +179,7 @@ pub(super) fn heard(run: &Run, child: &Child, report: ChildReport) -> Decision {
             hand_in(run, origin, Err(why.clone()), &mut decision);
             decision.and(Event::ChildEnded { number, error: Some(why), ledger });
         }
+        ChildEnding::Held { why } => held(run, child, &why, ledger, &mut decision),
         ChildEnding::GaveUp { error } => {
             give_up(run, child, head(&error, NOTE_BYTES_MAX), ledger, &mut decision);
         }
@@ -205,6 +206,19 @@ pub(super) fn heard(run: &Run, child: &Child, report: ChildReport) -> Decision {
         }
     }
     decision
+}
+
+/// Nobody was sent, because a person is to be asked first. Others that the turn asked for are out or not, as they were.
+fn held(run: &Run, child: &Child, why: &str, ledger: ChildLedger, decision: &mut Decision) {
+    let number = child.errand.number;
+    if run.status != Status::Running {
+        let (paused, reason) = (Some(Cause::Asked), Some("the run was paused before it was sent".to_owned()));
+        return decision.and(Event::ChildRested { number, paused, reason, ledger });
+    }
+    decision.and(Event::ChildHeld { number });
+    if let Origin::Call { call } = child.errand.origin {
+        call::ask_first(run, call, why, decision);
+    }
 }
 
 /// Nobody waits for that child any longer.
@@ -315,7 +329,11 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
     }
     let paused = ahead.live_children().find_map(|child| match &child.state {
         ChildState::Paused { cause, reason } => Some((child, *cause, reason)),
-        ChildState::Working | ChildState::Waiting | ChildState::Completed | ChildState::Failed { .. } => None,
+        ChildState::Working
+        | ChildState::Waiting
+        | ChildState::Completed
+        | ChildState::Failed { .. }
+        | ChildState::Held => None,
     });
     let Some((child, cause, reason)) = paused else { return };
     if cause == Cause::Limit
@@ -383,14 +401,14 @@ impl Kind {
             ChildState::Working => Kind::Working,
             ChildState::Waiting => Kind::Waiting,
             ChildState::Paused { .. } => Kind::Paused,
-            ChildState::Completed | ChildState::Failed { .. } => Kind::Ended,
+            ChildState::Completed | ChildState::Failed { .. } | ChildState::Held => Kind::Ended,
         }
     }
 }
 
 /// What an event makes of that child.
 fn becomes(event: &Event, child: u32) -> Option<Kind> {
-    let (of, kind) = if let Event::ChildEnded { number, .. } = event {
+    let (of, kind) = if let Event::ChildEnded { number, .. } | Event::ChildHeld { number } = event {
         (number, Kind::Ended)
     } else if let Event::ChildRested { number, paused, .. } = event {
         (number, if paused.is_some() { Kind::Paused } else { Kind::Waiting })
@@ -510,9 +528,9 @@ fn after_crash(run: &Run, child: &Child, decision: &mut Decision) {
     }
 }
 
-/// The last child sent for that, if it has ended.
+/// The last child sent for that, if it has ended. One that was held back was not sent.
 fn left_behind(run: &Run, origin: Origin) -> Option<&Child> {
-    run.last_child(origin).filter(|child| child.has_ended())
+    run.last_child(origin).filter(|child| child.has_ended() && child.state != ChildState::Held)
 }
 
 /// The run ends, and nobody below it goes on.

@@ -239,6 +239,10 @@ impl Drawn {
 
 /// What an event says that child has used, and whether it has ended.
 fn told(event: &Event, child: u32) -> Option<(ChildLedger, bool)> {
+    if let Event::ChildHeld { number } = event {
+        // There was no run that could have used anything.
+        return (*number == child).then(|| (ChildLedger::default(), true));
+    }
     let (of, ledger, has_ended) = if let Event::ChildEnded { number, ledger, .. } = event {
         (number, ledger, true)
     } else if let Event::ChildRested { number, ledger, .. } = event {

@@ -98,6 +98,7 @@ fn is_on_board(run: &Run, event: &Event) -> bool {
             | Event::ChildRested { .. }
             | Event::ChildResumed { .. }
             | Event::ChildEnded { .. }
+            | Event::ChildHeld { .. }
     )
 }
 

@@ -199,6 +199,7 @@ impl Run {
                 let state = error.clone().map_or(ChildState::Completed, |error| ChildState::Failed { error });
                 self.set_child(*number, state, *ledger);
             }
+            Event::ChildHeld { number } => self.hold_back(*number),
             Event::PlanMade { plan } => {
                 self.plan = plan.clone();
                 self.planned = true;
@@ -433,6 +434,13 @@ impl Run {
         let (state, ledger) = (ChildState::Working, ChildLedger::default());
         let child = Child { errand: errand.clone(), spawned_at: at, state, ledger, model: None };
         self.children.push(child);
+    }
+
+    /// Nobody was sent after all: there is no run of that name.
+    fn hold_back(&mut self, number: u32) {
+        let name = self.child(number).map(|child| child.errand.id.to_string());
+        self.sub_agents.retain(|id| Some(id) != name.as_ref());
+        self.set_child(number, ChildState::Held, ChildLedger::default());
     }
 
     fn set_child(&mut self, number: u32, state: ChildState, ledger: ChildLedger) {

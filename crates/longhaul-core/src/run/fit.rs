@@ -55,6 +55,7 @@ impl Run {
             },
             Event::ChildRested { number, .. }
             | Event::ChildResumed { number, .. }
+            | Event::ChildHeld { number }
             | Event::ChildEnded { number, .. } => match self.child(*number) {
                 Some(child) if !child.has_ended() => Ok(()),
                 Some(_) => Err(format!("child {number} has already ended")),

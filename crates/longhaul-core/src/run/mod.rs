@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::call::{Call, CallState};
 pub use self::files::Files;
 
-use crate::child::{Child, ChildLedger, Children, Origin};
+use crate::child::{Child, ChildLedger, ChildState, Children, Origin};
 use crate::context::Fill;
 use crate::conversation::{Message, ModelFailureKind, Usage};
 use crate::document;
@@ -493,6 +493,30 @@ impl Run {
             Wait::Child => Wait::Human,
             wait @ (Wait::None | Wait::Human | Wait::Timer | Wait::RateLimit | Wait::Frozen) => wait,
         }
+    }
+
+    /// What people call the state it is in.
+    pub fn called(&self) -> &'static str {
+        self.status.called(self.wait())
+    }
+
+    /// Is a person asked at this step, by the run or by whoever does the step for it?
+    pub fn asks_at(&self, step: usize) -> bool {
+        let is_of_step = |child: &Child| match child.errand.origin {
+            Origin::Step { step: of } => of as usize == step,
+            Origin::Call { .. } => self.current_step as usize == step,
+        };
+        let asks = || self.gates.iter().any(|gate| gate.step as usize == step && gate.answer.is_none());
+        let mut waiting = self.live_children().filter(|child| child.state == ChildState::Waiting);
+        !self.status.is_terminal() && (asks() || waiting.any(is_of_step))
+    }
+
+    /// What people call the state a step is in: one at which a person is asked is not at work.
+    pub fn step_called(&self, step: usize) -> &'static str {
+        if self.asks_at(step) {
+            return Status::Running.called(Wait::Human);
+        }
+        self.plan.steps.get(step).map_or("", |step| step.status.as_str())
     }
 
     /// What the conversation in hand waits for, or the run if it has none in hand.

@@ -11,6 +11,7 @@ mod documents;
 mod errands;
 mod gates;
 mod golden;
+mod held;
 mod hooks;
 mod keeping;
 mod lifecycle;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand};
+use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand, Origin};
 use longhaul_core::command::{Command, Wish};
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall, Usage};
 use longhaul_core::decide::{Refusal, decide};
@@ -54,6 +54,8 @@ pub struct World {
     pub idle: Vec<(&'static str, u64)>,
     /// Agents that stop by themselves the first time.
     pub pausing: Vec<(&'static str, Cause)>,
+    /// Agents before whose sending a hook wants a person asked.
+    pub held: Vec<&'static str>,
     /// Names of tools, once for each time one really ran.
     pub ran: Vec<(CallId, String)>,
     /// Children, once for each that was started, and how often each was seen to.
@@ -82,6 +84,7 @@ impl World {
             stopped: Vec::new(),
             idle: Vec::new(),
             pausing: Vec::new(),
+            held: Vec::new(),
             ran: Vec::new(),
             started: Vec::new(),
             ended: Vec::new(),
@@ -112,6 +115,17 @@ impl World {
             None => ChildEnding::Completed { output: format!("{} by {agent}", errand.task) },
         };
         ChildReport { ending, ledger: ChildLedger { usage: USED, calls: 2, turns: 3 } }
+    }
+
+    /// Does a hook hold the errand back? Who is there already is not asked about, nor what a person has given leave for.
+    fn holds(&self, run: &Run, errand: &Errand) -> bool {
+        let Origin::Call { call } = errand.origin else { return false };
+        let granted = run.call(call).is_some_and(|call| call.granted && call.next != Attempt::FIRST);
+        let is_there = self.started.iter().any(|(id, _)| *id == errand.id);
+        self.held.contains(&errand.agent.as_str())
+            && !granted
+            && !is_there
+            && errand.attempt == Attempt::FIRST
     }
 
     fn silence(&self, agent: &str) -> Option<u64> {
@@ -368,6 +382,11 @@ impl Sim {
             }
             Effect::Attend { child } => {
                 let errand = self.run.child(child).unwrap().errand.clone();
+                if world.holds(&self.run, &errand) {
+                    let ending = ChildEnding::Held { why: "a hook wants to know".to_owned() };
+                    let report = ChildReport { ending, ledger: ChildLedger::default() };
+                    return Input::ChildRested { number: child, report };
+                }
                 Input::ChildRested { number: child, report: world.attend(&errand) }
             }
             Effect::AwaitAnswer { child } => Input::ChildAnswered { number: child },

@@ -100,6 +100,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::SetUpEnded { .. }
             | Event::SpentBefore { .. }
             | Event::CheckpointGuarded { .. }
+            | Event::ChildHeld { .. }
             | Event::CommandDropped { .. } => {}
         }
     }

@@ -218,6 +218,7 @@ impl Servers {
     fn tools_of(&self, server: &Arc<Server>) -> Result<Option<Vec<Arc<dyn Tool>>>, Error> {
         let Some(pin) = server.read_pin()? else { return Ok(None) };
         server.check_way(&pin)?;
+        server.check_noted()?;
         let tool = |offered| Arc::new(McpTool::new(offered, Arc::clone(server))) as Arc<dyn Tool>;
         Ok(Some(allowed(&server.config, &pin).map(tool).collect()))
     }

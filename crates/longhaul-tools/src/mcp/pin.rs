@@ -156,11 +156,41 @@ pub enum PinError {
 pub(super) struct Pins {
     dir: Option<PathBuf>,
     held: Mutex<BTreeMap<String, Pin>>,
+    /// What was found to have changed, where there is no directory to note it in.
+    changed: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 impl Pins {
     pub(super) fn new(dir: Option<PathBuf>) -> Pins {
-        Pins { dir, held: Mutex::default() }
+        Pins { dir, held: Mutex::default(), changed: Mutex::default() }
+    }
+
+    /// Notes what a look at the server found to differ from what was accepted; nothing, if all is as it was. That is advice, so
+    /// that its tools are not offered in vain: whoever starts the server looks for himself.
+    pub(super) fn note_changed(&self, server: &str, changed: &[String]) {
+        let Some(path) = self.changed_path(server) else {
+            let mut noted = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.insert(server.to_owned(), changed.to_vec());
+            return;
+        };
+        drop(match changed {
+            [] => fs::remove_file(&path),
+            changed => write_whole(&path, &serde_json::to_vec(changed).unwrap_or_default()),
+        });
+    }
+
+    /// What was noted so. A note that cannot be read says nothing.
+    pub(super) fn noted_changed(&self, server: &str) -> Vec<String> {
+        let Some(path) = self.changed_path(server) else {
+            let noted = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            return noted.get(server).cloned().unwrap_or_default();
+        };
+        let Ok(file) = fs::File::open(path) else { return Vec::new() };
+        serde_json::from_reader(file.take(limits::PIN_BYTES_MAX)).unwrap_or_default()
+    }
+
+    fn changed_path(&self, server: &str) -> Option<PathBuf> {
+        Some(self.dir.as_ref()?.join(format!("{server}.changed")))
     }
 
     pub(super) fn get(&self, server: &str) -> Result<Option<Pin>, PinError> {

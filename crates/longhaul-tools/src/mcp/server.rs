@@ -140,6 +140,17 @@ impl Server {
         self.unchanged(pin.identity.changes(&now))
     }
 
+    /// Was it what was accepted when it was last looked at?
+    pub(super) fn check_noted(&self) -> Result<(), Error> {
+        self.unchanged(self.shared.pins.noted_changed(&self.name))
+    }
+
+    /// The same of what is seen right now, which is noted: what changed is not offered to a model any more.
+    fn noted(&self, changed: Vec<String>) -> Result<(), Error> {
+        self.shared.pins.note_changed(&self.name, &changed);
+        self.unchanged(changed)
+    }
+
     /// May this tool be called, going by the settings?
     pub(super) fn check_named(&self, tool: &str) -> Result<(), Error> {
         if self.config.allows(tool) {
@@ -152,6 +163,7 @@ impl Server {
     pub(super) fn keep(&self, pin: &Pin) -> Result<(), Error> {
         let kept = self.shared.pins.put(&self.name, pin);
         kept.map_err(|source| Error::Pin { server: self.name.clone(), source })?;
+        self.shared.pins.note_changed(&self.name, &[]);
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = Some(pin.clone());
         Ok(())
     }
@@ -161,8 +173,8 @@ impl Server {
         let accepted = self.accepted();
         let (place, identity) = self.place().await?;
         let changed = accepted.as_ref().map_or(Vec::new(), |pin| pin.identity.changes(&identity));
-        if !even_if_changed {
-            self.unchanged(changed.clone())?;
+        if !even_if_changed && !changed.is_empty() {
+            self.noted(changed.clone())?;
         }
         let link = self.open(&place, visit).await?;
         let listing = timeout(self.config.start_time(), link.listing()).await;
@@ -171,6 +183,7 @@ impl Server {
         let difference = accepted.map(|pin| {
             let mut difference = pin.difference(&listing.tools);
             difference.changed.splice(0..0, changed);
+            self.shared.pins.note_changed(&self.name, &difference.changed);
             difference
         });
         let pin = Pin::new(identity, listing.tools.clone());
@@ -287,8 +300,9 @@ impl Server {
     /// Starts the server and makes sure that it is what was accepted.
     async fn start(&self, visit: Visit<'_>) -> Result<Link, Error> {
         let (place, identity) = self.place().await?;
-        if let Some(pin) = self.accepted() {
-            self.unchanged(pin.identity.changes(&identity))?;
+        let changed = self.accepted().map_or(Vec::new(), |pin| pin.identity.changes(&identity));
+        if !changed.is_empty() {
+            self.noted(changed)?;
         }
         let link = self.open(&place, visit).await?;
         match self.check_tools(&link).await {
@@ -303,7 +317,7 @@ impl Server {
     async fn check_tools(&self, link: &Link) -> Result<(), Error> {
         let Some(pin) = self.accepted() else { return Ok(()) };
         let (tools, _) = self.in_time(timeout(self.config.start_time(), link.tools()).await)?;
-        self.unchanged(pin.difference(&tools).changed)
+        self.noted(pin.difference(&tools).changed)
     }
 
     async fn open(&self, place: &Place, visit: Visit<'_>) -> Result<Link, Error> {

@@ -3,9 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use longhaul_core::json::Json;
 use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
 use longhaul_core::tool::{EffectClass, Failure, Outcome};
-use longhaul_tools::mcp::Why;
+use longhaul_tools::mcp::{Error, Why};
 use serde_json::json;
 
 use crate::fixture::{done, failure};
@@ -118,6 +119,9 @@ async fn a_description_that_changes_is_refused_until_accepted() {
         "{message}"
     );
     assert_eq!(rig.alive(), Vec::<i32>::new());
+    assert_eq!(rig.names(), Vec::<String>::new(), "a model is not told of it any more");
+    let (_, not_offered) = rig.servers.tools();
+    assert!(matches!(&not_offered[0].why, Why::Error(Error::Changed { .. })));
     let look = rig.servers.look("srv").await.unwrap();
     assert_eq!(look.difference.unwrap().changed, ["the description of `say`"]);
     let (_, before) = rig.servers.accept("srv").await.unwrap();
@@ -149,8 +153,9 @@ async fn a_changed_program_is_not_started() {
     assert_eq!(rig.starts(), 1);
     fs::write(&script, format!("{original}\n# and more\n")).unwrap();
     // However often it is called; a wait that grew with each would outgrow the patience of the calls after a few.
+    let say = rig.tool("say");
     for _ in 0..20 {
-        let outcome = rig.call("say", json!({})).await;
+        let outcome = say.run(&rig.fixture.context, &Json::of(&json!({})), &[]).await;
         let (kind, message, _) = failure(&outcome);
         assert_eq!(kind, Failure::NotPermitted, "{message}");
         assert!(message.contains(&format!("the program {}", script.display())), "{message}");

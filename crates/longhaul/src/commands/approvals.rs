@@ -143,7 +143,7 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         }
     } else {
         let run = harness.apply(id, command)?;
-        render::talk(&format!("{id} is {}", run.status));
+        render::talk(&format!("{id} is {}", run.called()));
         render::hint(&format!(
             "`longhaul replan {id} --plan FILE` gives it other steps; `longhaul resume {id}` would ask about this one again"
         ));

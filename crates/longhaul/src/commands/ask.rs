@@ -55,7 +55,7 @@ fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Fail
     if app.json() {
         render::json(&RunView::of(&run));
     } else {
-        render::talk(&format!("{id} is {}", run.status));
+        render::talk(&format!("{id} is {}", run.called()));
     }
     if run.status != expected {
         let verb = command.wish.verb();
@@ -102,7 +102,7 @@ fn settled(id: &RunId, run: Run, command: &Command, expected: Status) -> Result<
         return Ok(run);
     }
     let verb = command.wish.verb();
-    Err(Failure::from(anyhow::anyhow!("{id} was {} before it could {verb}", run.status)))
+    Err(Failure::from(anyhow::anyhow!("{id} was {} before it could {verb}", run.called())))
 }
 
 /// What the run's status does not allow is said at once and leaves no trace.

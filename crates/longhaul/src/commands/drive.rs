@@ -24,7 +24,6 @@ use super::conduct::CheckArgs;
 use super::cost;
 use super::create::LimitArgs;
 use super::holding::HoldingArgs;
-use super::list::WAITING;
 use super::looping::IterationArgs;
 use super::notify;
 use super::workspace;
@@ -54,7 +53,7 @@ pub fn drive(
         && let now = harness.look(id)?
         && now.status != run.status
     {
-        render::talk(&format!("{id} is {} now", now.status));
+        render::talk(&format!("{id} is {} now", now.called()));
         return Ok(Exit::of_run(&now));
     }
     match rested {
@@ -265,13 +264,10 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         render::words(output);
     }
     let spent = table::duration(run.updated_at.millis_since(run.created_at));
-    let status = match ending {
-        Ending::WaitingForHuman => WAITING.to_owned(),
-        Ending::Completed | Ending::Failed | Ending::Paused(_) => run.status.to_string(),
-    };
     let used = run.ledger();
     let summary = format!(
-        "{status} after {spent}, {} turns, {} calls, {}",
+        "{} after {spent}, {} turns, {} calls, {}",
+        run.called(),
         used.turns,
         used.calls,
         cost::cost(&used.usage)

@@ -89,9 +89,9 @@ pub fn follow(app: &App, id: &RunId, at_the_end: AtTheEnd, show: Look<'_>) -> Re
             }
         }
         if driven_at.elapsed() > Duration::from_millis(UNDRIVEN_MS_MAX) {
-            let status = onlooker.run()?.status;
+            let called = onlooker.run()?.called();
             render::hint(&format!(
-                "{id} is {status} and nobody drives it; go on with `longhaul resume {id}`"
+                "{id} is {called} and nobody drives it; go on with `longhaul resume {id}`"
             ));
             break;
         }

@@ -245,7 +245,7 @@ impl Table<'_> {
         if run.status != Status::Completed {
             render::hint(&format!(
                 "nothing was merged; {id} is {}: `longhaul show {id}`, then say it once more",
-                run.status
+                run.called()
             ));
             return Ok(Resolution::NotDone(Exit::of_run(&run)));
         }
@@ -311,7 +311,7 @@ fn done(harness: &Harness, notes: &Notes) -> Result<Vec<Run>, Failure> {
         let look = RunId::parse(&visit.run).ok().and_then(|id| harness.look(&id).ok());
         match look {
             Some(run) if run.status == Status::Completed => runs.push(run),
-            Some(run) => left_out(&format!("is {}", run.status)),
+            Some(run) => left_out(&format!("is {}", run.called())),
             None => left_out("is no longer on record"),
         }
     }

@@ -118,7 +118,8 @@ fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
         )));
     }
     if app.reading()?.store_of(&run.spec.id)?.holder(&run.spec.id)?.is_some() {
-        render::warn(&format!("{} is still at work; this is what it has made so far", run.spec.id));
+        let (id, called) = (&run.spec.id, run.called());
+        render::warn(&format!("{id} is {called}; this is what it has made so far"));
     }
     let work = work(app, &run)?;
     let settled = landing::settle(&work).map_err(|error| explained(error, &work))?;

@@ -66,7 +66,7 @@ fn status(text: &str) -> Result<Status, Failure> {
 }
 
 /// The runs that are running by their journal, and that nobody drives: their process died, or they wait for a person.
-fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
+pub fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
     let running: Vec<&RunRow> = rows.iter().filter(|row| row.status == Status::Running).collect();
     if running.is_empty() {
         return Ok(HashSet::new());
@@ -80,8 +80,17 @@ fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
     Ok(running.iter().filter(undriven).map(|row| row.id.clone()).collect())
 }
 
-/// How a run is called that goes on only after a person's word: it is not at work, whatever its status says.
-pub const WAITING: &str = "waiting for a person";
+/// What a run is called in tables. One that should be at work and is driven by nobody is not.
+pub fn called(row: &RunRow, undriven: &HashSet<RunId>) -> String {
+    let called = row.status.called(row.wait);
+    if row.wait != Wait::Human && undriven.contains(&row.id) {
+        return format!("{called} (nobody drives it)");
+    }
+    if row.status == Status::Created && row.reason.is_some() {
+        return format!("{called} (could not begin)");
+    }
+    called.to_owned()
+}
 
 /// A run that works in this directory at this moment.
 pub fn at_work_in(app: &App, directory: &Path) -> Result<Option<RunId>, Failure> {
@@ -96,20 +105,9 @@ pub fn at_work_in(app: &App, directory: &Path) -> Result<Option<RunId>, Failure>
 }
 
 fn as_line(row: &RunRow, undriven: &HashSet<RunId>) -> Vec<String> {
-    let state = match row.wait {
-        Wait::None if undriven.contains(&row.id) => format!("{} (nobody drives it)", row.status),
-        Wait::None if row.status == Status::Created && row.reason.is_some() => {
-            format!("{} (could not begin)", row.status)
-        }
-        Wait::None => row.status.to_string(),
-        Wait::Human => WAITING.to_owned(),
-        wait @ (Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child) => {
-            format!("{} ({wait})", row.status)
-        }
-    };
     vec![
         row.id.to_string(),
-        state,
+        called(row, undriven),
         row.agent.clone(),
         format!("{}/{}", row.steps_completed, row.steps_total),
         row.tool_calls.to_string(),

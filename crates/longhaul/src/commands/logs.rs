@@ -107,7 +107,9 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::CallRetryScheduled { call, message, .. } => {
             vec![format!("({} failed, will be tried again: {message})", named(run, *call))]
         }
-        Event::WaitingForHuman { ask: Some(ask), .. } => vec![format!("(waits for a person: {})", ask.text)],
+        Event::WaitingForHuman { ask: Some(ask), .. } => {
+            vec![format!("(waiting for a person: {})", ask.text)]
+        }
         Event::CommandDropped { why, .. } => vec![format!("(a command was not obeyed: {why})")],
         Event::Recovered { .. } => vec!["(taken up again after its process ended)".to_owned()],
         Event::StatusChanged { to, reason, .. } => {
@@ -152,7 +154,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
             let id = run.child(*number).map_or(String::new(), |child| child.errand.id.to_string());
             vec![match reason {
                 Some(reason) => format!("(sub-agent {id} paused: {reason})"),
-                None => format!("(sub-agent {id} waits for a person)"),
+                None => format!("(sub-agent {id} is waiting for a person)"),
             }]
         }
         Event::PlanMade { plan } => {
@@ -165,6 +167,7 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::DoomLoop { tool, count, .. } => vec![format!("(going in circles with {tool}, {count} times)")],
         Event::RunCreated(_)
         | Event::ChildResumed { .. }
+        | Event::ChildHeld { .. }
         | Event::ExamineStarted { .. }
         | Event::AsideStarted { .. }
         | Event::AsideEnded { .. }

@@ -283,7 +283,10 @@ fn status(app: &App, id: &str) -> Result<Exit, Failure> {
     }
     let mut lines = format!(
         "{}: {}, iteration {} of {}\n",
-        run.spec.id, run.status, run.iteration, looping.max_iterations
+        run.spec.id,
+        run.called(),
+        run.iteration,
+        looping.max_iterations
     );
     if run.status == Status::Running && run.turns == 0 {
         lines.push_str("nothing has been done yet\n");

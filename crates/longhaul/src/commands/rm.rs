@@ -22,11 +22,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     for text in &args.ids {
         let id = run_id(text)?;
         // A run that cannot be read can still be removed.
-        let status = harness.look(&id).map(|run| run.status);
+        let status = harness.look(&id).map(|run| (run.status, run.called()));
         match status {
-            Ok(Status::Created | Status::Completed | Status::Failed) => {}
-            Ok(status) if !args.force => {
-                return Err(Failure::from(anyhow::anyhow!("{id} is {status}, not ended"))
+            Ok((Status::Created | Status::Completed | Status::Failed, _)) => {}
+            Ok((_, called)) if !args.force => {
+                return Err(Failure::from(anyhow::anyhow!("{id} is {called}, not ended"))
                     .hint(format!("`longhaul stop {id}` first, or remove it all the same with --force")));
             }
             Err(longhaul_engine::Error::Store(longhaul_store::Error::NotFound { .. })) => {

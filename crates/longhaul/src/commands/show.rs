@@ -1,11 +1,11 @@
 //! `show`: one run as it stands.
 
 use longhaul_core::conversation::Usage;
+use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
 
-use super::list::WAITING;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -18,19 +18,12 @@ pub struct Args {
     pub id: String,
 }
 
-/// What is waited for, and until when.
-fn waits(view: &RunView) -> String {
-    match view.wake_at {
-        Some(at) => format!("{} until {at}", view.wait),
-        None => view.wait.to_string(),
-    }
-}
-
-/// The status, but for a run that is running in name only.
+/// What the state is called, and until when it lasts if that is known.
 fn status(view: &RunView) -> String {
-    match view.wait {
-        Wait::Human => format!("{WAITING} ({} once answered)", view.status),
-        Wait::None | Wait::Timer | Wait::RateLimit | Wait::Frozen | Wait::Child => view.status.to_string(),
+    let called = view.status.called(view.wait);
+    match view.wake_at {
+        Some(at) => format!("{called} until {at}"),
+        None => called.to_owned(),
     }
 }
 
@@ -61,14 +54,13 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Some(holder) => format!("by process {} on {}", holder.pid, holder.host),
         None => "by nobody".to_owned(),
     };
-    let (wait, status) = (waits(&view), status(&view));
+    let status = status(&view);
     let mut lines = vec![
         ("id", view.id.to_string()),
         ("task", table::fit(&view.task, 100)),
         ("agent", view.agent_name),
         ("model", view.model),
         ("status", status),
-        ("wait", wait),
         ("reason", view.reason.unwrap_or_default()),
         ("driven", driven),
         ("autonomy", view.autonomy.to_string()),
@@ -91,6 +83,13 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::data(&format!("{name:<12} {}", table::clean(&value)));
     }
     Ok(Exit::Ok)
+}
+
+/// What a run is called that has not ended. None of that name is nothing to say.
+pub fn called(app: &App, id: &RunId) -> Option<&'static str> {
+    app.home().ok()??;
+    let run = app.reading().ok()?.look(id).ok()?;
+    (!run.status.is_terminal()).then(|| run.called())
 }
 
 /// What a person should know of a run that is called running and may not be: it waits for them, or its process is gone.

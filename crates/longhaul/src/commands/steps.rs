@@ -15,7 +15,7 @@ use crate::render::{self, graph, table};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Lines lead down from a step to those that wait for it.
-  ● completed   ◐ running   ○ ready or pending   ◇ waits for a person   ✗ failed   ⊘ blocked")]
+  ● completed   ◐ running   ○ ready or pending   ◇ waiting for a person   ✗ failed   ⊘ blocked")]
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
@@ -56,7 +56,7 @@ const WIDE: usize = 100;
 fn drawn(run: &Run, width: Option<usize>) -> String {
     let steps = &run.plan.steps;
     let is_wide = width.is_none_or(|width| width >= WIDE);
-    let marks: Vec<(char, String)> =
+    let marks: Vec<(char, &str)> =
         steps.iter().enumerate().map(|(index, step)| state(run, index, step)).collect();
     let alone =
         || (0..steps.len()).map(|node| graph::Row { drawn: marks[node].0.to_string(), node: Some(node) });
@@ -74,7 +74,7 @@ fn drawn(run: &Run, width: Option<usize>) -> String {
             return vec![row.drawn];
         };
         let said = step.error.as_deref().unwrap_or(&step.description);
-        let mut line = vec![row.drawn, table::clean(&step.id), marks[node].1.clone()];
+        let mut line = vec![row.drawn, table::clean(&step.id), marks[node].1.to_owned()];
         if is_wide {
             line.extend([step.agent.clone(), if step.critical { "yes" } else { "" }.to_owned()]);
         }
@@ -106,11 +106,10 @@ fn cut(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// How a step is drawn and called. One at which a person is asked is not at work, whatever its status says.
-fn state(run: &Run, index: usize, step: &Step) -> (char, String) {
-    let asks = run.gates.iter().any(|gate| gate.step as usize == index && gate.answer.is_none());
-    if asks && !run.status.is_terminal() {
-        return ('◇', format!("{} (asks)", step.status.as_str()));
+/// How a step is drawn and called.
+fn state(run: &Run, index: usize, step: &Step) -> (char, &'static str) {
+    if run.asks_at(index) {
+        return ('◇', run.step_called(index));
     }
     let mark = match step.status {
         StepStatus::Pending | StepStatus::Ready => '○',
@@ -119,7 +118,7 @@ fn state(run: &Run, index: usize, step: &Step) -> (char, String) {
         StepStatus::Failed => '✗',
         StepStatus::Blocked => '⊘',
     };
-    (mark, step.status.as_str().to_owned())
+    (mark, run.step_called(index))
 }
 
 fn waits_for(steps: &[Step]) -> Vec<Vec<usize>> {

@@ -1,10 +1,13 @@
 //! `tree`: a run and the runs it started.
 
+use std::collections::HashSet;
+
 use longhaul_core::ids::RunId;
 use longhaul_engine::Harness;
 use longhaul_store::catalog::{Filter, RunRow};
 use serde_json::{Value, json};
 
+use super::list;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -22,40 +25,47 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
     let harness = app.reading()?;
     let (rows, _) = harness.list(&Filter::default())?;
+    let undriven = list::undriven(app, &rows)?;
     let root = rows.into_iter().find(|row| row.id == id);
     let root = root.ok_or(longhaul_store::Error::NotFound { run: id })?;
+    let root = branch(&harness, root, 0)?;
     if app.json() {
-        render::json(&branch(&harness, &root, 0)?);
+        render::json(&as_json(&root));
     } else {
-        print(&branch(&harness, &root, 0)?, 0);
+        print(&root, &undriven, 0);
     }
     Ok(Exit::Ok)
 }
 
-fn branch(harness: &Harness, row: &RunRow, depth: usize) -> Result<Value, Failure> {
+/// A run and those it started, the first one first.
+struct Branch {
+    row: RunRow,
+    children: Vec<Branch>,
+}
+
+fn branch(harness: &Harness, row: RunRow, depth: usize) -> Result<Branch, Failure> {
     let children = if depth < TREE_DEPTH_MAX { children(harness, &row.id)? } else { Vec::new() };
-    let children: Result<Vec<Value>, Failure> =
-        children.iter().rev().map(|child| branch(harness, child, depth + 1)).collect();
-    Ok(json!({
-        "id": row.id, "agentName": row.agent, "status": row.status, "task": row.task, "children": children?,
-    }))
+    let children: Result<Vec<Branch>, Failure> =
+        children.into_iter().rev().map(|child| branch(harness, child, depth + 1)).collect();
+    Ok(Branch { row, children: children? })
+}
+
+fn as_json(Branch { row, children }: &Branch) -> Value {
+    json!({
+        "id": row.id, "agentName": row.agent, "status": row.status, "wait": row.wait, "task": row.task,
+        "children": children.iter().map(as_json).collect::<Vec<_>>(),
+    })
 }
 
 fn children(harness: &Harness, id: &RunId) -> Result<Vec<RunRow>, Failure> {
     Ok(harness.list(&Filter { parent: Some(id.clone()), ..Filter::default() })?.0)
 }
 
-fn print(node: &Value, depth: usize) {
-    let text = |name: &str| node[name].as_str().unwrap_or("");
-    let task = table::fit(text("task").lines().next().unwrap_or_default(), 50);
-    render::data(&format!(
-        "{}{}  {}  {}  {task}",
-        "  ".repeat(depth),
-        text("id"),
-        text("status"),
-        text("agentName")
-    ));
-    for child in node["children"].as_array().into_iter().flatten() {
-        print(child, depth + 1);
+fn print(Branch { row, children }: &Branch, undriven: &HashSet<RunId>, depth: usize) {
+    let task = table::fit(row.task.lines().next().unwrap_or_default(), 50);
+    let (indent, called) = ("  ".repeat(depth), list::called(row, undriven));
+    render::data(&format!("{indent}{}  {called}  {}  {task}", row.id, row.agent));
+    for child in children {
+        print(child, undriven, depth + 1);
     }
 }

@@ -137,6 +137,9 @@ fn bar() -> ProgressBar {
 
 fn doing(run: &Run) -> String {
     use longhaul_core::run::Phase;
+    if run.wait() == Wait::Human {
+        return run.called().to_owned();
+    }
     match &run.phase {
         Phase::Thinking { turn, .. } => format!("turn {turn}: asking the model"),
         Phase::Resting { turn, rest, .. } => format!("turn {turn}: asking again at {}", rest.until),
@@ -149,7 +152,6 @@ fn doing(run: &Run) -> String {
         Phase::Aside { aside: Aside::Judgement, .. } => "asking the judge".to_owned(),
         Phase::Aside { aside: Aside::Planning { .. }, .. } => "asking the planner".to_owned(),
         Phase::Aside { .. } => "summing up".to_owned(),
-        Phase::Idle if run.wait() == Wait::Human => "waiting for a person".to_owned(),
         Phase::Idle if run.wait() == Wait::Child => {
             let working: Vec<&str> = run.live_children().map(|child| child.errand.agent.as_str()).collect();
             format!("{} at work: {}", working.len(), short(&working.join(", "), 60))
@@ -292,9 +294,11 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
                 .map_or(("", String::new()), |child| (child.errand.agent.as_str(), child.errand.id.to_string()));
             match reason {
                 Some(reason) => format!("sub-agent {agent} paused: {}", short(reason, 160)),
-                None => format!("sub-agent {agent} waits for a person; see `longhaul approvals` ({id})"),
+                None => format!("sub-agent {agent} is waiting for a person; see `longhaul approvals` ({id})"),
             }
         }
+        // The question that comes with it says more.
+        Event::ChildHeld { .. } => return None,
         Event::PlanMade { plan } => {
             let steps: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
             format!("planned {} steps: {}", steps.len(), short(&steps.join(", "), 120))

@@ -82,30 +82,75 @@ fn a_failed_run_is_replanned() {
 /// D7.1: hooks look at `spawn` before anybody is sent; what they block is not sent, and the agent reads why.
 #[test]
 fn hooks_are_asked_about_spawn() {
-    for (hook, said) in [
-        ("echo \"not today\"; exit 2", "the hook `guard` blocks this: not today"),
-        (
-            "echo '{\"decision\": \"interrupt\", \"reason\": \"ask first\"}'",
-            "a hook would have a person asked",
-        ),
-    ] {
-        let desk = desk();
-        let config = json!({
-            "agents": { "dirs": ["agents"] },
-            "hooks": { "before_tool": [ { "command": hook, "name": "guard", "tools": ["spawn"] } ] },
-        });
-        desk.write("longhaul.yaml", &config.to_string());
-        let script = CREW.replace(", { tool: spawn, args: { agent: MARS, task: \"spawn it again\" } }", "");
-        desk.write("s.yaml", &script);
-        let args = ["run", "spawn it", "--agent", "MARS", "--model", "scripted/s.yaml", "--json"];
-        let run = shown(&desk.say(&args));
-        let id = run["id"].as_str().unwrap();
-        assert_eq!(run["status"], "completed");
-        let calls = desk.json(&["tools", id])["calls"].clone();
-        let message = calls[0]["result"]["message"].as_str().unwrap();
-        assert!(message.contains(said), "{message}");
-        assert_eq!(desk.json(&["list", "--parent", id]), json!([]), "nobody was sent");
-    }
+    let desk = hooked("echo \"not today\"; exit 2");
+    let run = shown(&desk.say(&SPAWNING));
+    let id = run["id"].as_str().unwrap();
+    assert_eq!(run["status"], "completed");
+    let calls = desk.json(&["tools", id])["calls"].clone();
+    let message = calls[0]["result"]["message"].as_str().unwrap();
+    assert!(message.contains("the hook `guard` blocks this: not today"), "{message}");
+    assert_eq!(desk.json(&["list", "--parent", id]), json!([]), "nobody was sent");
+}
+
+const SPAWNING: [&str; 7] = ["run", "spawn it", "--agent", "MARS", "--model", "scripted/s.yaml", "--json"];
+
+/// MARS spawns PLUTO, who takes some time, and a hook looks at it.
+fn hooked(hook: &str) -> Desk {
+    let desk = desk();
+    let config = json!({
+        "agents": { "dirs": ["agents"] },
+        "hooks": { "before_tool": [ { "command": hook, "name": "guard", "tools": ["spawn"] } ] },
+    });
+    desk.write("longhaul.yaml", &config.to_string());
+    let script = CREW.replace(", { tool: spawn, args: { agent: MARS, task: \"spawn it again\" } }", "");
+    desk.write(
+        "s.yaml",
+        &script.replace("- text: \"I write.\"", "- delay_ms: 1500\n        text: \"I write.\""),
+    );
+    desk
+}
+
+const INTERRUPT: &str = "echo '{\"decision\": \"interrupt\", \"reason\": \"ask first\"}'";
+
+/// D7.1: a hook that wants a person to look at `spawn` is a durable question like any other; with leave the sub-agent is made once,
+/// also if the process dies while it works, and the hook, which says the same again, is not asked twice.
+#[test]
+fn a_hook_has_a_person_asked_about_spawn() {
+    let desk = hooked(INTERRUPT);
+    let said = desk.say(&SPAWNING);
+    assert_eq!(said.code, 3, "{}", said.err);
+    let id = id(&said);
+    assert_eq!(shown(&said)["subAgentIds"], json!([]), "nobody was sent");
+    let asked = desk.json(&["approvals", "list"]);
+    let ask = &asked[0];
+    assert_eq!((asked.as_array().unwrap().len(), &ask["toolName"]), (1, &json!("spawn")));
+    assert!(ask["description"].as_str().unwrap().contains("ask first"), "{ask}");
+    assert_eq!(desk.say(&["resume", &id]).code, 3, "it still waits");
+    desk.get(&["approve", ask["id"].as_str().unwrap()]);
+
+    let mut process =
+        desk.command(&["resume", &id]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until(&desk, &format!("{id}.2"), "running");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(desk.get(&["resume", &id]), "Both are back.\n");
+    let children = desk.json(&["list", "--parent", &id]);
+    assert_eq!((children.as_array().unwrap().len(), &children[0]["status"]), (1, &json!("completed")));
+    assert_eq!(desk.json(&["approvals", "list"]), json!([]));
+    let run = desk.json(&["show", &id]);
+    assert_eq!((&run["subAgentCount"], &run["subAgents"][0]["attempt"]), (&json!(1), &json!(1)));
+}
+
+/// Without leave nobody is sent, and the agent reads why.
+#[test]
+fn a_person_refuses_what_a_hook_asks_about() {
+    let desk = hooked(INTERRUPT);
+    let id = id(&desk.say(&SPAWNING));
+    desk.get(&["reject", &format!("{id}.g1"), "--reason", "not now"]);
+    assert_eq!(desk.get(&["resume", &id]), "Both are back.\n");
+    let calls = desk.json(&["tools", &id])["calls"].clone();
+    assert!(calls[0]["result"]["message"].as_str().unwrap().contains("a person refused: not now"), "{calls}");
+    assert_eq!(desk.json(&["list", "--parent", &id]), json!([]));
 }
 
 /// A second try is held to protected files as they were before the first, and the run's own commands go over the whole.

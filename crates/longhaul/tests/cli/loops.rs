@@ -102,7 +102,7 @@ fn a_result_says_what_came_of_it() {
     let id = only_run(&desk);
     let text = desk.get(&["result", &id]);
     for part in [
-        "done, and shown to be done",
+        "completed, and shown to be done",
         "**Asked:** Make ok.txt",
         "passed: `test -f ok.txt` (exit code 0)",
         "Everything is there.",

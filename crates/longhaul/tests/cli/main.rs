@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod agents;
+mod checkout;
 mod checkpoints;
 mod crew;
 mod crew_night;
@@ -34,6 +35,7 @@ mod retention;
 mod rewind;
 mod sessions;
 mod sources;
+mod states;
 mod store;
 mod tasks;
 mod terminal;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, Said};
+use super::desk::{Desk, SCRIPT, Said};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -127,8 +127,17 @@ fn a_changed_server_is_refused_until_it_is_accepted() {
         "{calls}"
     );
     assert_eq!(desk.json(&["mcp", "list"])[0]["state"], "changed");
+    // Whoever comes next is not even told of it, and the person is told why. Their script knows of no such tool either.
+    desk.write("s.yaml", SCRIPT);
+    let said = desk.say(&["create", "--task", "x", "--model", "scripted/s.yaml"]);
+    assert!(said.err.contains("the description of `say` changed"), "{}", said.err);
+    assert!(said.err.contains("its tools are not offered"), "{}", said.err);
+    let granted = grants(&desk, &[]);
+    assert!(granted.contains(&"bash once".to_owned()), "{granted:?}");
+    assert!(granted.iter().all(|tool| !tool.starts_with("srv__")), "{granted:?}");
     let said = desk.say(&["mcp", "accept", "srv"]);
     assert_eq!(said.code, 0, "{}", said.err);
+    assert!(grants(&desk, &[]).contains(&"srv__say once".to_owned()), "accepted, it is offered again");
     expect![[r#"
         srv__say
           was:

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::checkout::{self, git};
 use super::desk::{Desk, files_below};
 
 /// Each agent writes a file of its own; `left` and `right` want different things of one.
@@ -40,20 +41,8 @@ conversations:
       - text: "Mine."
 "#;
 
-fn git(desk: &Desk, args: &[&str]) -> String {
-    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
-    let done = Command::new("git").args(who).args(args).current_dir(desk.path("")).output().unwrap();
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
-}
-
 fn repository() -> Desk {
-    let desk = Desk::with_script(SCRIPT);
-    desk.write("a.txt", "first\n");
-    git(&desk, &["init", "-q", "--initial-branch=main"]);
-    git(&desk, &["add", "."]);
-    git(&desk, &["commit", "-q", "-m", "first"]);
-    desk
+    checkout::repository(SCRIPT, &[("a.txt", "first\n")])
 }
 
 /// Every file of the user's checkout with its bytes, what git says of it, and where its branch is.

@@ -1,10 +1,11 @@
 //! Sessions and workspaces, as a user meets them.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::json;
 
+use super::checkout::{self, git};
 use super::desk::{Desk, files_below};
 
 /// One line more in a file, and the file as the agent sees it.
@@ -25,19 +26,8 @@ conversations:
       - text: "Done."
 "#;
 
-fn git(desk: &Desk, args: &[&str]) -> String {
-    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
-    let done = Command::new("git").args(who).args(args).current_dir(desk.path("")).output().unwrap();
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
-}
-
 fn repository() -> Desk {
-    let desk = Desk::with_script(ADDS);
-    git(&desk, &["init", "-q", "--initial-branch=main"]);
-    git(&desk, &["add", "."]);
-    git(&desk, &["commit", "-q", "-m", "first"]);
-    desk
+    checkout::repository(ADDS, &[])
 }
 
 fn said(desk: &Desk, id: &serde_json::Value) -> String {

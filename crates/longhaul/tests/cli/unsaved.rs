@@ -1,10 +1,11 @@
 //! What is nowhere else stays: whatever is cleaned up, and whatever git, the notes or an earlier cleanup say.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::checkout::{self, git_in};
 use super::desk::Desk;
 
 /// One that works as told, one that leaves its branch, and those who cannot agree.
@@ -36,21 +37,8 @@ conversations:
       - text: "Done."
 "#;
 
-fn git_in(place: &Path, args: &[&str]) -> String {
-    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
-    let done = Command::new("git").args(who).args(args).current_dir(place).output().unwrap();
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
-}
-
 fn repository() -> Desk {
-    let desk = Desk::with_script(SCRIPT);
-    desk.write("a.txt", "first\n");
-    let top = desk.path("");
-    git_in(&top, &["init", "-q", "--initial-branch=main"]);
-    git_in(&top, &["add", "."]);
-    git_in(&top, &["commit", "-q", "-m", "first"]);
-    desk
+    checkout::repository(SCRIPT, &[("a.txt", "first\n")])
 }
 
 fn run(desk: &Desk, more: &[&str]) -> (String, PathBuf) {

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use self::night_file::NightFile;
 use self::runner::Runner;
 use super::holding::{HoldingArgs, hold, tell};
-use super::{create, placing};
+use super::{create, placing, show};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::duration;
@@ -346,7 +346,7 @@ fn status(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
         let spent = experiment.outcome.as_ref().map(|outcome| outcome.spent().shown());
         vec![
             (index + 1).to_string(),
-            standing(&night, experiment).to_owned(),
+            standing(app, &night, index, experiment).to_owned(),
             spent.unwrap_or_default(),
             experiment.measured.as_ref().and_then(|measured| measured.metric.clone()).unwrap_or_default(),
             night.run_of(index).map(|id| id.to_string()).unwrap_or_default(),
@@ -359,10 +359,12 @@ fn status(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What is known of an experiment, in a word.
-fn standing(night: &Night, experiment: &Experiment) -> &'static str {
+/// What is known of an experiment, in a word. One that is under way is called what its run is.
+fn standing(app: &App, night: &Night, index: usize, experiment: &Experiment) -> &'static str {
+    let called = || show::called(app, &night.run_of(index).ok()?);
     match (night.verdict(experiment), &experiment.outcome) {
         (Verdict::Open, Some(_)) => "to be measured",
+        (verdict @ Verdict::Open, None) => called().unwrap_or(verdict.as_str()),
         (verdict, _) => verdict.as_str(),
     }
 }

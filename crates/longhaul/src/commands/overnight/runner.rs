@@ -316,7 +316,7 @@ impl Runner<'_> {
             return Ok(Driven::Stop(Exit::Interrupted));
         }
         let reason = run.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        render::warn(&format!("{id} does not go on by itself{}", table::fit_talk(&reason, 200)));
+        render::warn(&format!("{id} is {}{}", run.called(), table::fit_talk(&reason, 200)));
         if ending == Ending::WaitingForHuman {
             render::hint(&format!(
                 "`longhaul approvals` shows what it asks; answer, then `longhaul overnight resume {}`",

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_agents::Origin;
+use longhaul_core::ids::RunId;
 use longhaul_core::tasks::{Measure, Task, TaskList, TaskStatus};
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ use self::list_file::ListFile;
 use self::runner::Runner;
 use super::create::{Options, Switch};
 use super::holding::HoldingArgs;
+use super::show;
 use crate::agents;
 use crate::app::App;
 use crate::duration;
@@ -97,7 +99,7 @@ fn list(app: &App, file: &Path) -> Result<Exit, Failure> {
     let rows = list.tasks.iter().zip(list.settled()).map(|(task, status)| {
         vec![
             task.id.clone(),
-            status.as_str().to_owned(),
+            called(app, task, status).to_owned(),
             task.phase.to_string(),
             task.attempts.to_string(),
             task.agent.clone().unwrap_or_default(),
@@ -110,6 +112,13 @@ fn list(app: &App, file: &Path) -> Result<Exit, Failure> {
     });
     render::data(&table::rows(&["TASK", "STATUS", "PHASE", "ATTEMPTS", "AGENT", "AFTER", "WHAT"], rows));
     Ok(Exit::Ok)
+}
+
+/// What a task is called. One that a run works on is called what the run is.
+fn called(app: &App, task: &Task, status: TaskStatus) -> &'static str {
+    let run = || show::called(app, &RunId::parse(task.run_id.as_deref()?).ok()?);
+    let is_with_a_run = status == TaskStatus::Running;
+    run().filter(|_| is_with_a_run).unwrap_or(status.as_str())
 }
 
 fn name(task: &Task) -> &str {
@@ -243,7 +252,7 @@ fn report(app: &App, path: &Path, list: &TaskList, measure: Measure) {
         let detail = error.or(task.output.as_deref()).unwrap_or_default();
         vec![
             task.id.clone(),
-            status.as_str().to_owned(),
+            called(app, task, *status).to_owned(),
             task.attempts.to_string(),
             task.run_id.clone().unwrap_or_default(),
             table::fit(detail, 60),

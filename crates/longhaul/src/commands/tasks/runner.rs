@@ -199,7 +199,7 @@ impl<'a> Runner<'a> {
         let by_us = interrupted && ending == Ending::Paused(Cause::Asked);
         let exit = if by_us { Exit::Interrupted } else { Exit::of_run(&run) };
         let reason = run.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        render::warn(&format!("{} does not go on by itself{reason}", run.spec.id));
+        render::warn(&format!("{} is {}{reason}", run.spec.id, run.called()));
         if ending == Ending::WaitingForHuman {
             render::hint("`longhaul approvals` shows what it asks; answer, then run the list again");
         }
