@@ -366,18 +366,12 @@ pub fn changes_between(repo: &Path, base: &str, end: &str) -> Option<String> {
     Git::at(repo).run(&[&asked[..], &stat].concat()).ok().filter(|stat| !stat.is_empty())
 }
 
-/// The nearest git root at or above `cwd` that has a commit. A repository without commits cannot have worktrees, so
-/// the search goes on above it.
+/// The nearest git root at or above `cwd`, if it has a commit: without one there can be no worktrees. What is above it is
+/// another repository, of which the user has not spoken.
 pub fn discover_repo(cwd: &Path) -> Option<RepoRoot> {
-    let mut here = cwd.to_owned();
-    for _ in 0..limits::REPOSITORY_LEVELS_MAX {
-        let root = PathBuf::from(Git::at(&here).run(&["rev-parse", "--show-toplevel"]).ok()?);
-        if Git::at(&root).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).is_ok() {
-            return Some(RepoRoot(root));
-        }
-        here = root.parent()?.to_owned();
-    }
-    None
+    let root = PathBuf::from(Git::at(cwd).run(&["rev-parse", "--show-toplevel"]).ok()?);
+    Git::at(&root).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()?;
+    Some(RepoRoot(root))
 }
 
 /// Like `mkdir -p`, and each new name survives a power cut.

@@ -263,7 +263,7 @@ impl Session {
 
     /// Is somebody at work there? Changes nothing.
     pub fn hold(&self, now: Timestamp) -> Result<Hold, Error> {
-        let Some(lease) = self.read::<Lease>(LEASE)? else { return Ok(Hold::Free) };
+        let Some(lease) = self.lease()? else { return Ok(Hold::Free) };
         let lock = self.open(LOCK)?;
         let is_locked = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
         Ok(if is_locked || !is_stale(&lease, now) { Hold::Live(lease) } else { Hold::Stale(lease) })
@@ -277,8 +277,7 @@ impl Session {
         let taken = limits::within(limits::SESSION_WAIT_MAX, || {
             !matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
         });
-        let lease = self.read::<Lease>(LEASE)?;
-        match lease {
+        match self.lease()? {
             Some(lease) if !taken || !is_stale(&lease, now()) => Err(locked(lease)),
             None if !taken => Err(Error::Busy { name: self.name().to_owned() }),
             stale => {
@@ -290,7 +289,7 @@ impl Session {
 
     /// Forgets a lease that nobody keeps. `force` also one of another host, of which nothing can be known.
     pub fn unlock(&self, force: bool) -> Result<Option<Lease>, Error> {
-        let Some(lease) = self.read::<Lease>(LEASE)? else { return Ok(None) };
+        let Some(lease) = self.lease()? else { return Ok(None) };
         let lock = self.open(LOCK)?;
         let is_locked = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
         let elsewhere = lease.process.host != Process::own().host;
@@ -312,6 +311,15 @@ impl Session {
     fn open(&self, name: &str) -> Result<File, Error> {
         let path = self.directory.join(name);
         File::options().create(true).append(true).open(&path).map_err(io_error("open", &path))
+    }
+
+    /// One that is damaged says nothing about anybody; whether somebody is there is then told by the lock alone.
+    fn lease(&self) -> Result<Option<Lease>, Error> {
+        match self.read(LEASE) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidData => Ok(None),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            other => other,
+        }
     }
 
     fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Result<Option<T>, Error> {

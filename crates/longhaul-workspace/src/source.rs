@@ -166,10 +166,15 @@ pub struct Store {
 impl Store {
     /// `stores` is where all of them are. A shallow one is one of its own: it would lack what the others need.
     pub fn at(stores: &Path, address: Address, depth: Option<u32>) -> Store {
-        let key = format!("{}\n{}", address.text, depth.map_or_else(String::new, |depth| depth.to_string()));
+        Store { directory: Store::place(stores, &address.text, depth), address, depth }
+    }
+
+    /// Where the store of an address is, also of one that leads nowhere any more.
+    pub fn place(stores: &Path, address: &str, depth: Option<u32>) -> PathBuf {
+        let key = format!("{address}\n{}", depth.map_or_else(String::new, |depth| depth.to_string()));
         let name: String =
             digest_of(key.as_bytes()).chars().filter(char::is_ascii_alphanumeric).take(32).collect();
-        Store { directory: stores.join(format!("{name}.git")), address, depth }
+        stores.join(format!("{name}.git"))
     }
 
     /// Where it is kept.

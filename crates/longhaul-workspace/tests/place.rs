@@ -299,7 +299,7 @@ fn a_place_that_is_being_made_is_waited_for() {
 }
 
 #[test]
-fn the_nearest_repository_with_a_commit_is_found() {
+fn the_nearest_repository_is_found() {
     let fixture = Fixture::new();
     let repo = fixture.repo();
     let found = |path: &Path| discover_repo(path).map(|root| root.path().to_owned());
@@ -308,7 +308,9 @@ fn the_nearest_repository_with_a_commit_is_found() {
     let inner = repo.join("inner");
     fs::create_dir(&inner).unwrap();
     git(&inner, &["init", "--quiet"]);
-    assert_eq!(found(&inner), Some(repo));
+    assert_eq!(found(&inner), None, "it has no commit, and the one above is another");
+    git(&inner, &["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    assert_eq!(found(&inner), Some(inner));
     assert_eq!(found(fixture.outer.path()), None);
     assert_eq!(found(Path::new("/nowhere")), None);
 }

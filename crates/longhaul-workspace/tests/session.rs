@@ -94,6 +94,23 @@ fn only_what_is_dead_is_taken_over() {
     assert!(session.take("run_1", SESSION_EXPIRY).unwrap().1.is_some());
 }
 
+/// A lease that a disk has spoilt keeps nobody out, and lets nobody in beside a living holder.
+#[test]
+fn a_damaged_lease_says_nothing() {
+    let outer = tempfile::tempdir().unwrap();
+    let session = session(outer.path());
+    for damaged in ["", "{", "not a lease", "[]"] {
+        fs::write(lease(outer.path()), damaged).unwrap();
+        assert_eq!(session.hold(Timestamp::from_millis(0)).unwrap(), Hold::Free, "{damaged:?}");
+        assert_eq!(session.unlock(false).unwrap(), None, "{damaged:?}");
+        let (held, stale) = session.take("run_1", SESSION_EXPIRY).unwrap();
+        assert_eq!(stale, None);
+        fs::write(lease(outer.path()), damaged).unwrap();
+        assert!(matches!(session.take("run_2", SESSION_EXPIRY), Err(Error::Busy { .. })), "{damaged:?}");
+        drop(held);
+    }
+}
+
 /// D16.10: a lease is renewed for as long as its holder lives.
 #[test]
 fn a_long_run_keeps_its_lease() {

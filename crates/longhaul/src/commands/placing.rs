@@ -199,7 +199,7 @@ fn in_session(
         return Err(Failure::usage(format!("the workspace of session {name} was not made yet"))
             .hint(format!("`--repo {url}` fetches it")));
     };
-    let source = Some(source::known(app, &url)?);
+    let source = Some(source::known(app, &url));
     Ok(Chosen { branch: notes.branch, base: Some(base), source, ..Chosen::plain(path) })
 }
 

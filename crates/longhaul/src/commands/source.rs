@@ -30,11 +30,10 @@ pub fn fetched(app: &App, options: &Options) -> Result<(GitSource, String), Fail
     Ok((GitSource { url, reference, depth, store }, base))
 }
 
-/// What was brought before, without asking anybody for it again.
-pub fn known(app: &App, url: &str) -> Result<GitSource, Failure> {
-    let address = Address::parse(url, &app.cwd).map_err(failure)?;
-    let store = Store::at(&stores(app), address, None).directory().display().to_string();
-    Ok(GitSource { url: url.to_owned(), reference: None, depth: None, store })
+/// What was brought before, without asking anybody for it again, or whether it is still there.
+pub fn known(app: &App, url: &str) -> GitSource {
+    let store = Store::place(&stores(app), url, None).display().to_string();
+    GitSource { url: url.to_owned(), reference: None, depth: None, store }
 }
 
 fn stores(app: &App) -> PathBuf {

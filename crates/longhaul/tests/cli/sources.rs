@@ -108,6 +108,9 @@ fn a_session_of_a_repository_is_brought_up_to_date() {
     let plain = desk.json(&["run", "Add", "--model", "scripted/s.yaml", "--session=s"]);
     assert_eq!((&plain["branch"], &plain["sessionId"]), (&first["branch"], &json!("s")));
     assert_eq!(read("notes"), "line\n".repeat(4));
+    std::fs::rename(desk.path("origin.git"), desk.path("gone.git")).unwrap();
+    desk.json(&["run", "Add", "--model", "scripted/s.yaml", "--session=s"]);
+    assert_eq!(read("notes"), "line\n".repeat(5), "the repository of elsewhere is not missed");
 }
 
 /// A branch that is in a run's own clone only is not cleaned away with it.

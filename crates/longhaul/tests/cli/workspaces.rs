@@ -144,6 +144,7 @@ fn the_defaults_are_printed() {
     let shown = desk.json(&["config", "show"]);
     for (key, value) in [
         ("git.auto_branch", json!(true)),
+        ("git.auto_commit", json!(true)),
         ("git.branch_prefix", json!("agent/")),
         ("git.require_approval", json!(true)),
         ("git.workflow_branch_strategy", json!("shared")),
