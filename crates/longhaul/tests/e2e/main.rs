@@ -1,0 +1,244 @@
+//! Whole runs with a real model: Qwen2.5-Coder-1.5B behind llama.cpp's own server, on this machine and without a key.
+//!
+//! `HARNESS_E2E_TEST=1 cargo test -p longhaul e2e -- --nocapture` runs them; the first time 1.1 GB are fetched. They take
+//! minutes, because the model says a handful of words in a second. What is claimed is what longhaul does with a real model, not
+//! what the model is worth: it repeats calls that are done, which the limits and the guard against circles have to bear.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![expect(clippy::print_stdout, reason = "what it took is to be read")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LLAMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-model/tests/llama");
+
+/// One at a time: each has a model of its own, and the machine has few cores.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Model {
+    process: Child,
+    address: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Model {
+    /// A real model, if one is wanted; a word about it otherwise. One that is wanted and cannot be had is a failure.
+    fn wanted() -> Option<Model> {
+        if std::env::var_os("HARNESS_E2E_TEST").is_none_or(|value| value != "1") {
+            println!("SKIP a real model: HARNESS_E2E_TEST is not 1");
+            return None;
+        }
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let fetched = Command::new(Path::new(LLAMA).join("fetch.sh")).arg("qwen").output().unwrap();
+        assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+        let model = PathBuf::from(String::from_utf8(fetched.stdout).unwrap().trim());
+        let mut process = Command::new(model.with_file_name("venv/bin/python"))
+            .arg(Path::new(LLAMA).join("serve.py"))
+            .args(["--name", "qwen", "--attached", "--context", "16384", "--model"])
+            .arg(&model)
+            .arg("--template")
+            .arg(Path::new(LLAMA).join("tools.jinja"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        assert!(address.starts_with("http://"), "the server did not start: {address:?}");
+        Some(Model { process, address: address.trim().to_owned(), _turn: turn })
+    }
+}
+
+/// A project with the model as provider over each protocol, and an agent with few tools.
+struct Desk {
+    place: TempDir,
+    started: Instant,
+}
+
+const AGENT: &str = "---
+description: Does one small thing.
+tools: [TOOLS]
+limits: { max_tool_calls: 10 }
+harness_config: { max_steps: 10 }
+COMPACTION---
+Use the tools, one call at a time. When the task is done, say done.
+";
+
+impl Desk {
+    fn new(model: &Model, tools: &str, window: u32) -> Desk {
+        let desk = Desk { place: tempfile::tempdir().unwrap(), started: Instant::now() };
+        let provider = |name: &str, api: &str, path: &str| {
+            format!(
+                "  {name}: {{ api: {api}, base_url: \"{}{path}\", api_key_env: KEY, max_output_tokens: 250, \
+                 context_window: {window}, prices: {{ input: 0, output: 0 }} }}\n",
+                model.address
+            )
+        };
+        let providers = [
+            provider("qa", "anthropic", ""),
+            provider("qr", "responses", "/v1"),
+            provider("qc", "chat", "/v1"),
+        ]
+        .concat();
+        let settings = format!("agents: {{ dirs: [agents] }}\nproviders:\n{providers}");
+        std::fs::write(desk.path("longhaul.yaml"), settings).unwrap();
+        std::fs::create_dir(desk.path("agents")).unwrap();
+        let compaction = match window {
+            ..4000 => "compaction: { enabled: true, threshold: 0.4, protect_tokens: 60 }\n",
+            _ => "",
+        };
+        let agent = AGENT.replace("TOOLS", tools).replace("COMPACTION", compaction);
+        std::fs::write(desk.path("agents/small.md"), agent).unwrap();
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> (i32, String, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(args)
+            .current_dir(self.place.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.path("home"))
+            .envs([("KEY", "any"), ("LONGHAUL_TRUST", "1"), ("LONGHAUL_SANDBOX", "best_effort")])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+    }
+
+    /// Runs it, tells how long it took and how many tokens, and answers the run and its exit code.
+    fn run(&self, what: &str, args: &[&str]) -> (i32, Value) {
+        let agent = ["--agent", "small", "--in-place", "--json"];
+        let (code, out, err) = self.command(&[args, &agent].concat());
+        let shown: Value =
+            serde_json::from_str(&out).unwrap_or_else(|_| panic!("{what}: exit {code}: {err}"));
+        let seconds = self.started.elapsed().as_secs();
+        println!("{what}: exit {code}, {seconds} s, {} tokens", tokens(&shown));
+        (code, shown)
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let (code, out, err) = self.command(&[args, &["--json"]].concat());
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{args:?}: exit {code}: {err}"))
+    }
+
+    fn events(&self, id: &str) -> Vec<Value> {
+        let (_, out, _) = self.command(&["events", id, "--json"]);
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn tokens(shown: &Value) -> u64 {
+    ["input", "output"].iter().filter_map(|kind| shown["usage"][kind].as_u64()).sum()
+}
+
+fn id(shown: &Value) -> &str {
+    shown["id"].as_str().unwrap()
+}
+
+/// D11.2, D11.4: a file is made and read, over each of the three protocols.
+#[test]
+fn e2e_a_file_is_made_and_read() {
+    let Some(model) = Model::wanted() else { return };
+    for provider in ["qa", "qr", "qc"] {
+        let desk = Desk::new(&model, "write, read", 16384);
+        let task = "Write the word hello into the file a.txt, then read a.txt, then say done.";
+        let name = format!("{provider}/qwen");
+        let (_, shown) = desk.run(provider, &["run", task, "--model", &name]);
+        let text = std::fs::read_to_string(desk.path("a.txt")).unwrap_or_default();
+        assert!(text.contains("hello"), "{provider}: {text:?}");
+        let tools = desk.json(&["tools", id(&shown)])["calls"].to_string();
+        assert!(tools.contains("\"write\""), "{provider}: {tools}");
+    }
+}
+
+/// D11.4: a directory and a JSON file in it, in a loop that ends only when a command says that they are good.
+#[test]
+fn e2e_a_loop_ends_on_evidence() {
+    let Some(model) = Model::wanted() else { return };
+    let desk = Desk::new(&model, "write", 16384);
+    let task = "Write the file conf/config.json. Its content must be exactly {\"name\": \"demo\"}. Then say TASK_COMPLETE.";
+    let verify =
+        "python3 -c 'import json; assert json.load(open(\"conf/config.json\"))[\"name\"] == \"demo\"'";
+    let (code, shown) = desk.run(
+        "loop",
+        &[
+            "loop",
+            task,
+            "--model",
+            "qc/qwen",
+            "--verify",
+            verify,
+            "--max-iterations",
+            "8",
+            "--completion-promise",
+            "TASK_COMPLETE",
+        ],
+    );
+    assert_eq!((code, &shown["status"]), (0, &"completed".into()), "{shown}");
+    let config: Value =
+        serde_json::from_slice(&std::fs::read(desk.path("conf/config.json")).unwrap()).unwrap();
+    assert_eq!(config["name"], "demo");
+}
+
+/// D11.4: a conversation that outgrows a small window is summed up by the model itself and goes on within it.
+#[test]
+fn e2e_a_long_conversation_is_summed_up() {
+    let Some(model) = Model::wanted() else { return };
+    let desk = Desk::new(&model, "write", 1500);
+    let task = "Write a poem of eight lines about the sea into sea.txt, then one about rain into rain.txt, then one about snow into snow.txt.";
+    let (_, shown) = desk.run("compaction", &["run", task, "--model", "qc/qwen", "--max-steps", "12"]);
+    let events = desk.events(id(&shown));
+    let compacted: Vec<&Value> =
+        events.iter().filter(|event| event["type"] == "compaction_applied").collect();
+    assert!(!compacted.is_empty(), "nothing was summed up in {} events", events.len());
+    assert!(["completed", "paused"].contains(&shown["status"].as_str().unwrap()), "{shown}");
+}
+
+/// D11.4: steps that build on each other, as a workflow has them.
+#[test]
+fn e2e_steps_build_on_each_other() {
+    let Some(model) = Model::wanted() else { return };
+    let desk = Desk::new(&model, "write, read", 16384);
+    let steps = "steps:\n  - { id: make, description: \"Write the number 7 into the file n.txt, then say done.\" }\n  - { id: copy, description: \"Read n.txt. Write the same number into the file m.txt. Then say done.\", dependencies: [make] }\n";
+    std::fs::write(desk.path("steps.yaml"), steps).unwrap();
+    let (_, shown) = desk.run("steps", &["run", "Two steps", "--plan", "steps.yaml", "--model", "qc/qwen"]);
+    let told = desk.json(&["steps", id(&shown)]);
+    let first = &told["steps"][0];
+    assert_eq!((&first["id"], &first["status"]), (&"make".into(), &"completed".into()), "{told}");
+    assert!(std::fs::read_to_string(desk.path("n.txt")).unwrap_or_default().contains('7'));
+}
+
+/// A limit stops a real model cleanly, and a higher one lets it go on.
+#[test]
+fn e2e_a_limit_stops_and_can_be_raised() {
+    let Some(model) = Model::wanted() else { return };
+    let desk = Desk::new(&model, "write, read", 16384);
+    let task = "Write the word hello into the file a.txt, then read a.txt, then say done.";
+    let (code, shown) = desk.run("limit", &["run", task, "--model", "qc/qwen", "--max-tokens", "1"]);
+    assert_eq!((code, &shown["status"]), (4, &"paused".into()), "{shown}");
+    let (code, out, err) = desk.command(&["resume", id(&shown), "--max-tokens", "200000", "--json"]);
+    let shown: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
+    assert!([0, 4].contains(&code), "{shown}");
+    assert!(tokens(&shown) > 1, "{shown}");
+    assert!(std::fs::read_to_string(desk.path("a.txt")).unwrap_or_default().contains("hello"));
+}
