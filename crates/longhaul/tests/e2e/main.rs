@@ -148,7 +148,10 @@ impl Desk {
 }
 
 fn tokens(shown: &Value) -> u64 {
-    ["input", "output"].iter().filter_map(|kind| shown["usage"][kind].as_u64()).sum()
+    ["inputTokens", "outputTokens", "cacheReadTokens"]
+        .iter()
+        .filter_map(|kind| shown["usage"][kind].as_u64())
+        .sum()
 }
 
 fn id(shown: &Value) -> &str {
