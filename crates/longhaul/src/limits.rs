@@ -61,6 +61,9 @@ pub const CONTEXT_WINDOW_MIN: u64 = 512;
 /// A session that nobody has used for so long is marked in the list: it may have been forgotten.
 pub const SESSION_UNUSED_MAX: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 60 * 60);
 
+/// Of sessions that nobody has used for long, so many are named.
+pub const SESSIONS_NAMED_MAX: usize = 5;
+
 /// Bytes of a night's file. It is read whole; fifty experiments with all that was seen of them are far less.
 pub const NIGHT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 

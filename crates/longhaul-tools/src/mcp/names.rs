@@ -73,7 +73,7 @@ fn is_invisible(letter: char) -> bool {
 mod tests {
     use super::*;
 
-    /// D6.8, A59: a server's tools have names of their own, whatever it calls them.
+    /// D6.8, D11.17, A59: a server's tools have names of their own, whatever it calls them.
     #[test]
     fn every_tool_gets_a_name_that_providers_take_and_no_other_has() {
         let mut taken = BTreeSet::new();

@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::limits::{SESSION_RUNS_LOOKED_AT_MAX, SESSION_UNUSED_MAX};
+use crate::limits::{SESSION_RUNS_LOOKED_AT_MAX, SESSION_UNUSED_MAX, SESSIONS_NAMED_MAX};
 use crate::render::{self, table};
 use crate::settings::Settings;
 
@@ -434,6 +434,7 @@ pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, F
         return Ok(None);
     }
     let name = session.name().to_owned();
+    tell_unused(app);
     let (held, stale) = session.take(id.as_str(), SESSION_EXPIRY).map_err(failure)?;
     if let Some(lease) = stale {
         // What the dead run left running would work against this one.
@@ -452,6 +453,20 @@ pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, F
         source::brought_up_to_date(app, &run);
     }
     Ok(Some(held))
+}
+
+/// Sessions stay until they are told to go, so somebody has to be told of those that nobody has used for long.
+fn tell_unused(app: &App) {
+    let Ok(all) = session::all(&sessions(app)) else { return };
+    let unused =
+        all.iter().filter(|session| session.notes().is_ok_and(|notes| is_old(&notes, SESSION_UNUSED_MAX)));
+    let names: Vec<&str> = unused.map(Session::name).take(SESSIONS_NAMED_MAX).collect();
+    if !names.is_empty() {
+        render::hint(&format!(
+            "unused for long: {}; `longhaul session cleanup --dry-run` shows what could go",
+            names.join(", ")
+        ));
+    }
 }
 
 /// Does it work in the workspace that the session's runs share? Those beside others, sub-agents apart and forks do not.

@@ -75,7 +75,7 @@ pub fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["type"] == kind).collect()
 }
 
-/// A4.1, A4.2, A4.3, A4.4, A4.5, A8.3: gates stand where the level puts them, one after the other, survive their process, and
+/// A4.1, A4.2, A4.3, A4.4, A4.5, A8.3, AD3: gates stand where the level puts them, one after the other, survive their process, and
 /// the approved step runs while the earlier ones do not run again.
 #[test]
 fn gates_stand_where_autonomy_puts_them() {

@@ -29,7 +29,7 @@ fn ran(desk: &Desk, code: i32) -> Said {
     said
 }
 
-/// D7.1, D7.2: a hook that has nothing against a call lets it be made, sees the call before and the result after it, and can
+/// D7.1, D7.2, D7.4: a hook that has nothing against a call lets it be made, sees the call before and the result after it, and can
 /// so keep a log of its own: a line for each call.
 #[test]
 fn an_audit_log_is_kept() {

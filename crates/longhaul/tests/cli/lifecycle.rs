@@ -116,7 +116,7 @@ fn a_limit_is_named_and_can_be_raised() {
     assert_eq!(desk.get(&["resume", id, "--max-steps", "9"]), "All done.\n");
 }
 
-/// A gate makes the run wait with exit 3; its approval is durable with nobody driving; then the run goes on.
+/// AI10: a gate makes the run wait with exit 3; its approval is durable with nobody driving; then the run goes on.
 #[test]
 fn a_gate_waits_for_a_person() {
     let desk = Desk::new();
@@ -128,6 +128,8 @@ fn a_gate_waits_for_a_person() {
     let waiting = desk.json(&["approvals", "list"]);
     let gate = waiting[0]["id"].as_str().unwrap();
     assert_eq!(waiting.as_array().unwrap().len(), 1);
+    let asked = desk.json(&["approvals", "show", gate]);
+    assert_eq!((&asked["status"], &asked["resolvedAt"]), (&json!("pending"), &json!(null)));
     desk.get(&["approve", gate]);
     assert_eq!(desk.get(&["resume", id]), "All done.\n");
     assert_eq!(desk.json(&["approvals", "show", gate])["status"], "approved");
@@ -280,7 +282,7 @@ fn an_unreadable_command_is_dropped() {
     assert!(dropped >= 2, "{dropped}");
 }
 
-/// Dream intervals: a run that works for a while checkpoints by the clock.
+/// AQ6: Dream intervals: a run that works for a while checkpoints by the clock.
 #[test]
 fn checkpoints_are_made_by_the_clock() {
     let desk = Desk::with_script(

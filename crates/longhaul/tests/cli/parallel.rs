@@ -290,7 +290,7 @@ fn parallel_work_needs_branches() {
     assert!(refused.code == 2 && refused.err.contains("are for the runs of a session"), "{}", refused.err);
 }
 
-/// D12.1, D5.4: two and ten runs at once in one repository: each has its own branch and directory, all of them end, and the user's
+/// D12.1, D5.4, D11.9: two and ten runs at once in one repository: each has its own branch and directory, all of them end, and the user's
 /// checkout is the same to the byte until they are merged.
 #[test]
 fn ten_runs_at_once_leave_the_checkout_alone() {

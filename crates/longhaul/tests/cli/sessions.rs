@@ -42,7 +42,7 @@ fn said(desk: &Desk, id: &serde_json::Value) -> String {
 
 const RUN: [&str; 5] = ["run", "x", "--model", "scripted/s.yaml", "--session=port"];
 
-/// D14.2, D16.1, D17.1, D17.5: the second run sees the files and commits of the first, and the session knows both.
+/// D14.2, D16.1, D17.1, D17.5, D20.1, D20.4, D11.8: the second run sees the files and commits of the first, and the session knows both.
 #[test]
 fn a_session_goes_on_where_it_was() {
     let desk = repository();
@@ -74,7 +74,7 @@ fn a_session_goes_on_where_it_was() {
     );
 }
 
-/// D16.5, D16.8, D16.9, D17.2: locked while a run works there, with its name; free after it, and after its death.
+/// D16.5, D16.8, D16.9, D17.2, D20.3, D20.8: locked while a run works there, with its name; free after it, and after its death.
 #[test]
 fn a_session_is_locked_by_who_works_there() {
     let desk = repository();
@@ -123,7 +123,7 @@ fn a_session_is_locked_by_who_works_there() {
     assert!(!lease.exists());
 }
 
-/// D17.2, D17.3: only what is old, free and saved is cleaned up; a dry run removes nothing.
+/// D17.2, D17.3, D20.7: only what is old, free and saved is cleaned up; a dry run removes nothing.
 #[test]
 fn sessions_are_removed_when_told() {
     let desk = repository();
@@ -147,6 +147,22 @@ fn sessions_are_removed_when_told() {
     // A new one of that name does not go on from the old branch.
     assert_ne!(desk.json(&RUN)["branch"], "agent/session-port");
     assert_eq!(desk.say(&["session", "info", "none"]).code, 1);
+}
+
+/// D17.4: a session stays until it is told to go; one that nobody has used for long is marked, and who works in sessions is told.
+#[test]
+fn an_unused_session_is_told_of() {
+    let desk = repository();
+    let first = desk.say(&RUN);
+    assert!(!first.err.contains("unused for long"), "{}", first.err);
+    let notes = desk.path(".longhaul/sessions/port/session.json");
+    let mut old: serde_json::Value = serde_json::from_slice(&std::fs::read(&notes).unwrap()).unwrap();
+    old["lastUsedAt"] = json!("2020-01-01T00:00:00.000Z");
+    std::fs::write(&notes, old.to_string()).unwrap();
+    assert!(desk.get(&["session", "list"]).contains("unused for long"));
+    let other = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--session=other"]);
+    assert!(other.err.contains("hint: unused for long: port; `longhaul session cleanup"), "{}", other.err);
+    assert!(desk.path(".longhaul/sessions/port/workspace").exists());
 }
 
 /// Names that lead elsewhere are refused by every command, and make nothing.

@@ -74,7 +74,7 @@ fn a_run_works_on_a_repository_of_elsewhere() {
     );
 }
 
-/// D14.4, D15.2, D15.3: cloned once, later brought up to date, with local work kept; without `--repo` nobody is asked.
+/// D14.4, D15.2, D15.3, D20.5: cloned once, later brought up to date, with local work kept; without `--repo` nobody is asked.
 #[test]
 fn a_session_of_a_repository_is_brought_up_to_date() {
     let desk = desk();

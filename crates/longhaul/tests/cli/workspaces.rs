@@ -137,12 +137,15 @@ fn a_run_shows_what_it_was_started_with() {
     );
 }
 
-/// D2.4, D2.5, D14.8: the defaults as they are printed.
+/// D2.3, D2.4, D2.5, D14.8: the defaults as they are printed.
 #[test]
 fn the_defaults_are_printed() {
     let desk = Desk::with_script(ADDS);
     let shown = desk.json(&["config", "show"]);
     for (key, value) in [
+        ("compaction.enabled", json!(true)),
+        ("compaction.threshold", json!(0.85)),
+        ("compaction.protect_tokens", json!(40000)),
         ("git.auto_branch", json!(true)),
         ("git.auto_commit", json!(true)),
         ("git.branch_prefix", json!("agent/")),

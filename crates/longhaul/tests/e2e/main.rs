@@ -66,6 +66,7 @@ impl Model {
 /// A project with the model as provider over each protocol, and an agent with few tools.
 struct Desk {
     place: TempDir,
+    home: TempDir,
     started: Instant,
 }
 
@@ -80,7 +81,8 @@ Use the tools, one call at a time. When the task is done, say done.
 
 impl Desk {
     fn new(model: &Model, tools: &str, window: u32) -> Desk {
-        let desk = Desk { place: tempfile::tempdir().unwrap(), started: Instant::now() };
+        let [place, home] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let desk = Desk { place, home, started: Instant::now() };
         let provider = |name: &str, api: &str, path: &str| {
             format!(
                 "  {name}: {{ api: {api}, base_url: \"{}{path}\", api_key_env: KEY, max_output_tokens: 250, \
@@ -116,7 +118,7 @@ impl Desk {
             .current_dir(self.place.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.path("home"))
+            .env("HOME", self.home.path())
             .envs([("KEY", "any"), ("LONGHAUL_TRUST", "1"), ("LONGHAUL_SANDBOX", "best_effort")])
             .stdin(Stdio::null())
             .output()
