@@ -230,6 +230,7 @@ async fn file_tools_stay_inside() {
     assert_eq!(fs::read_dir(fixture.outer.path()).unwrap().count(), 2);
 }
 
+/// D6.2: directories on the way are made.
 #[tokio::test]
 async fn write_creates_and_replaces() {
     let fixture = Fixture::new();
