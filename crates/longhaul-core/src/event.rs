@@ -491,6 +491,20 @@ pub enum Event {
         #[n(3)]
         command: String,
     },
+    /// The journal ended in a write that was never finished; whoever opened it to write cut that off.
+    #[n(71)]
+    TornTailCut {
+        #[n(0)]
+        bytes: u64,
+    },
+    /// A file made from the journal, for people or for listings, cannot be written. The work goes on without it.
+    #[n(72)]
+    DerivedFailed {
+        #[n(0)]
+        file: String,
+        #[n(1)]
+        why: String,
+    },
 }
 
 /// What became of the files of a workspace when they were to be stored.
@@ -792,6 +806,8 @@ impl Event {
             Event::SetUpEnded { .. } => 62,
             Event::SpentBefore { .. } => 63,
             Event::CheckpointGuarded { .. } => 64,
+            Event::TornTailCut { .. } => 71,
+            Event::DerivedFailed { .. } => 72,
         }
     }
 }

@@ -94,6 +94,8 @@ impl Run {
             | Event::SetUpEnded { .. }
             | Event::SpentBefore { .. }
             | Event::CheckpointGuarded { .. }
+            | Event::TornTailCut { .. }
+            | Event::DerivedFailed { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

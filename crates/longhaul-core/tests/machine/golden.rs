@@ -303,6 +303,8 @@ pub fn samples() -> Vec<Event> {
         Event::SetUpEnded { error: None, duration_us: 9 },
         Event::SpentBefore { usage },
         Event::CheckpointGuarded { number: 3, name: text(), call: CallId(2), command: text() },
+        Event::TornTailCut { bytes: 7 },
+        Event::DerivedFailed { file: text(), why: text() },
     ]
 }
 

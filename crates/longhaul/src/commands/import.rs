@@ -37,6 +37,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let harness = app.harness()?;
     let defaults = defaults(app, &harness, args.model)?;
     let run = harness.import(&text, defaults, rename)?;
+    super::create::warn_of_fallback(&run);
     if std::path::Path::new(&run.spec.workspace).exists() {
         render::warn(&format!(
             "{} goes on in {}, where the run it came from may still work",

@@ -84,6 +84,11 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::SchemaUpgraded { from, to } => {
             vec![format!("(the journal began in schema version {from}; it goes on in version {to})")]
         }
+        Event::TornTailCut { bytes } => {
+            vec![format!("({bytes} bytes of a write that was never finished were cut off)")]
+        }
+        Event::DerivedFailed { file, why } => vec![format!("({file} cannot be written: {why})")],
+        Event::PersistenceFellBack { reason } => vec![format!("(kept in the fallback store: {reason})")],
         Event::Contained { by } => vec![format!("(sandbox {by})")],
         Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => vec![format!("(committed {commit})")],
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => vec![format!("(not committed: {why})")],
@@ -185,7 +190,6 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::LimitPassed { .. }
         | Event::ChecksChanged { .. }
         | Event::LimitsChanged { .. }
-        | Event::PersistenceFellBack { .. }
         | Event::Imported { .. } => Vec::new(),
     }
 }
