@@ -78,7 +78,8 @@ fn damage_is_named_and_can_be_repaired() {
     assert_eq!(desk.say(&["store", "verify", &whole]).code, 0);
     let verdict = desk.say(&["store", "verify"]);
     assert!(verdict.code == 1 && verdict.out.contains("damaged"), "{}", verdict.out);
-    desk.get(&["store", "repair", &broken]);
+    let repaired = desk.say(&["store", "repair", &broken]);
+    assert!(repaired.code == 0 && repaired.err.contains("journal.damaged-1"), "{}", repaired.err);
     assert_eq!(desk.say(&["store", "verify", &broken]).code, 0);
     let shown = desk.json(&["show", &broken]);
     assert_ne!(shown["status"], "completed", "the end was in the cut part");
@@ -159,6 +160,35 @@ fn inspect_names_the_versions() {
         (&inspected["schemaVersion"], &inspected["eventVersion"], &inspected["readable"]),
         (&json!(1), &json!(2), &json!(true))
     );
+    // A person reads names and units.
+    let (inspected, stats) = (desk.get(&["store", "inspect", &id]), desk.get(&["store", "stats", &id]));
+    assert!(inspected.contains("tool_started") && !inspected.contains("kind "), "{inspected}");
+    assert!(stats.contains("on disk") && !stats.contains('{'), "{stats}");
+}
+
+/// F19: a journal of a newer format is not called damaged.
+#[test]
+fn a_newer_journal_is_not_damaged() {
+    let desk = Desk::new();
+    let id = desk.create();
+    let path = desk.journal(&id);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8..12].copy_from_slice(&9u32.to_le_bytes());
+    let checksum = crc32c(&bytes[..92]);
+    bytes[92..96].copy_from_slice(&checksum.to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let said = desk.say(&["store", "verify", &id]);
+    assert!(said.code == 1 && !said.out.contains("damaged"), "{}", said.out);
+    assert!(
+        said.out.contains("format version 9") && said.out.contains("use a newer longhaul"),
+        "{}",
+        said.out
+    );
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1));
+    !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 /// AI2, AI11: a run that is not to be kept in the engine is kept in SQLite for good, without a warning, and completes there.
