@@ -283,7 +283,7 @@ fn agree(given: &HarnessState, own: &HarnessState) -> Result<(), Error> {
     }
 }
 
-/// Puts back what others wrote inside fields we rewrite: unknown fields of steps, their call records and results.
+/// Puts back what others wrote inside fields we rewrite: unknown fields of the plan and its steps, their call records and results.
 fn keep_foreign(given: &Map<String, Value>, document: &mut Map<String, Value>) {
     if let Some(results) = given.get("subAgentResults") {
         document.insert("subAgentResults".to_owned(), results.clone());
@@ -293,6 +293,13 @@ fn keep_foreign(given: &Map<String, Value>, document: &mut Map<String, Value>) {
     {
         for (slot, record) in new.iter_mut().zip(old) {
             *slot = record.clone();
+        }
+    }
+    if let (Some(Value::Object(old)), Some(Value::Object(new))) =
+        (given.get("plan"), document.get_mut("plan"))
+    {
+        for (field, value) in old {
+            new.entry(field.clone()).or_insert_with(|| value.clone());
         }
     }
     let old_steps = given.get("plan").and_then(Value::as_object).and_then(|plan| list(plan, "steps"));

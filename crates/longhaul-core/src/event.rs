@@ -497,6 +497,20 @@ pub enum Event {
         #[n(0)]
         number: u32,
     },
+    /// The journal ended in a write that was never finished; whoever opened it to write cut that off.
+    #[n(71)]
+    TornTailCut {
+        #[n(0)]
+        bytes: u64,
+    },
+    /// A file made from the journal, for people or for listings, cannot be written. The work goes on without it.
+    #[n(72)]
+    DerivedFailed {
+        #[n(0)]
+        file: String,
+        #[n(1)]
+        why: String,
+    },
 }
 
 /// What became of the files of a workspace when they were to be stored.
@@ -799,6 +813,8 @@ impl Event {
             Event::SpentBefore { .. } => 63,
             Event::CheckpointGuarded { .. } => 64,
             Event::ChildHeld { .. } => 68,
+            Event::TornTailCut { .. } => 71,
+            Event::DerivedFailed { .. } => 72,
         }
     }
 }

@@ -126,6 +126,15 @@ pub enum Input {
     SpentBefore {
         usage: Usage,
     },
+    /// The journal was opened, and bytes of an unfinished write at its end were cut.
+    TornTail {
+        bytes: u64,
+    },
+    /// A derived file could not be written.
+    DerivedFailed {
+        file: String,
+        why: String,
+    },
     /// The journal is kept in the fallback store, and why.
     FellBack {
         reason: String,

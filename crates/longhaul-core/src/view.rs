@@ -549,6 +549,12 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::CheckpointGuarded { number, name, call, command } => {
             entries!(line, "type": "checkpoint_guarded", "number": number, "name": name, "callId": call.to_string(), "command": command);
         }
+        Event::TornTailCut { bytes } => {
+            entries!(line, "type": "torn_tail_cut", "level": "warn", "bytes": bytes);
+        }
+        Event::DerivedFailed { file, why } => {
+            entries!(line, "type": "derived_write_failed", "level": "warn", "file": file, "reason": why);
+        }
         Event::PersistenceFellBack { reason } => {
             entries!(line, "type": "persistence_fallback", "level": "warn", "reason": reason);
         }

@@ -12,11 +12,12 @@ use longhaul_core::run::Run;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::view::GateView;
-use longhaul_store::catalog::RunRow;
+use longhaul_store::catalog::{Catalog, RunRow};
+use longhaul_store::home::FallbackReason;
 use longhaul_store::{Backend, Home};
 
 use crate::limits::{CATALOGUE_WAIT_MS_MAX, CATALOGUE_WRITE_MS};
-use crate::watch::Watcher;
+use crate::watch::{Trouble, Watcher};
 
 pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
     let mut row = RunRow {
@@ -83,11 +84,13 @@ fn gates(run: &Run) -> Option<String> {
 pub struct RowKeeper {
     backend: Backend,
     clerk: Arc<Clerk>,
+    /// Once for each time a run is driven is enough to hear that there is no catalogue.
+    has_said: bool,
 }
 
 impl RowKeeper {
     pub fn new(clerk: Arc<Clerk>, backend: Backend) -> RowKeeper {
-        RowKeeper { backend, clerk }
+        RowKeeper { backend, clerk, has_said: false }
     }
 }
 
@@ -98,6 +101,22 @@ impl Watcher for RowKeeper {
 
     fn rested(&mut self, run: &Run) {
         self.clerk.desk.post(run, self.backend);
+    }
+
+    fn trouble(&mut self) -> Option<Trouble> {
+        if self.has_said {
+            return None;
+        }
+        let trouble = self.clerk.desk.tray().trouble.clone();
+        self.has_said = trouble.is_some();
+        trouble
+    }
+
+    fn last_trouble(&mut self) -> Option<Trouble> {
+        if self.clerk.thread.is_some() {
+            self.clerk.desk.wait_until_written();
+        }
+        self.trouble()
     }
 }
 
@@ -160,6 +179,8 @@ struct Tray {
     written: u64,
     waiting: usize,
     closing: bool,
+    /// Why the last rows could not be written, if they could not.
+    trouble: Option<Trouble>,
 }
 
 impl Desk {
@@ -193,14 +214,15 @@ impl Desk {
         let mut catalog = None;
         loop {
             let (rows, posted, closing) = self.next();
-            if catalog.is_none() && !rows.is_empty() {
-                catalog = home.catalog().ok();
-            }
-            if let Some(catalog) = &catalog {
-                // Derived: a failed write leaves stale rows, which the next listing catches up.
-                drop(catalog.upsert_all(rows.values()));
-            }
-            self.tray().written = posted;
+            // Derived: a failed write leaves stale rows, which the next listing catches up.
+            let written = write_rows(home, &mut catalog, &rows);
+            let mut tray = self.tray();
+            tray.written = posted;
+            tray.trouble = written.err().map(|error| Trouble {
+                file: home.catalog_path().display().to_string(),
+                why: FallbackReason::from(&error).0,
+            });
+            drop(tray);
             self.done.notify_all();
             if closing {
                 return;
@@ -221,4 +243,20 @@ impl Desk {
         let mut tray = self.news.wait_while(self.tray(), empty).unwrap_or_else(PoisonError::into_inner);
         (std::mem::take(&mut tray.rows), tray.posted, tray.closing)
     }
+}
+
+/// Opens the catalogue with the first rows there are for it.
+fn write_rows(
+    home: &Home,
+    catalog: &mut Option<Catalog>,
+    rows: &HashMap<RunId, RunRow>,
+) -> Result<(), longhaul_store::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let open = match catalog.take() {
+        Some(open) => open,
+        None => home.catalog()?,
+    };
+    catalog.insert(open).upsert_all(rows.values())
 }

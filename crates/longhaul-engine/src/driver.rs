@@ -372,7 +372,7 @@ impl Driver {
         let awoken = match at_once {
             Some(awoken) => awoken,
             None => {
-                self.ledger.rested();
+                self.ledger.rested()?;
                 self.awoken().await
             }
         };

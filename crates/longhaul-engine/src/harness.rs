@@ -20,7 +20,7 @@ use longhaul_core::status::Status;
 use longhaul_model::wire::ToolOffer;
 use longhaul_model::{Deltas, Models, Quiet};
 use longhaul_store::engine::Repaired;
-use longhaul_store::{Entry, Home, Memory, Store, Writer};
+use longhaul_store::{Backend, Entry, Home, Memory, Store, Writer};
 use longhaul_tools::{Cancel, Examine, ToolSpec, Toolbox};
 use longhaul_workspace::place::{self, Place};
 use longhaul_workspace::{Guard, Workspace, carry};
@@ -695,7 +695,7 @@ impl Harness {
         let mut broken: Option<Unreadable> = None;
         let opened = store.open(id, &self.writer(), &mut |record| match fold.take(record) {
             Ok(event) => {
-                let log = log.get_or_insert_with(|| self.event_log(id));
+                let log = log.get_or_insert_with(|| self.event_log(id, store.backend()));
                 if let (Some(log), Some(run)) = (log, fold.run()) {
                     log.add(run, record.seq, record.at, &event);
                 }
@@ -710,7 +710,7 @@ impl Harness {
             return Err(Error::Journal { run: id.clone(), source });
         }
         let journal = opened?;
-        let generation = journal.generation();
+        let (generation, torn_bytes) = (journal.generation(), journal.torn_bytes());
         watchers.extend(log.flatten().map(|log| Box::new(log) as Box<dyn Watcher>));
         if let Keeping::Durable(home) = &self.keeping {
             let clerk = self.clerk.get_or_init(|| Arc::new(Clerk::start(Arc::clone(home))));
@@ -721,6 +721,7 @@ impl Harness {
         let run = fold.into_run(id)?;
         let mut ledger = Ledger::new(run, journal, store, Arc::clone(&self.clock), watchers);
         ledger.commit(Input::OlderSchema { version })?;
+        ledger.commit(Input::TornTail { bytes: torn_bytes })?;
         self.settle_spent(&mut ledger)?;
         Ok((ledger, generation))
     }
@@ -788,9 +789,10 @@ impl Harness {
         }
     }
 
-    fn event_log(&self, id: &RunId) -> Option<EventLog> {
-        let home = self.home()?;
-        EventLog::open(&home.run_dir(id).join("events.jsonl")).ok()
+    /// Only a run in the engine has a directory to keep a log in.
+    fn event_log(&self, id: &RunId, backend: Backend) -> Option<EventLog> {
+        let path = self.home().filter(|_| backend == Backend::Engine)?.run_dir(id).join("events.jsonl");
+        Some(EventLog::open(&path).unwrap_or_else(|error| EventLog::lost(&path, &error)))
     }
 
     /// The catalogue is derived: a row that cannot be written now is made by the next listing.

@@ -17,7 +17,7 @@ use tokio::runtime::{Handle as Runtime, RuntimeFlavor};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::fold;
-use crate::watch::Watcher;
+use crate::watch::{Trouble, Watcher};
 
 pub struct Ledger {
     run: Run,
@@ -103,17 +103,39 @@ impl Ledger {
     /// Gives the run up in good order. One that has ended needs no room any more; one that has not keeps enough to be
     /// paused or stopped on a full disk.
     pub fn put_down(mut self) -> Result<Run, Error> {
-        self.rested();
+        self.show_all();
+        let troubles: Vec<Trouble> =
+            self.watchers.iter_mut().filter_map(|watcher| watcher.last_trouble()).collect();
+        self.note(troubles)?;
         let put_down = if self.run.status.is_terminal() { self.journal.close() } else { self.journal.rest() };
         put_down?;
         Ok(self.run)
     }
 
-    /// Tells the watchers that nothing more comes for now.
-    pub fn rested(&mut self) {
+    /// Tells the watchers that nothing more comes for now, and puts on record what they could not write.
+    pub fn rested(&mut self) -> Result<(), Error> {
+        self.show_all();
+        let troubles: Vec<Trouble> =
+            self.watchers.iter_mut().filter_map(|watcher| watcher.trouble()).collect();
+        self.note(troubles)
+    }
+
+    fn show_all(&mut self) {
         for watcher in &mut self.watchers {
             watcher.rested(&self.run);
         }
+    }
+
+    fn note(&mut self, troubles: Vec<Trouble>) -> Result<(), Error> {
+        for Trouble { file, why } in troubles {
+            match self.commit(Input::DerivedFailed { file, why }) {
+                // A disk that is full for the one is full for the other: the work is not to suffer from that.
+                Err(Error::Store(longhaul_store::Error::NoSpace { .. })) => return Ok(()),
+                noted => drop(noted?),
+            }
+            self.show_all();
+        }
+        Ok(())
     }
 
     fn obey_posted(&mut self, posted: &Posted) -> Result<Vec<Effect>, Error> {

@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longhaul_core::event::Event;
 use longhaul_core::run::Run;
@@ -12,13 +12,14 @@ use longhaul_core::time::Timestamp;
 use longhaul_core::view::EventLine;
 
 use crate::limits::LOG_TAIL_BYTES;
-use crate::watch::Watcher;
+use crate::watch::{Trouble, Watcher};
 
 pub struct EventLog {
-    file: BufWriter<File>,
+    path: PathBuf,
+    /// Let go after a failed write: a log with a hole would be worse than one that stops.
+    file: Option<BufWriter<File>>,
     last_seq: u64,
-    /// Set after a failed write: a log with a hole would be worse than one that stops.
-    broken: bool,
+    trouble: Option<Trouble>,
 }
 
 impl EventLog {
@@ -34,18 +35,34 @@ impl EventLog {
         };
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         file.set_len(sound_bytes)?;
-        Ok(EventLog { file: BufWriter::new(file), last_seq, broken: false })
+        Ok(EventLog { path: path.to_owned(), file: Some(BufWriter::new(file)), last_seq, trouble: None })
+    }
+
+    /// A log that could not be opened: it holds nothing but the reason.
+    pub fn lost(path: &Path, why: &std::io::Error) -> EventLog {
+        let mut log = EventLog { path: path.to_owned(), file: None, last_seq: 0, trouble: None };
+        log.give_up(why);
+        log
     }
 
     /// Adds an event unless the log has it already.
     pub fn add(&mut self, run: &Run, seq: u64, at: Timestamp, event: &Event) {
-        if seq <= self.last_seq || self.broken {
-            return;
-        }
+        let Some(file) = self.file.as_mut().filter(|_| seq > self.last_seq) else { return };
         let line = EventLine { run, seq, at, event };
-        self.broken =
-            serde_json::to_writer(&mut self.file, &line).is_err() || self.file.write_all(b"\n").is_err();
+        let written = serde_json::to_writer(&mut *file, &line).map_err(std::io::Error::from);
+        let written = written.and_then(|()| file.write_all(b"\n"));
         self.last_seq = seq;
+        if let Err(error) = written {
+            self.give_up(&error);
+        }
+    }
+
+    fn give_up(&mut self, why: &std::io::Error) {
+        // Not flushed: what is in the buffer follows on what could not be written.
+        if let Some(file) = self.file.take() {
+            drop(file.into_parts());
+        }
+        self.trouble = Some(Trouble { file: self.path.display().to_string(), why: why.to_string() });
     }
 }
 
@@ -57,7 +74,13 @@ impl Watcher for EventLog {
     fn batch_ended(&mut self, _run: &Run) {}
 
     fn rested(&mut self, _run: &Run) {
-        self.broken |= self.file.flush().is_err();
+        if let Some(Err(error)) = self.file.as_mut().map(Write::flush) {
+            self.give_up(&error);
+        }
+    }
+
+    fn trouble(&mut self) -> Option<Trouble> {
+        self.trouble.take()
     }
 }
 

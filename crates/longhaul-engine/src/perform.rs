@@ -417,6 +417,8 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::SetUpStarted { .. }
         | Input::SetUpEnded { .. }
         | Input::SpentBefore { .. }
+        | Input::TornTail { .. }
+        | Input::DerivedFailed { .. }
         | Input::FellBack { .. }) => other,
     }
 }

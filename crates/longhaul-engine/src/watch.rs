@@ -16,4 +16,21 @@ pub trait Watcher: Send {
 
     /// Nothing more comes for now: what was held back while one batch followed another is to be shown.
     fn rested(&mut self, _run: &Run) {}
+
+    /// What the watcher could not write since it was last asked, to be put on record. Asked when nothing more comes for now.
+    fn trouble(&mut self) -> Option<Trouble> {
+        None
+    }
+
+    /// The same when the run is put down: what is still being written is waited for.
+    fn last_trouble(&mut self) -> Option<Trouble> {
+        self.trouble()
+    }
+}
+
+/// A derived file that could not be written, and why. It harms nobody but whoever reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub file: String,
+    pub why: String,
 }

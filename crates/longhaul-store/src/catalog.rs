@@ -122,6 +122,11 @@ impl Catalog {
         self.change(|transaction| insert(transaction, rows))
     }
 
+    /// Changes nothing, and fails where a change would.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        self.call(|connection| connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK"))
+    }
+
     pub fn remove(&self, id: &RunId) -> Result<(), Error> {
         self.call(|connection| {
             connection.execute("DELETE FROM runs WHERE id = ?1", [id.as_str()]).map(|_| ())

@@ -57,6 +57,11 @@ pub trait Journal: Send {
     /// Grows by one with every opening for writing; a writer of an older generation can no longer append.
     fn generation(&self) -> u64;
 
+    /// Bytes of a write that was never finished, cut off when this was opened.
+    fn torn_bytes(&self) -> u64 {
+        0
+    }
+
     /// Gives the run up in good order: unused space is returned, the lock is freed. Dropping only frees the lock.
     fn close(self: Box<Self>) -> Result<(), Error>;
 

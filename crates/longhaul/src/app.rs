@@ -270,7 +270,10 @@ impl App {
             return Ok(id);
         }
         let runs = home.all_runs()?;
-        let mut alike = runs.iter().filter(|run| run.as_str().starts_with(text));
+        // A whole id that is gone is not short for those that it had sent.
+        let is_alike =
+            |run: &&RunId| run.as_str().strip_prefix(text).is_some_and(|rest| !rest.starts_with('.'));
+        let mut alike = runs.iter().filter(is_alike);
         match (alike.next(), alike.next()) {
             (Some(only), None) => Ok(only.clone()),
             (Some(one), Some(other)) => Err(Failure::usage(format!(

@@ -100,6 +100,9 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
             Ok(Decision::remember(Event::SetUpEnded { error, duration_us }))
         }
         Input::FilesStored { stored, moment } => Ok(lifecycle::files_stored(run, stored, moment)),
+        Input::TornTail { bytes: 0 } => Ok(Decision::nothing()),
+        Input::TornTail { bytes } => Ok(Decision::remember(Event::TornTailCut { bytes })),
+        Input::DerivedFailed { file, why } => Ok(Decision::remember(Event::DerivedFailed { file, why })),
         Input::FellBack { reason } => Ok(lifecycle::fell_back(run, reason)),
     }
 }

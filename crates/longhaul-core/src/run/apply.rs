@@ -96,7 +96,10 @@ impl Run {
                 self.set_call(*call, state);
                 self.count_failure(*call);
             }
-            Event::ToolFailed { .. } | Event::LimitReached { .. } => {}
+            Event::ToolFailed { .. }
+            | Event::LimitReached { .. }
+            | Event::TornTailCut { .. }
+            | Event::DerivedFailed { .. } => {}
             Event::StepCompleted { step, output } => {
                 self.leave_step(*step);
                 self.plan.complete(*step as usize, output.clone());

@@ -95,6 +95,8 @@ impl Run {
             | Event::SetUpEnded { .. }
             | Event::SpentBefore { .. }
             | Event::CheckpointGuarded { .. }
+            | Event::TornTailCut { .. }
+            | Event::DerivedFailed { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }
     }

@@ -30,11 +30,12 @@ fn the_example_survives() {
     assert_eq!(exported["schemaVersion"], 1);
 }
 
-/// Unknown fields, at the top and inside steps, outlive both the import and the work done afterwards.
+/// Unknown fields, at the top, in the plan and inside steps, outlive both the import and the work done afterwards.
 #[test]
 fn unknown_fields_survive_work() {
     let mut example: Value = serde_json::from_str(EXAMPLE).unwrap();
     example["owner"] = json!({ "name": "somebody" });
+    example["plan"]["author"] = json!("somebody else");
     example["plan"]["steps"][1]["colour"] = json!("red");
     let mut sim = Sim { run: import(&example.to_string()).unwrap(), ..Sim::create(spec()) };
     let mut world = World::with_turns(&[&["read"]]);
@@ -49,6 +50,7 @@ fn unknown_fields_survive_work() {
     assert_eq!(sim.run.status, Status::Completed);
     let exported = document::write(&sim.run);
     assert_eq!(exported["owner"]["name"], "somebody");
+    assert_eq!(exported["plan"]["author"], "somebody else");
     assert_eq!(exported["plan"]["steps"][1]["colour"], "red");
     assert_eq!(exported["plan"]["steps"][1]["status"], "completed");
     assert_eq!(exported["subAgentIds"], json!(["harness-def456"]));

@@ -304,6 +304,8 @@ pub fn samples() -> Vec<Event> {
         Event::SpentBefore { usage },
         Event::CheckpointGuarded { number: 3, name: text(), call: CallId(2), command: text() },
         Event::ChildHeld { number: 1 },
+        Event::TornTailCut { bytes: 7 },
+        Event::DerivedFailed { file: text(), why: text() },
     ]
 }
 

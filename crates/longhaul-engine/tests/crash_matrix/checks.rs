@@ -75,6 +75,8 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::LimitReached { .. }
             | Event::LimitsChanged { .. }
             | Event::PersistenceFellBack { .. }
+            | Event::TornTailCut { .. }
+            | Event::DerivedFailed { .. }
             | Event::Imported { .. }
             | Event::ModelChanged { .. }
             | Event::SchemaUpgraded { .. }

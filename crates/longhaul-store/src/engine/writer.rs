@@ -28,6 +28,7 @@ pub(crate) struct EngineJournal {
     content: Vec<u8>,
     frame: Vec<u8>,
     poisoned: bool,
+    torn_bytes: u64,
 }
 
 impl EngineJournal {
@@ -58,6 +59,7 @@ impl EngineJournal {
         let torn_end = sound_end(&path, &cursor, tail)?;
         lock.claim(lock.generation().max(cursor.generation.saturating_add(1)))?;
         let mut journal = EngineJournal::new(run, path, file, lock, cursor, len);
+        journal.torn_bytes = torn_end.map_or(0, |end| end - journal.cursor.offset);
         journal.make_durable(torn_end)?;
         Ok(journal)
     }
@@ -71,7 +73,8 @@ impl EngineJournal {
         zeroed: u64,
     ) -> EngineJournal {
         let (content, frame) = (Vec::new(), Vec::new());
-        EngineJournal { run: run.clone(), path, file, lock, cursor, zeroed, content, frame, poisoned: false }
+        let (run, poisoned, torn_bytes) = (run.clone(), false, 0);
+        EngineJournal { run, path, file, lock, cursor, zeroed, content, frame, poisoned, torn_bytes }
     }
 
     /// Starts no lower than this: the run had writers in another store before.
@@ -201,6 +204,10 @@ impl Journal for EngineJournal {
 
     fn generation(&self) -> u64 {
         self.lock.generation()
+    }
+
+    fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Error> {

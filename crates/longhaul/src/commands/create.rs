@@ -388,9 +388,17 @@ pub fn made(
         check_model(harness, name, &spec.limits)?;
     }
     let run = harness.create(spec).map_err(told)?;
+    warn_of_fallback(&run);
     session::note(app, &run)?;
     servers::keep_met(app)?;
     Ok(run)
+}
+
+/// Nobody watches a run come into being, so whoever made it says where it is kept.
+pub fn warn_of_fallback(run: &Run) {
+    if let Some(reason) = &run.fallback {
+        render::warn(&format!("kept in the fallback store: {reason}"));
+    }
 }
 
 /// A model that cannot be had is better said now than when somebody starts the run, and so is a budget that could not be

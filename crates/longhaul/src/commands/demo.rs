@@ -92,12 +92,19 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         let seq = demo.wait_for(&id, moment, &mut child)?;
         child.kill()?;
         kills.push((moment.what, seq));
-        render::talk(&format!("      killed with SIGKILL {} (event {seq})", moment.what));
+        render::talk(&killed(moment.what, seq, demo.last_event(&id)?));
         child = demo.spawn(&["resume", id.as_str()])?;
     }
     child.wait()?;
     demo.approve(&id)?;
     demo.report(app, &id, &kills)
+}
+
+/// A signal takes its time: what the run did in between has been told above, and this is not to contradict it.
+fn killed(what: &str, seq: u64, last: u64) -> String {
+    let after =
+        if last > seq { format!("; it got to event {last} before the signal came") } else { String::new() };
+    format!("      killed with SIGKILL {what} (event {seq}{after})")
 }
 
 struct Demo {
@@ -226,6 +233,11 @@ impl Demo {
         }
     }
 
+    fn last_event(&self, id: &RunId) -> Result<u64, Failure> {
+        let harness = self.harness()?.ok_or_else(|| Failure::from(anyhow::anyhow!("the run is gone")))?;
+        Ok(harness.look(id)?.seq)
+    }
+
     /// Answers for the person at the gate, as a person would: a process of its own that ends before the run goes on.
     fn approve(&self, id: &RunId) -> Result<(), Failure> {
         let harness = self.harness()?.ok_or_else(|| Failure::from(anyhow::anyhow!("the run is gone")))?;
@@ -350,4 +362,17 @@ fn commit(dir: &Path) {
             "-m",
             "a bug",
         ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_signal_is_told_as_late() {
+        let plain = killed("as the edit began", 12, 12);
+        assert_eq!(plain, "      killed with SIGKILL as the edit began (event 12)");
+        let late = killed("as the edit began", 12, 14);
+        assert!(late.ends_with("(event 12; it got to event 14 before the signal came)"), "{late}");
+    }
 }

@@ -51,6 +51,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         sandbox(app, &args.holding),
     ];
     findings.extend(trust(app));
+    findings.extend(catalogue(app));
     let worst = findings.iter().any(|finding| matches!(finding.state, State::Bad));
     if app.json() {
         let list: Vec<_> = findings
@@ -121,6 +122,17 @@ fn state_dir(app: &App) -> Finding {
         },
         Err(failure) => Finding { what, state: State::Bad, said: format!("{:#}", failure.error) },
     }
+}
+
+/// Said only of a catalogue that cannot be written: runs go on without it, and every list is made from the journals.
+fn catalogue(app: &App) -> Option<Finding> {
+    let home = app.home().ok()??;
+    if !home.catalog_path().exists() {
+        return None;
+    }
+    let error = home.catalog().and_then(|catalog| catalog.check_writable()).err()?;
+    let said = format!("the list of runs cannot be kept: {:#}", anyhow::Error::from(error));
+    Some(Finding { what: "catalogue", state: State::Warning, said })
 }
 
 fn settings(app: &App) -> Finding {

@@ -30,13 +30,15 @@ pub struct Args {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let shown = args.file.display().to_string();
-    let text = read(&args.file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    let bytes = read(&args.file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    let text = text(bytes).map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
     // Checked before the state directory is touched: a bad document leaves nothing behind.
     longhaul_core::document::read(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     let rename = args.rename.as_deref().map(run_id).transpose()?;
     let harness = app.harness()?;
     let defaults = defaults(app, &harness, args.model)?;
     let run = harness.import(&text, defaults, rename)?;
+    super::create::warn_of_fallback(&run);
     if std::path::Path::new(&run.spec.workspace).exists() {
         render::warn(&format!(
             "{} goes on in {}, where the run it came from may still work",
@@ -51,15 +53,26 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn read(path: &PathBuf) -> std::io::Result<String> {
-    let mut text = String::new();
+fn read(path: &PathBuf) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     let limit = DOCUMENT_BYTES_MAX as u64 + 1;
     if path.as_os_str() == "-" {
-        std::io::stdin().lock().take(limit).read_to_string(&mut text)?;
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
     } else {
-        std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
+        std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     }
-    Ok(text)
+    Ok(bytes)
+}
+
+/// What is no text is named by its place, counted as the parser counts.
+fn text(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let before = &error.as_bytes()[..offset];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+        format!("byte {offset} is not part of any text (UTF-8) at line {line} column {column}")
+    })
 }
 
 /// What a document of somebody else does not say.

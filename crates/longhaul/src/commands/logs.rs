@@ -42,6 +42,19 @@ fn named(run: &Run, id: CallId) -> String {
     run.call(id).map_or_else(|| id.to_string(), |call| format!("{id} {}", call.tool))
 }
 
+/// A message that no event of this journal tells of.
+fn heard(run: &Run, message: &Message) -> Vec<String> {
+    match message {
+        Message::User { text } => vec![format!("\n# {}", text.trim_end())],
+        Message::Assistant { text, calls, .. } => {
+            let said = Some(format!("\n{}", text.trim_end())).filter(|said| !said.trim().is_empty());
+            let asked = calls.iter().map(|call| format!("\n> {} {} {}", call.id, call.tool, call.args));
+            said.into_iter().chain(asked).collect()
+        }
+        Message::Tool { call, text, .. } => vec![format!("\n< {}\n{text}", named(run, *call))],
+    }
+}
+
 fn retell(run: &Run, event: &Event) -> Vec<String> {
     match event {
         Event::StepStarted { step } => {
@@ -84,6 +97,13 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::SchemaUpgraded { from, to } => {
             vec![format!("(the journal began in schema version {from}; it goes on in version {to})")]
         }
+        // The conversation that came with the document; what follows it has events of its own.
+        Event::Imported { .. } => run.messages.iter().flat_map(|message| heard(run, message)).collect(),
+        Event::TornTailCut { bytes } => {
+            vec![format!("({bytes} bytes of a write that was never finished were cut off)")]
+        }
+        Event::DerivedFailed { file, why } => vec![format!("({file} cannot be written: {why})")],
+        Event::PersistenceFellBack { reason } => vec![format!("(kept in the fallback store: {reason})")],
         Event::Contained { by } => vec![format!("(sandbox {by})")],
         Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => vec![format!("(committed {commit})")],
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => vec![format!("(not committed: {why})")],
@@ -187,8 +207,6 @@ fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::LimitReached { .. }
         | Event::LimitPassed { .. }
         | Event::ChecksChanged { .. }
-        | Event::LimitsChanged { .. }
-        | Event::PersistenceFellBack { .. }
-        | Event::Imported { .. } => Vec::new(),
+        | Event::LimitsChanged { .. } => Vec::new(),
     }
 }

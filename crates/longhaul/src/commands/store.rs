@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use longhaul_core::codec::VERSION;
 use longhaul_core::document::SCHEMA_VERSION;
 use longhaul_core::ids::RunId;
-use longhaul_core::view::RunView;
+use longhaul_core::view::{EventLine, RunView};
 use longhaul_engine::{Harness, exchange};
 use longhaul_store::Home;
 use longhaul_store::catalog::Filter;
@@ -85,7 +85,7 @@ pub enum What {
     Delete {
         #[arg(value_name = "ID")]
         id: String,
-        /// Also a run that has not ended
+        /// Also a run that has begun and not ended, or cannot be read
         #[arg(long)]
         force: bool,
     },
@@ -185,6 +185,9 @@ fn list(app: &App) -> Result<Exit, Failure> {
 fn inspect(app: &App, id: &RunId) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let store = harness.store_of(id)?;
+    if !app.json() {
+        return inspect_in_words(&harness, id, store.backend().as_str());
+    }
     let mut reader = store.reader(id)?;
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let mut newest = 0;
@@ -201,6 +204,26 @@ fn inspect(app: &App, id: &RunId) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// The same for a person: events by the names that `events` shows.
+fn inspect_in_words(harness: &Harness, id: &RunId, backend: &str) -> Result<Exit, Failure> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut onlooker = harness.onlooker(id)?;
+    onlooker.look(&mut |run, seq, at, event| {
+        let line = json!(EventLine { run, seq, at, event });
+        *counts.entry(line["type"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+    })?;
+    if onlooker.not_understood > 0 {
+        counts.insert("(of a newer longhaul)".to_owned(), onlooker.not_understood);
+    }
+    render::data(&format!("{:<10} {id}", "run"));
+    render::data(&format!("{:<10} {backend}", "backend"));
+    render::data(&format!("{:<10} documents {SCHEMA_VERSION}, events up to {VERSION}", "versions"));
+    render::data("");
+    let lines = counts.into_iter().map(|(name, count)| vec![name, count.to_string()]);
+    render::data(&table::rows(&["EVENT", "COUNT"], lines));
+    Ok(Exit::Ok)
+}
+
 fn stats(app: &App, id: &RunId) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let store = harness.store_of(id)?;
@@ -212,6 +235,21 @@ fn stats(app: &App, id: &RunId) -> Result<Exit, Failure> {
     })?;
     let mean = |part: &[u64]| if part.is_empty() { 0 } else { part.iter().sum::<u64>() / part.len() as u64 };
     let hundred = sizes.len().min(100);
+    if !app.json() {
+        let (first, last) = (mean(&sizes[..hundred]), mean(&sizes[sizes.len() - hundred..]));
+        for (what, said) in [
+            ("run", id.to_string()),
+            ("events", footprint.records.to_string()),
+            ("their bytes", table::bytes(footprint.payload_bytes)),
+            ("journal", table::bytes(footprint.journal_bytes)),
+            ("outputs", table::bytes(footprint.blob_bytes)),
+            ("on disk", table::bytes(footprint.disk_bytes)),
+            ("each event", format!("{first} bytes in the first {hundred}, {last} in the last")),
+        ] {
+            render::data(&format!("{what:<12} {said}"));
+        }
+        return Ok(Exit::Ok);
+    }
     render::json(&json!({
         "id": id, "events": footprint.records, "payloadBytes": footprint.payload_bytes,
         "journalBytes": footprint.journal_bytes, "blobBytes": footprint.blob_bytes, "diskBytes": footprint.disk_bytes,
@@ -229,9 +267,8 @@ fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
     };
     let mut sound = true;
     for id in ids {
-        let (line, well) = verify_one(&harness, home, &id).unwrap_or_else(|failure| {
-            (json!({ "id": id, "sound": false, "error": format!("{:#}", failure.error) }), false)
-        });
+        let (line, well) =
+            verify_one(&harness, home, &id).unwrap_or_else(|failure| (unchecked(&id, &failure), false));
         sound &= well;
         if app.json() { render::json_line(&line) } else { render::data(&plain_verdict(&line)) }
     }
@@ -254,6 +291,14 @@ fn verify_one(harness: &Harness, home: &Home, id: &RunId) -> Result<(Value, bool
     Ok((line, sound))
 }
 
+/// What cannot be checked is damaged, or of a longhaul that knows more than this one.
+fn unchecked(id: &RunId, failure: &Failure) -> Value {
+    use longhaul_engine::Error::Store;
+    let newer = matches!(failure.error.downcast_ref(), Some(Store(longhaul_store::Error::TooNew { .. })))
+        .then_some(true);
+    json!({ "id": id, "sound": false, "newer": newer, "error": format!("{:#}", failure.error) })
+}
+
 fn plain_verdict(line: &Value) -> String {
     let id = line["id"].as_str().unwrap_or("");
     if line["sound"] == json!(true) {
@@ -267,11 +312,33 @@ fn plain_verdict(line: &Value) -> String {
         Some(damage) => format!("at byte {}: {}", damage["offset"], damage["what"].as_str().unwrap_or("")),
         None => line["error"].as_str().unwrap_or("").to_owned(),
     };
+    if line["newer"] == json!(true) {
+        return format!("{id} cannot be checked: {what}; use a newer longhaul");
+    }
     format!("{id} is damaged {what}")
 }
 
 fn repair(app: &App, id: &RunId) -> Result<Exit, Failure> {
     let Some(repaired) = app.reading()?.repair(id)? else { return Ok(Exit::Ok) };
+    if !app.json() {
+        let kept = format!("{id} has {} sound events", repaired.records_kept);
+        render::talk(&match &repaired.kept_as {
+            Some(path) => format!(
+                "{kept}; {} bytes from byte {} on were cut off, and all of it is kept in {}",
+                repaired.bytes_cut,
+                repaired.cut_at,
+                path.display()
+            ),
+            None if repaired.bytes_cut > 0 => {
+                format!(
+                    "{kept}; {} bytes of a write that was never finished were cut off",
+                    repaired.bytes_cut
+                )
+            }
+            None => format!("{kept}; nothing was cut off"),
+        });
+        return Ok(Exit::Ok);
+    }
     render::json(&json!({
         "id": id, "cutAt": repaired.cut_at, "cutBytes": repaired.bytes_cut, "records": repaired.records_kept,
         "copy": repaired.kept_as.as_ref().map(|path| path.display().to_string()),

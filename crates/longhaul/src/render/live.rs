@@ -252,6 +252,13 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::LimitPassed { limit, spent, max } => {
             format!("{} {limit} reached: {spent} of {max}; the work goes on", theme::warning("warning:"))
         }
+        Event::TornTailCut { bytes } => format!(
+            "{} the journal ended in {bytes} bytes of a write that was never finished; they were cut off",
+            theme::warning("warning:")
+        ),
+        Event::DerivedFailed { file, why } => {
+            format!("{} {file} cannot be written: {why}; the work goes on", theme::warning("warning:"))
+        }
         Event::PersistenceFellBack { reason } => {
             format!("{} kept in the fallback store: {reason}", theme::warning("warning:"))
         }

@@ -153,6 +153,26 @@ fn rm_forgets() {
     assert_eq!(desk.json(&["list"]), json!([]));
 }
 
+/// Ids may be shortened here too; one that is not there, or may not go, keeps all the others from being removed.
+#[test]
+fn rm_looks_at_all_before_it_removes_any() {
+    let desk = Desk::new();
+    let (first, second) = (desk.create(), desk.create());
+    let missing = desk.say(&["rm", &first, "nope"]);
+    assert!(missing.code == 2 && missing.err.contains("not in the store"), "{}", missing.err);
+    let paused = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    let paused: serde_json::Value = serde_json::from_str(&paused.out).unwrap();
+    let paused = paused["id"].as_str().unwrap();
+    assert!(desk.say(&["rm", &first, paused]).err.contains("--force"));
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 3, "none is gone");
+    // Two ids differ long before their last letter.
+    let short = |id: &str| id[..id.len() - 1].to_owned();
+    desk.get(&["rm", &short(&first), &first]);
+    desk.get(&["store", "delete", &short(&second)]);
+    assert_eq!(desk.json(&["list"])[0]["id"], paused);
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1);
+}
+
 /// A10.3, AD1: without the harness the same answer comes out and not one file is left but the agent's own.
 #[test]
 fn without_the_harness_nothing_is_kept() {

@@ -21,6 +21,7 @@ fn resumed_under_another_clock() {
             rig.says(&["events", &id, "--json"]).contains("turn_failed")
         });
         live.kill();
+        let before = last_time(&rig, &id);
         let wrapper = ["faketime".to_owned(), "-f".to_owned(), clock.to_owned()];
         let mut resume = rig.command_under(&wrapper, &["resume", &id]);
         // The wall clock lies; the monotonic one, which waits go by, cannot be set on a real machine either.
@@ -28,5 +29,19 @@ fn resumed_under_another_clock() {
         assert!(output.status.success(), "{clock}: {}", crate::rig::told(&output));
         assert_eq!(rig.status(&id), "completed", "{clock}");
         rig.says(&["store", "verify", &id]);
+        let after = last_time(&rig, &id);
+        let year = |time: &str| time[..4].parse::<i32>().unwrap();
+        let lied = match clock {
+            "-1h" => after < before,
+            "+10y" => year(&after) >= year(&before) + 9,
+            _ => after.starts_with("1970-01-0"),
+        };
+        assert!(lied, "{clock}: {before}, then {after}");
     }
+}
+
+/// When the last event was written, by the clock of whoever wrote it.
+fn last_time(rig: &Rig, id: &str) -> String {
+    let events = rig.events(id);
+    events.last().unwrap()["at"].as_str().unwrap().to_owned()
 }
