@@ -432,6 +432,9 @@ pub fn spec(
                 .unwrap_or_default()
         ));
     }
+    if options.model.is_empty() {
+        agents::check_models(&agent, &harness.models)?;
+    }
     let settings = &agents::over(settings, &agent)?;
     let models = models(app, harness, settings, options, agent.models.clone())?;
     let model = models.first().cloned().unwrap_or_default();

@@ -74,7 +74,8 @@ fn desk(port: u16) -> tempfile::TempDir {
     let [config, work] = ["home/.config/longhaul", "work"].map(|name| outer.path().join(name));
     fs::create_dir_all(&config).unwrap();
     fs::create_dir_all(&work).unwrap();
-    let settings = "permissions: { network: full, bash: { \"git commit *\": allow, \"git push *\": allow } }\n";
+    let settings =
+        "permissions: { network: full, bash: { \"git commit *\": allow, \"git push *\": allow } }\n";
     fs::write(config.join("longhaul.yaml"), settings).unwrap();
     fs::write(work.join("a.txt"), "first\n").unwrap();
     fs::write(outer.path().join("s.yaml"), script(port)).unwrap();
