@@ -496,6 +496,20 @@ fn part_of(run: &Run, child: &Child, parts: u64) -> Limits {
     }
 }
 
+/// Calls and turns that a child was granted stay its own: what it has used of them since it last said so is not known.
+fn with_counts(run: &Run, child: &Child, parts: u32, limits: Limits, decision: &Decision) -> Limits {
+    let (gone, max, had) = (Drawn::from(run, decision).gone, run.spec.limits, child.errand.limits);
+    let more = |max: u32, gone: u32, had: u32| {
+        max.checked_sub(gone).map(|left| had.saturating_add(left / parts.max(1)))
+    };
+    Limits {
+        max_tool_calls: more(max.max_tool_calls, gone.calls, had.max_tool_calls)
+            .unwrap_or(limits.max_tool_calls),
+        max_steps: more(max.max_steps, gone.turns, had.max_steps).unwrap_or(limits.max_steps),
+        ..limits
+    }
+}
+
 /// The run is taken up again: so are those it had sent, with the model that a person now wants. What a crash kept from being
 /// handed in is handed in now.
 pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
@@ -507,7 +521,7 @@ pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
             send_anew(run, child, parts, decision);
             continue;
         }
-        let limits = part_of(run, child, u64::from(parts));
+        let limits = with_counts(run, child, parts, part_of(run, child, u64::from(parts)), decision);
         let is_new = limits != child.errand.limits;
         let model = model.filter(|model| child.model.as_deref() != Some(*model)).map(str::to_owned);
         if !child.is_working() || is_new || model.is_some() {

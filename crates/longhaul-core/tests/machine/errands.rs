@@ -304,6 +304,23 @@ fn calls_and_turns_are_set_aside() {
     }
 }
 
+/// What was set aside stays so when a run is taken up again: its children may have used it without having said so.
+#[test]
+fn calls_stay_set_aside_when_a_run_is_taken_up() {
+    let steps = (0..4).map(|index| step(&format!("s{index}"), "PLUTO", &[])).collect();
+    let limits = Limits { max_tool_calls: 9, ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+    sim.start().unwrap();
+    let granted = |sim: &Sim| -> Vec<u32> {
+        sim.run.children.iter().map(|child| child.errand.limits.max_tool_calls).collect()
+    };
+    let before = granted(&sim);
+    assert_eq!(before.iter().sum::<u32>(), 9, "{before:?}");
+    sim.wish(Wish::Pause { reason: "for a while".to_owned() }).unwrap();
+    sim.start().unwrap();
+    assert_eq!(granted(&sim), before);
+}
+
 /// Who comes to the end of its calls while others are at work gets of what those who ended did not use; in the end the run
 /// pauses, and says so in the numbers that were set for it.
 #[test]
