@@ -108,6 +108,21 @@ impl Agent {
         }
     }
 
+    /// Are the providers of all its models known? `names` are suggested.
+    pub fn check_models(&self, names: &[&str], is_known: impl Fn(&str) -> bool) -> Result<(), BadAgent> {
+        let field = if self.lines.has("models") { "models" } else { "model" };
+        let main = self.models.iter().map(|name| (field, name));
+        let others = [("summarizer", &self.summarizer), ("judge", &self.judge)];
+        let others = others.into_iter().filter_map(|(field, name)| Some((field, name.as_ref()?)));
+        for (field, name) in main.chain(others) {
+            let provider = name.split('/').next().unwrap_or_default();
+            if !is_known(provider) {
+                return Err(self.bad(field, unknown("provider", provider, names)));
+            }
+        }
+        Ok(())
+    }
+
     /// A complaint about one of its fields, for those who know more than this crate does.
     pub fn bad(&self, field: &str, why: String) -> BadAgent {
         let file = self.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.md", self.name)));

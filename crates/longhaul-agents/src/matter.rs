@@ -216,6 +216,10 @@ impl Lines {
         Lines(lines)
     }
 
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.0.contains_key(field)
+    }
+
     /// The line of a field, or of the one it stands in; the first one if that is not known.
     pub(crate) fn line(&self, field: &str) -> usize {
         let section = field.split('.').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a repository asks of every agent that works in it: its `AGENTS.md`, or `CLAUDE.md`.
+//! What a repository asks of every agent that works in it: its `AGENTS.md`, then its `CLAUDE.md`.
 //!
 //! Owns finding and bounding them. A line that asks for another file (`@docs/style.md`) stays a line: agents can read it, and
 //! nobody is sent in circles. Refuses a link that leads out of the repository: what it leads to would go to a model.
@@ -11,7 +11,7 @@ use longhaul_core::prompt::head;
 
 use crate::limits::RULES_BYTES_MAX;
 
-/// The files that are looked for. The first one that says something counts alone.
+/// The files that are looked for, in the order in which they are given. One that only says what another said is left out.
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
 /// A repository's rules; empty if it has none.
@@ -28,19 +28,36 @@ pub struct Rules {
 /// The rules of the repository at `root`.
 pub fn project_rules(root: &Path) -> Rules {
     let mut notes = Vec::new();
+    let mut found: Vec<(&str, String)> = Vec::new();
     for name in NAMES {
         match read(root, name) {
             Ok(None) => {}
+            Ok(Some(Text { text, .. })) if says_nothing_new(&text, &found) => {}
             Ok(Some(Text { text, cut })) => {
                 if cut {
                     notes.push(format!("{name} has more than {RULES_BYTES_MAX} bytes; the rest is left out"));
                 }
-                return Rules { text, files: vec![name.to_owned()], notes };
+                found.push((name, text));
             }
             Err(why) => notes.push(format!("{name} is not read: {why}")),
         }
     }
-    Rules { notes, ..Rules::default() }
+    let files = found.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let text = match found.as_slice() {
+        [(_, only)] => only.clone(),
+        several => {
+            let parts = several.iter().map(|(name, text)| format!("From {name}:\n\n{text}"));
+            parts.collect::<Vec<_>>().join("\n\n")
+        }
+    };
+    Rules { text, files, notes }
+}
+
+/// The same text (or a link to it), or nothing but a line that names a file which is there already.
+fn says_nothing_new(text: &str, found: &[(&str, String)]) -> bool {
+    let is_known = |line: &str| found.iter().any(|(name, _)| line.trim().strip_prefix('@') == Some(*name));
+    found.iter().any(|(_, other)| other == text)
+        || text.lines().all(|line| line.trim().is_empty() || is_known(line))
 }
 
 struct Text {
@@ -89,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// One file counts, whole and as written; lines that name other files, also in circles, are not followed.
+    /// Both files count, whole and as written, each thing once; lines that name other files, also in circles, are not followed.
     #[test]
     fn agents_go_before_claude() {
         let root = tempfile::tempdir().unwrap();
@@ -102,9 +119,22 @@ mod tests {
             ("@AGENTS.md\n@CLAUDE.md\nUse tabs.", vec!["CLAUDE.md".to_owned()])
         );
         write("AGENTS.md", "@CLAUDE.md\n");
-        let agents =
-            Rules { text: "@CLAUDE.md".to_owned(), files: vec!["AGENTS.md".to_owned()], notes: vec![] };
-        assert_eq!(project_rules(root.path()), agents);
+        let both = project_rules(root.path());
+        assert_eq!(
+            both.text,
+            "From AGENTS.md:\n\n@CLAUDE.md\n\nFrom CLAUDE.md:\n\n@AGENTS.md\n@CLAUDE.md\nUse tabs."
+        );
+        assert_eq!((both.files.len(), both.notes.len()), (2, 0));
+        for same in ["@CLAUDE.md\n", "\n@AGENTS.md\n"] {
+            write("CLAUDE.md", same);
+            let once = project_rules(root.path());
+            assert_eq!(
+                (once.text.as_str(), once.files),
+                ("@CLAUDE.md", vec!["AGENTS.md".to_owned()]),
+                "{same}"
+            );
+        }
+        write("CLAUDE.md", "Use tabs.");
         write("AGENTS.md", " \n");
         assert_eq!(project_rules(root.path()).files, ["CLAUDE.md"], "one that says nothing does not count");
     }

@@ -194,6 +194,9 @@ pub const COMPACTED_PERCENT_MAX: u64 = 75;
 /// Compactions in a row that free too little before the conversation is begun anew.
 pub const FUTILE_COMPACTIONS_MAX: u32 = 2;
 
+/// How deep anybody may let sub-agents nest. Names of runs grow with every level, and sixteen leave none that cannot be a file's.
+pub const SUB_AGENT_DEPTH_MAX: u32 = 16;
+
 /// Runs that a run may have started for it at the same time, unless it was told otherwise.
 pub const PARALLEL_DEFAULT: u32 = 4;
 

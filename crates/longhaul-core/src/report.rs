@@ -102,8 +102,10 @@ pub struct Evidence {
     pub at: crate::time::Timestamp,
     /// Hash of the files on which the commands ran.
     pub tree: Option<String>,
+    /// The same after them, if they changed any.
+    pub tree_after: Option<String>,
     pub holds: bool,
-    /// Something was done since: it is no evidence of what there is now.
+    /// Something was done since, or the files are others: it is no evidence of what there is now.
     pub stale: bool,
     pub checks: Vec<Check>,
 }
@@ -124,6 +126,7 @@ impl Report {
         let evidence = seen.filter(|seen| !seen.found.checks.is_empty()).map(|seen| Evidence {
             at: seen.at,
             tree: seen.found.tree.clone(),
+            tree_after: seen.found.tree_after.clone(),
             holds: seen.found.holds(),
             stale: run.calls.last().is_some_and(|call| call.asked_at > seen.at),
             checks: seen.found.checks.clone(),
@@ -164,6 +167,14 @@ impl Report {
             workspace: run.spec.workspace.clone(),
             branch: run.spec.branch.clone(),
         }
+    }
+}
+
+impl Evidence {
+    /// Says whether it is evidence of files that have this hash now.
+    pub fn held_against(&mut self, now: &str) {
+        let is_known = |tree: &Option<String>| tree.as_deref() == Some(now);
+        self.stale |= self.tree.is_some() && !is_known(&self.tree) && !is_known(&self.tree_after);
     }
 }
 
@@ -358,7 +369,7 @@ impl Report {
             body.push_str(&format!("\nRun by longhaul itself at {} on tree {tree}.\n", evidence.at));
             if evidence.stale {
                 body.push_str(
-                    "The agent has worked on since then: this is no evidence of what there is now.\n",
+                    "The files were worked on since then: this is no evidence of what there is now.\n",
                 );
             }
         }

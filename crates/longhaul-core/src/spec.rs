@@ -316,6 +316,19 @@ impl Limits {
         }
     }
 
+    /// Refuses also what nobody would set for a whole run. A part of a run's budget may well be nothing.
+    pub fn check_whole(&self) -> Result<(), BadSpec> {
+        let nothing = [(Limit::Steps, self.max_steps == 0), (Limit::Tokens, self.max_tokens == Some(0))];
+        if let Some((limit, _)) = nothing.into_iter().find(|(_, is_nothing)| *is_nothing) {
+            return Err(BadSpec::NoRoom { limit });
+        }
+        let max = u64::from(limits::SUB_AGENT_DEPTH_MAX);
+        if u64::from(self.max_sub_agent_depth) > max {
+            return Err(BadSpec::OutOfRange { field: "max_sub_agent_depth", min: 0, max });
+        }
+        self.check()
+    }
+
     /// Is money limited, so that prices must be known?
     pub fn limit_cost(&self) -> bool {
         self.max_cost.is_some() || self.max_iteration_cost.is_some()
@@ -536,7 +549,10 @@ impl RunSpec {
         }
         self.rules().iter().try_for_each(Permissions::check)?;
         self.conduct().check()?;
-        self.limits.check()?;
+        match self.parent {
+            None => self.limits.check_whole()?,
+            Some(_) => self.limits.check()?,
+        }
         self.plan.check()?;
         if self.parallel.is_some_and(|parallel| !(1..=limits::PARALLEL_MAX).contains(&parallel)) {
             let max = u64::from(limits::PARALLEL_MAX);

@@ -47,6 +47,9 @@ pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
         last_seq: 0,
         journal_mtime_ns,
         gates: None,
+        iteration_count: 0,
+        max_iterations: None,
+        completion_promise: None,
     };
     refresh(&mut row, run);
     row
@@ -67,6 +70,10 @@ fn refresh(row: &mut RunRow, run: &Run) {
     row.error.clone_from(&run.error);
     row.last_seq = run.seq;
     row.gates = gates(run);
+    let looping = run.spec.conduct().looping.as_ref();
+    row.iteration_count = looping.map_or(0, |_| run.iteration);
+    row.max_iterations = looping.map(|looping| looping.max_iterations);
+    row.completion_promise = looping.map(|looping| looping.promise.clone());
 }
 
 /// Whoever asks what waits for a person asks it of all runs, and should not have to read their journals.

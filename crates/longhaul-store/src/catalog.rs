@@ -22,7 +22,7 @@ use crate::limits;
 use crate::query::{self, Answer};
 
 /// Changing the columns is a new version; the old file is then moved away and the rows derived again.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const TABLES: &str = "
     CREATE TABLE runs (
@@ -32,19 +32,21 @@ const TABLES: &str = "
         sub_agents INTEGER NOT NULL, parent TEXT, depth INTEGER NOT NULL, created_at INTEGER NOT NULL,
         updated_at INTEGER NOT NULL, completed_at INTEGER, last_checkpoint_at INTEGER, error TEXT, session TEXT,
         workspace TEXT, backend TEXT NOT NULL, last_seq INTEGER NOT NULL, journal_mtime_ns INTEGER NOT NULL,
-        gates TEXT
+        gates TEXT, iteration_count INTEGER NOT NULL DEFAULT 0, max_iterations INTEGER DEFAULT 10,
+        completion_promise TEXT
     );
     CREATE INDEX runs_by_status ON runs (status, created_at);
     CREATE INDEX runs_by_agent ON runs (agent, created_at);
     CREATE INDEX runs_by_parent ON runs (parent, created_at);
     CREATE INDEX runs_by_age ON runs (created_at);
     CREATE INDEX runs_that_wait ON runs (created_at) WHERE gates IS NOT NULL;
-    PRAGMA user_version = 2;
+    PRAGMA user_version = 3;
 ";
 
 const COLUMNS: &str = "id, kind, agent, task, task_id, status, wait, reason, steps_total, steps_completed, \
     current_step, tool_calls, sub_agents, parent, depth, created_at, updated_at, completed_at, last_checkpoint_at, \
-    error, session, workspace, backend, last_seq, journal_mtime_ns, gates";
+    error, session, workspace, backend, last_seq, journal_mtime_ns, gates, iteration_count, max_iterations, \
+    completion_promise";
 
 pub struct Catalog {
     path: PathBuf,
@@ -82,6 +84,11 @@ pub struct RunRow {
     pub journal_mtime_ns: i64,
     /// What of it waits for a person, as a JSON list; `None` if nothing does.
     pub gates: Option<String>,
+    /// Iterations that a loop has begun; 0 if it is none.
+    pub iteration_count: u32,
+    /// The most a loop may begin, and what its agent says when the work is done; `None` if it is none.
+    pub max_iterations: Option<u32>,
+    pub completion_promise: Option<String>,
 }
 
 /// Which runs to list; all given conditions must hold.
@@ -258,6 +265,9 @@ fn insert_one(statement: &mut Statement<'_>, row: &RunRow) -> rusqlite::Result<(
         row.last_seq,
         row.journal_mtime_ns,
         row.gates,
+        row.iteration_count,
+        row.max_iterations,
+        row.completion_promise,
     ])?;
     Ok(())
 }
@@ -292,6 +302,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         last_seq: row.get(23)?,
         journal_mtime_ns: row.get(24)?,
         gates: row.get(25)?,
+        iteration_count: row.get(26)?,
+        max_iterations: row.get(27)?,
+        completion_promise: row.get(28)?,
     })
 }
 
@@ -436,6 +449,9 @@ mod tests {
             last_seq: number,
             journal_mtime_ns: -1,
             gates: (number % 3 == 1).then(|| "[]".to_owned()),
+            iteration_count: number as u32,
+            max_iterations: (number % 2 == 1).then_some(10),
+            completion_promise: (number % 2 == 1).then(|| "DONE".to_owned()),
         }
     }
 

@@ -57,7 +57,7 @@ pub use ask_human::AskHuman;
 pub use bash::Bash;
 pub use cancel::{Cancel, CancelSwitch};
 pub use edit::Edit;
-pub use examine::{Examine, check_globs, examine, set_up};
+pub use examine::{Examine, check_globs, examine, hash_of, set_up};
 pub use fetch::{Fetch, Resolve};
 pub use git::{GitAdd, GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitPush, GitShow, GitStatus};
 pub use glob::Glob;

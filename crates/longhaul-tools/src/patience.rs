@@ -3,31 +3,38 @@
 //! Owns the question that every long loop asks between two pieces of work. Refuses to interrupt anything by itself.
 
 use std::io::{self, Read};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::tool::{Failure, Outcome};
 
+use crate::cancel::Cancel;
 use crate::tool::Context;
 
 /// Ends with the call's time, or when the run is paused.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
-    context: &'a Context,
+    cancel: &'a Cancel,
+    timeout: Duration,
     started: Instant,
 }
 
 impl<'a> Patience<'a> {
     pub(crate) fn new(context: &'a Context) -> Patience<'a> {
-        Patience { context, started: Instant::now() }
+        Patience::of(&context.cancel, context.timeout)
+    }
+
+    /// For looks that no call asked for.
+    pub(crate) fn of(cancel: &'a Cancel, timeout: Duration) -> Patience<'a> {
+        Patience { cancel, timeout, started: Instant::now() }
     }
 
     /// The error is the call's outcome.
     pub(crate) fn check(&self) -> Result<(), Outcome> {
-        if self.context.cancel.is_cancelled() {
+        if self.cancel.is_cancelled() {
             return Err(Outcome::failed(Failure::Cancelled, "stopped because the run was paused"));
         }
-        if self.started.elapsed() > self.context.timeout {
-            let message = format!("timed out after {} ms", self.context.timeout.as_millis());
+        if self.started.elapsed() > self.timeout {
+            let message = format!("timed out after {} ms", self.timeout.as_millis());
             return Err(Outcome::failed(Failure::Timeout, message));
         }
         Ok(())

@@ -12,6 +12,7 @@ use longhaul_core::money::Usd;
 use longhaul_core::policy::Policy;
 use longhaul_core::spec::Autonomy;
 use longhaul_core::suggest::closest;
+use longhaul_model::{Models, ResolveError};
 use longhaul_tools::mcp::DIVIDER;
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::Value;
@@ -132,6 +133,18 @@ pub fn check(agent: &Agent, most: Most) -> Result<(), Failure> {
         return Err(raised("limits.policies", format!("a limit of {own}"), "a mere warning".to_owned()));
     }
     Ok(())
+}
+
+/// Refuses models of providers that there are none of, with the line they stand in.
+pub fn check_models(agent: &Agent, models: &Models) -> Result<(), Failure> {
+    let names = models.names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let is_known =
+        |provider: &str| !matches!(models.config(provider), Err(ResolveError::UnknownProvider { .. }));
+    agent.check_models(&names, is_known).map_err(|bad| {
+        wrong(bad)
+            .hint("`longhaul models` lists them; others are configured under `providers` in longhaul.yaml")
+    })
 }
 
 pub fn wrong(bad: BadAgent) -> Failure {

@@ -94,3 +94,12 @@ pub const UNNAMED_KEPT: std::time::Duration = std::time::Duration::from_secs(7 *
 
 /// The same when there are more than `checkpoints.quota`. Long enough that nobody is still at it.
 pub const UNNAMED_KEPT_OVER_QUOTA: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// Characters of one cell of a table that goes to a file or a pipe; a terminal gets fewer, and `--json` all of them.
+pub const CELL_CHARS_MAX: usize = 1000;
+
+/// Characters of a command in the list of what waits for a person; `approvals show` has all of it.
+pub const ACTION_CHARS_MAX: usize = 120;
+
+/// How long `result` looks whether the files are still those that were verified. A tree of a million files takes less.
+pub const TREE_LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(20);

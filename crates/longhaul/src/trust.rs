@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::text::visible;
 use longhaul_model::provider::{Builtin, ProviderConfig, Speaks};
-use longhaul_tools::mcp::{ServerConfig, variables_in, visible};
+use longhaul_tools::mcp::{ServerConfig, variables_in};
 use longhaul_tools::research::SearchConfig;
 use longhaul_tools::sandbox::Network;
 use longhaul_workspace::digest_of;

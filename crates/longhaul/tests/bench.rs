@@ -172,3 +172,17 @@ fn workspaces_are_measured_beside_git() {
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
+
+/// Runs that are paused are rows of the catalogue: all of them are listed, one is opened when it is wanted, and no process holds
+/// any.
+#[test]
+fn paused_runs_are_held_by_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = rows(directory.path(), &["approvals", "--runs", "3", "--gates", "2", "--samples", "2"]);
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let all =
+        ["approvals_list_p99", "approvals_answer_p99", "paused_list_p99", "paused_open_p99", "paused_held"];
+    assert_eq!(names, all);
+    assert_eq!(rows[4]["value"], 0.0);
+    assert!(rows[4]["about"].as_str().unwrap().ends_with("with 3 runs paused"), "{}", rows[4]);
+}

@@ -13,7 +13,6 @@ use crate::limits::{
     OUTPUT_INLINE_BYTES_MAX, PARALLEL_DEFAULT,
 };
 use crate::permission::{Action, Here, Verdict, judge, judge_path, risk};
-use crate::policy::{Limit, Policy};
 use crate::prompt::head;
 use crate::repetition::{self, Remedy};
 use crate::run::{Call, CallState, Phase, Run};
@@ -338,13 +337,16 @@ fn work_through<'a>(
                 }
             }
         }
-        match permit(run, &call, limits, cwd(run, decision)) {
+        match permit(run, &call, limits, decision) {
             Ok(Leave::Ask(ask)) => {
                 if ask::open(run, ask, decision) {
                     return;
                 }
             }
             Ok(Leave::Noted) => note(&call, decision),
+            // It stays asked for, and is looked at again when an errand comes back or the run is resumed.
+            Ok(Leave::Later(_)) if is_errand_out(run, turn, decision) => return,
+            Ok(Leave::Later(reached)) => return limit::pause(run, reached, decision),
             Ok(Leave::Errand(sent)) => match begin_errand(run, &call, sent, decision) {
                 Ok(())
                     if may_send_more(run, decision)
@@ -505,10 +507,17 @@ enum Leave {
     /// Somebody else is to do it: which agent, and what.
     Errand((String, String)),
     Ask(Ask),
+    /// What is left is set aside for others, who may have some to give back.
+    Later(limit::Reached),
 }
 
 /// May this call run? Asked once, before its intent; a refusal is an answer for the model.
-fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leave, (Failure, String)> {
+fn permit(
+    run: &Run,
+    call: &Asked<'_>,
+    limits: Limits,
+    decision: &Decision,
+) -> Result<Leave, (Failure, String)> {
     if call.place >= CALLS_PER_TURN_MAX {
         let message = format!("a turn may ask for at most {CALLS_PER_TURN_MAX} calls");
         return Err((Failure::BudgetExceeded, message));
@@ -524,11 +533,14 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
         return Err((Failure::NotPermitted, message));
     };
     let is_counted = call.attempt != Attempt::FIRST;
-    let may_pass = is_counted || limits.policy(Limit::ToolCalls) == Policy::Warn;
-    let used = run.ledger().calls;
-    if used >= limits.max_tool_calls && !may_pass {
-        let message = format!("tool call budget exceeded: {used} of {} used", limits.max_tool_calls);
-        return Err((Failure::BudgetExceeded, message));
+    match limit::calls_out(run, limits, decision).filter(|_| !is_counted) {
+        Some(out) if out.may_get_more => return Ok(Leave::Later(out.reached)),
+        Some(out) => {
+            let message =
+                format!("tool call budget exceeded: {} of {} used", out.used, limits.max_tool_calls);
+            return Err((Failure::BudgetExceeded, message));
+        }
+        None => {}
     }
     if let Some(reason) = call.malformed {
         let message =
@@ -542,7 +554,7 @@ fn permit(run: &Run, call: &Asked<'_>, limits: Limits, cwd: &str) -> Result<Leav
     if call.tool == ASK_HUMAN {
         return question(call);
     }
-    let here = Here { workspace: &run.spec.workspace, cwd };
+    let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
     let verdict = judge(run.spec.rules(), here, call.tool, &call.args.value());
     if verdict.action == Action::Deny {
         return Err((Failure::NotPermitted, denied(&verdict)));

@@ -2,15 +2,16 @@
 //! wrong; what a child may spend is set aside from its parent's budget before it begins.
 
 use super::limit::Drawn;
-use super::{Decision, call, schedule};
+use super::{Decision, call, limit, schedule};
 use crate::child::{Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, Origin, child_id};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
-use crate::limits::{EVENT_TEXT_BYTES_MAX, NOTE_BYTES_MAX, SPAWNS_MAX, TEXT_BYTES_MAX};
+use crate::limits::{EVENT_TEXT_BYTES_MAX, NOTE_BYTES_MAX, PARALLEL_DEFAULT, SPAWNS_MAX, TEXT_BYTES_MAX};
 use crate::money::Usd;
 use crate::plan::StepStatus;
+use crate::policy::{Limit, Policy};
 use crate::prompt::{self, head};
 use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
@@ -22,7 +23,7 @@ use crate::tool::{Failure, Outcome, SPAWN};
 pub(super) fn send_step(
     run: &Run,
     step: u32,
-    share: u32,
+    share: Share,
     limits: Limits,
     decision: &mut Decision,
 ) -> Result<(), String> {
@@ -71,7 +72,10 @@ pub(super) fn send_call(
     (agent, task): (String, String),
     decision: &mut Decision,
 ) -> Result<(), String> {
-    let limits = allowance(run, 1 + u32::from(run.phase != Phase::Idle), run.spec.limits, decision);
+    let own = 1 + u32::from(run.phase != Phase::Idle);
+    // Others may be sent in the same turn.
+    let share = Share { spending: own, counts: PARALLEL_DEFAULT };
+    let limits = allowance(run, share, run.spec.limits, decision);
     send(run, Sent { agent, task, origin: Origin::Call { call }, attempt: Attempt::FIRST, limits }, decision)
 }
 
@@ -107,34 +111,54 @@ fn depth_allows(run: &Run) -> Result<(), String> {
     ))
 }
 
-/// What is left of the budget for one of `share` that divide it. Calls and turns are counted when they are made; money and
-/// tokens are set aside.
-fn allowance(run: &Run, share: u32, limits: Limits, decision: &Decision) -> Limits {
-    let Drawn { used, gone } = Drawn::from(run, decision);
-    let granted = decision.since(run).iter().filter_map(|event| {
-        let Event::ChildSpawned(errand) = event else { return None };
-        Some(errand.limits)
-    });
-    let (mut cost, mut tokens) = (gone.cost, gone.tokens());
-    for limits in granted {
-        cost += limits.max_cost.unwrap_or_default();
-        tokens = tokens.saturating_add(limits.max_tokens.unwrap_or(0));
+/// Among how many what is left is divided.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    /// Money and tokens: also for whoever comes later.
+    pub(super) spending: u32,
+    /// Calls and turns: only for those at work at once, since what is not used comes back.
+    pub(super) counts: u32,
+}
+
+impl Share {
+    const WHOLE: Share = Share { spending: 1, counts: 1 };
+}
+
+/// What is left of the budget for one of those that divide it. All of it is set aside, so that those at work at once do not use
+/// the same twice.
+fn allowance(run: &Run, share: Share, limits: Limits, decision: &Decision) -> Limits {
+    let mut drawn = Drawn::from(run, decision);
+    for event in decision.since(run) {
+        if let Event::ChildSpawned(errand) = event {
+            drawn.set_aside(errand.limits, &ChildLedger::default());
+        }
     }
-    let share = u64::from(share.max(1));
+    let gone = drawn.gone;
+    let (cost, tokens) = (gone.usage.cost, gone.usage.tokens());
+    let spending = u64::from(share.spending.max(1));
     Limits {
-        max_tool_calls: limits.max_tool_calls.saturating_sub(used.calls),
-        max_steps: limits.max_steps.saturating_sub(used.turns),
-        max_tokens: limits.max_tokens.map(|max| max.saturating_sub(tokens) / share),
-        max_cost: limits.max_cost.map(|max| max.less(cost).share(share)),
+        max_tool_calls: some_of(limits.max_tool_calls.saturating_sub(gone.calls), share.counts),
+        max_steps: some_of(limits.max_steps.saturating_sub(gone.turns), share.counts),
+        max_tokens: limits.max_tokens.map(|max| max.saturating_sub(tokens) / spending),
+        max_cost: limits.max_cost.map(|max| max.less(cost).share(spending)),
         timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(run.worked_ms(run.updated_at)).max(1)),
         ..limits
     }
 }
 
+/// One of so many parts; nobody is sent with nothing while there is anything.
+fn some_of(left: u32, parts: u32) -> u32 {
+    (left / parts.max(1)).max(left.min(1))
+}
+
 /// Is anything left that is set aside for nobody?
 pub(super) fn has_room(run: &Run, limits: Limits, decision: &Decision) -> bool {
-    let left = allowance(run, 1, limits, decision);
-    left.max_cost.is_none_or(|left| left > Usd::ZERO) && left.max_tokens.is_none_or(|left| left > 0)
+    let left = allowance(run, Share::WHOLE, limits, decision);
+    let holds = |limit: Limit| limits.policy(limit) != Policy::Warn;
+    left.max_cost.is_none_or(|left| left > Usd::ZERO)
+        && left.max_tokens.is_none_or(|left| left > 0)
+        && (left.max_tool_calls > 0 || !holds(Limit::ToolCalls))
+        && (left.max_steps > 0 || !holds(Limit::Steps))
 }
 
 /// A child came to rest.
@@ -269,7 +293,7 @@ fn failed(run: &Run, child: &Child, error: &str, decision: &mut Decision) {
         task: prompt::second_try(run, task, error),
         origin: *origin,
         attempt: attempt.next(),
-        limits: allowance(run, 1, run.spec.limits, decision),
+        limits: allowance(run, Share::WHOLE, run.spec.limits, decision),
     };
     if let Err(error) = send(run, sent, decision) {
         hand_in(run, *origin, Err(error), decision);
@@ -304,6 +328,9 @@ fn hand_in(run: &Run, origin: Origin, result: Result<String, String>, decision: 
 /// Nothing moves any more, and a child has paused: so does its parent, for the same reason.
 pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
     let crowd = Crowd::with(run, decision);
+    if crowd.working > 0 && crowd.paused > 0 {
+        return pass_on(run, decision);
+    }
     if crowd.working + crowd.waiting > 0 || crowd.paused == 0 {
         return;
     }
@@ -344,7 +371,38 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
         return decision.then(Effect::Attend { child: number });
     }
     let Errand { id, agent, .. } = &child.errand;
+    let own = (cause == Cause::Limit).then(|| limit::counted_out(&ahead)).flatten();
+    let reason = own.as_ref().unwrap_or(reason);
     decision.pause(run, cause, format!("{reason} (sub-agent {agent}, {id})"));
+}
+
+/// A child came to the end of its calls or turns while others are at work: it gets of what those who ended left.
+fn pass_on(run: &Run, decision: &mut Decision) {
+    let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running) else { return };
+    let gone = Drawn::from(&ahead, decision).gone;
+    let mut calls = ahead.spec.limits.max_tool_calls.saturating_sub(gone.calls);
+    let mut turns = ahead.spec.limits.max_steps.saturating_sub(gone.turns);
+    for child in ahead.live_children() {
+        let is_out = matches!(child.state, ChildState::Paused { cause: Cause::Limit, .. });
+        let (number, had, used) = (child.errand.number, child.errand.limits, child.ledger);
+        let some = |left: &mut u32, had: u32, used: u32| {
+            let part = if used >= had { left.div_ceil(2) } else { 0 };
+            *left -= part;
+            had.saturating_add(part)
+        };
+        if !is_out {
+            continue;
+        }
+        let limits = Limits {
+            max_tool_calls: some(&mut calls, had.max_tool_calls, used.calls),
+            max_steps: some(&mut turns, had.max_steps, used.turns),
+            ..had
+        };
+        if limits != had {
+            decision.and(Event::ChildResumed { number, limits: Some(limits), model: None });
+            decision.then(Effect::Attend { child: number });
+        }
+    }
 }
 
 /// How many children there will be of each kind that has not ended, when what was decided so far is remembered.
@@ -422,11 +480,13 @@ fn becomes(event: &Event, child: u32) -> Option<Kind> {
 
 /// What others have given back, for a child that came to the end of its part.
 fn more_for(run: &Run, child: &Child) -> Option<Limits> {
-    let (limits, had) = (part_of(run, child, 1), child.errand.limits);
+    let (limits, had, used) = (part_of(run, child, 1), child.errand.limits, &child.ledger);
+    // More calls help nobody who has not used those it had.
+    let counts = |more: u32, had: u32, used: u32| more > had && used >= had;
     let is_more = limits.max_cost > had.max_cost
         || limits.max_tokens > had.max_tokens
-        || limits.max_tool_calls > had.max_tool_calls
-        || limits.max_steps > had.max_steps
+        || counts(limits.max_tool_calls, had.max_tool_calls, used.calls)
+        || counts(limits.max_steps, had.max_steps, used.turns)
         || limits.timeout_ms > had.timeout_ms;
     is_more.then_some(limits)
 }
@@ -440,12 +500,30 @@ fn part_of(run: &Run, child: &Child, parts: u64) -> Limits {
         part
     });
     let tokens = |max: u64| max.saturating_sub(used.usage.tokens()) / parts.max(1) + own.usage.tokens();
+    let counted = |max: u32, used: u32, own: u32| {
+        let part = u64::from(max.saturating_sub(used)) / parts.max(1);
+        own.saturating_add(part as u32)
+    };
     Limits {
-        max_tool_calls: limits.max_tool_calls.saturating_sub(used.calls).saturating_add(own.calls),
-        max_steps: limits.max_steps.saturating_sub(used.turns).saturating_add(own.turns),
+        max_tool_calls: counted(limits.max_tool_calls, used.calls, own.calls),
+        max_steps: counted(limits.max_steps, used.turns, own.turns),
         max_tokens: limits.max_tokens.map(tokens),
         max_cost: cost,
         timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(run.worked_ms(run.updated_at)).max(1)),
+        ..limits
+    }
+}
+
+/// Calls and turns that a child was granted stay its own: what it has used of them since it last said so is not known.
+fn with_counts(run: &Run, child: &Child, parts: u32, limits: Limits, decision: &Decision) -> Limits {
+    let (gone, max, had) = (Drawn::from(run, decision).gone, run.spec.limits, child.errand.limits);
+    let more = |max: u32, gone: u32, had: u32| {
+        max.checked_sub(gone).map(|left| had.saturating_add(left / parts.max(1)))
+    };
+    Limits {
+        max_tool_calls: more(max.max_tool_calls, gone.calls, had.max_tool_calls)
+            .unwrap_or(limits.max_tool_calls),
+        max_steps: more(max.max_steps, gone.turns, had.max_steps).unwrap_or(limits.max_steps),
         ..limits
     }
 }
@@ -461,7 +539,7 @@ pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
             send_anew(run, child, parts, decision);
             continue;
         }
-        let limits = part_of(run, child, u64::from(parts));
+        let limits = with_counts(run, child, parts, part_of(run, child, u64::from(parts)), decision);
         let is_new = limits != child.errand.limits;
         let model = model.filter(|model| child.model.as_deref() != Some(*model)).map(str::to_owned);
         if !child.is_working() || is_new || model.is_some() {
@@ -486,7 +564,8 @@ fn send_anew(run: &Run, child: &Child, parts: u32, decision: &mut Decision) {
     let error = Some("it works for the run that this one was copied from".to_owned());
     decision.and(Event::ChildEnded { number, error, ledger });
     let Errand { agent, task, origin, attempt, .. } = child.errand.clone();
-    let limits = allowance(run, parts, run.spec.limits, decision);
+    let share = Share { spending: parts, counts: parts };
+    let limits = allowance(run, share, run.spec.limits, decision);
     if let Err(error) = send(run, Sent { agent, task, origin, attempt, limits }, decision) {
         hand_in(run, origin, Err(error), decision);
     }

@@ -6,6 +6,7 @@ use crate::child::ChildLedger;
 use crate::conversation::Usage;
 use crate::effect::Effect;
 use crate::event::{Cause, Event, FreshStart};
+use crate::ids::Attempt;
 use crate::money::Usd;
 use crate::plan::StepStatus;
 use crate::policy::{Limit, Policy};
@@ -25,7 +26,7 @@ pub(super) struct Reached {
 pub(super) fn permit_turn(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) -> bool {
     let spent = Spent::with(run, decision);
     let reached = [
-        steps(run, limits),
+        steps(run, limits, decision),
         spent.tokens(limits.max_tokens),
         spent.cost(limits.max_cost),
         // A conversation that has not begun has used nothing, whatever the one before it did.
@@ -134,7 +135,7 @@ fn warn(run: &Run, reached: Reached, decision: &mut Decision) {
     decision.and(Event::LimitPassed { limit: limit.to_string(), spent, max });
 }
 
-fn pause(run: &Run, reached: Reached, decision: &mut Decision) {
+pub(super) fn pause(run: &Run, reached: Reached, decision: &mut Decision) {
     let reason = reached.reason();
     decision.and(reached.event());
     decision.pause(run, Cause::Limit, reason);
@@ -177,7 +178,7 @@ struct Spent {
 
 impl Spent {
     fn with(run: &Run, decision: &Decision) -> Spent {
-        let (mut used, mut next) = (Drawn::from(run, decision).gone, run.reserve);
+        let (mut used, mut next) = (Drawn::from(run, decision).gone.usage, run.reserve);
         for event in decision.since(run) {
             if let Event::ModelReplied { usage, .. } = event {
                 used.add(usage);
@@ -210,31 +211,42 @@ pub(super) struct Drawn {
     /// Used by the run and by those below it.
     pub(super) used: ChildLedger,
     /// That, and what is set aside for those that have not ended.
-    pub(super) gone: Usage,
+    pub(super) gone: ChildLedger,
 }
 
 impl Drawn {
     pub(super) fn from(run: &Run, decision: &Decision) -> Drawn {
         let mut used = ChildLedger { usage: run.usage, calls: run.calls_started, turns: run.turns };
         used.add(&run.children.spent());
-        let mut drawn = Drawn { used, gone: used.usage };
+        used.calls = used.calls.saturating_add(calls_begun(run, decision));
+        let mut drawn = Drawn { used, gone: used };
         for child in run.live_children() {
             let told = decision.since(run).iter().rev().find_map(|event| told(event, child.errand.number));
             let (ledger, has_ended) = told.unwrap_or((child.ledger, false));
             drawn.used.add(&ledger);
-            drawn.gone.add(&ledger.usage);
+            drawn.gone.add(&ledger);
             if !has_ended {
-                drawn.set_aside(child.errand.limits, &ledger.usage);
+                drawn.set_aside(child.errand.limits, &ledger);
             }
         }
         drawn
     }
 
-    fn set_aside(&mut self, granted: Limits, used: &Usage) {
-        self.gone.cost += granted.max_cost.unwrap_or_default().less(used.cost);
-        let tokens = granted.max_tokens.unwrap_or(0).saturating_sub(used.tokens());
-        self.gone.input_tokens = self.gone.input_tokens.saturating_add(tokens);
+    /// What was granted and is not used yet.
+    pub(super) fn set_aside(&mut self, granted: Limits, used: &ChildLedger) {
+        let gone = &mut self.gone;
+        gone.usage.cost += granted.max_cost.unwrap_or_default().less(used.usage.cost);
+        let tokens = granted.max_tokens.unwrap_or(0).saturating_sub(used.usage.tokens());
+        gone.usage.input_tokens = gone.usage.input_tokens.saturating_add(tokens);
+        gone.calls = gone.calls.saturating_add(granted.max_tool_calls.saturating_sub(used.calls));
+        gone.turns = gone.turns.saturating_add(granted.max_steps.saturating_sub(used.turns));
     }
+}
+
+/// Calls that this very decision begins: several errands may be given in one.
+fn calls_begun(run: &Run, decision: &Decision) -> u32 {
+    let begins = |event: &&Event| matches!(event, Event::CallStarted { attempt: Attempt::FIRST, .. });
+    decision.since(run).iter().filter(begins).count() as u32
 }
 
 /// What an event says that child has used, and whether it has ended.
@@ -258,9 +270,45 @@ fn with_next(spent: impl ToString, next: impl ToString, is_over: bool) -> String
     if is_over { spent } else { format!("{spent} (the next turn would take about {})", next.to_string()) }
 }
 
-fn steps(run: &Run, limits: Limits) -> Option<Reached> {
-    let (turns, max) = (run.ledger().turns, limits.max_steps);
-    (turns >= max).then(|| Reached::of(Limit::Steps, turns, max))
+fn steps(run: &Run, limits: Limits, decision: &Decision) -> Option<Reached> {
+    let (Drawn { used, gone }, max) = (Drawn::from(run, decision), limits.max_steps);
+    (gone.turns >= max).then(|| Reached::of(Limit::Steps, with_set_aside(used.turns, gone.turns, max), max))
+}
+
+/// Calls and turns that sub-agents may still take are nobody else's.
+fn with_set_aside(used: u32, gone: u32, max: u32) -> String {
+    if used >= max {
+        used.to_string()
+    } else {
+        format!("{used} (and {} set aside for sub-agents)", gone - used)
+    }
+}
+
+/// No call is left that is set aside for nobody.
+pub(super) struct CallsOut {
+    pub(super) reached: Reached,
+    pub(super) used: u32,
+    /// Are there others, above or below, who may have some to give back?
+    pub(super) may_get_more: bool,
+}
+
+pub(super) fn calls_out(run: &Run, limits: Limits, decision: &Decision) -> Option<CallsOut> {
+    let (Drawn { used, gone }, max) = (Drawn::from(run, decision), limits.max_tool_calls);
+    if gone.calls < max || limits.policy(Limit::ToolCalls) == Policy::Warn {
+        return None;
+    }
+    let reached = Reached::of(Limit::ToolCalls, with_set_aside(used.calls, gone.calls, max), max);
+    let may_get_more = run.spec.parent.is_some() || used.calls < max;
+    Some(CallsOut { reached, used: used.calls, may_get_more })
+}
+
+/// Why nobody below may go on, in the run's own numbers: those of a part would say little to whoever set the whole.
+pub(super) fn counted_out(run: &Run) -> Option<String> {
+    let (limits, used) = (run.spec.limits, run.ledger());
+    let turns =
+        (used.turns >= limits.max_steps).then(|| Reached::of(Limit::Steps, used.turns, limits.max_steps));
+    let calls = || (used.calls >= limits.max_tool_calls).then(|| calls(run, limits));
+    turns.or_else(calls).map(|reached| reached.reason())
 }
 
 /// `turn` is the one that would begin.

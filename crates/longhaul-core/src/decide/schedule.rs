@@ -3,7 +3,7 @@
 //! Steps of the run's own agent come one after another in its own conversation; steps of other agents are errands for child
 //! runs, several at once. A run that was told how many steps may be at work at once sends its own steps on errands too.
 
-use super::child::Crowd;
+use super::child::{Crowd, Share};
 use super::{Decision, ask, child, limit, step, stop};
 use crate::child::Origin;
 use crate::event::{Cause, Event, Purpose};
@@ -205,7 +205,7 @@ impl<'a> Board<'a> {
         most.saturating_sub(u32::from(self.in_hand) + self.working)
     }
 
-    /// Is there money and are there tokens that are set aside for nobody? If nobody is at work there is nothing to wait for.
+    /// Is there money, are there tokens, calls and turns that are set aside for nobody? If nobody is at work there is nothing to wait for.
     fn has_room(&self, limits: Limits, decision: &Decision) -> bool {
         self.free() > 0 && (self.working == 0 || child::has_room(self.run, limits, decision))
     }
@@ -256,7 +256,7 @@ impl<'a> Board<'a> {
     fn send(&mut self, index: usize, limits: Limits, decision: &mut Decision) {
         let step = index as u32;
         decision.and(Event::GateChecked { step, required: false });
-        let share = self.share(limits);
+        let share = self.share();
         match child::send_step(self.run, step, share, limits, decision) {
             Ok(()) => {
                 self.start(index);
@@ -271,18 +271,15 @@ impl<'a> Board<'a> {
     }
 
     /// Among how many what is left is divided.
-    fn share(&self, limits: Limits) -> u32 {
-        if limits.max_cost.is_none() && limits.max_tokens.is_none() {
-            return 1;
-        }
-        let waiting = self.ready().count() as u32;
-        // The run's own conversation needs a part as well, now or later.
+    fn share(&self) -> Share {
+        let sent = (self.ready().count() as u32).min(self.free()).max(1);
+        // The run's own conversation needs money as well, now or later.
         let own = self.run.plan.steps.iter().enumerate().any(|(index, step)| {
             let status = self.status_of(index);
             let open = matches!(status, StepStatus::Pending | StepStatus::Ready | StepStatus::Running);
             open && step.agent == self.run.spec.agent
         });
-        waiting.min(self.free()).max(1) + u32::from(own)
+        Share { spending: sent + u32::from(own), counts: sent + u32::from(self.in_hand) }
     }
 
     /// What others did counts only together with the rest, if the run has anything to hold it against.

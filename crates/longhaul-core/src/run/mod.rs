@@ -708,7 +708,7 @@ impl Run {
     }
 
     pub fn remaining_calls(&self) -> u32 {
-        self.spec.limits.max_tool_calls.saturating_sub(self.calls_started)
+        self.spec.limits.max_tool_calls.saturating_sub(self.ledger().calls)
     }
 
     /// How long the run has worked, not counting what it was paused or waited for a person.

@@ -1,6 +1,6 @@
 //! Sub-agents: steps and calls that other runs see to, side by side, through crashes, pauses and failures.
 
-use longhaul_core::child::{ChildState, Origin};
+use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, ChildState, Origin};
 use longhaul_core::command::Wish;
 use longhaul_core::event::{Cause, Event};
 use longhaul_core::input::Input;
@@ -285,6 +285,70 @@ fn what_children_may_spend_is_set_aside() {
     // What is counted in the end is what was used, not what was set aside.
     assert_eq!(sim.run.ledger().usage.tokens(), 4 * 11);
     assert_eq!(sim.run.ledger().calls, 8);
+}
+
+/// AI8: calls and turns are set aside as well, so that those at work at once never have more than there is together; whoever
+/// would be sent with none waits for those at work.
+#[test]
+fn calls_and_turns_are_set_aside() {
+    for (calls, turns, sent) in [(4, 5, 4), (2, 100, 2), (100, 3, 3), (100, 200, 4), (0, 9, 1)] {
+        let steps = (0..4).map(|index| step(&format!("s{index}"), "PLUTO", &[])).collect();
+        let limits = Limits { max_tool_calls: calls, max_steps: turns, ..Limits::default() };
+        let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+        sim.start().unwrap();
+        let granted: Vec<Limits> = sim.run.children.iter().map(|child| child.errand.limits).collect();
+        assert_eq!(granted.len(), sent, "{calls} {turns}");
+        assert!(granted.iter().map(|limits| limits.max_tool_calls).sum::<u32>() <= calls, "{granted:?}");
+        assert!(granted.iter().map(|limits| limits.max_steps).sum::<u32>() <= turns, "{granted:?}");
+        assert!(granted.iter().all(|limits| limits.max_tool_calls >= calls / 4), "{granted:?}");
+    }
+}
+
+/// What was set aside stays so when a run is taken up again: its children may have used it without having said so.
+#[test]
+fn calls_stay_set_aside_when_a_run_is_taken_up() {
+    let steps = (0..4).map(|index| step(&format!("s{index}"), "PLUTO", &[])).collect();
+    let limits = Limits { max_tool_calls: 9, ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+    sim.start().unwrap();
+    let granted = |sim: &Sim| -> Vec<u32> {
+        sim.run.children.iter().map(|child| child.errand.limits.max_tool_calls).collect()
+    };
+    let before = granted(&sim);
+    assert_eq!(before.iter().sum::<u32>(), 9, "{before:?}");
+    sim.wish(Wish::Pause { reason: "for a while".to_owned() }).unwrap();
+    sim.start().unwrap();
+    assert_eq!(granted(&sim), before);
+}
+
+/// Who comes to the end of its calls while others are at work gets of what those who ended did not use; in the end the run
+/// pauses, and says so in the numbers that were set for it.
+#[test]
+fn calls_that_are_left_over_are_passed_on() {
+    let steps = vec![step("a", "PLUTO", &[]), step("b", "VENUS", &[]), step("c", "ERIS", &[])];
+    let limits = Limits { max_tool_calls: 12, ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+    sim.start().unwrap();
+    let granted = |sim: &Sim| -> Vec<u32> {
+        sim.run.children.iter().map(|child| child.errand.limits.max_tool_calls).collect()
+    };
+    assert_eq!(granted(&sim), [4, 4, 4]);
+    let rested = |number: u32, calls: u32, ending: ChildEnding| {
+        let ledger = ChildLedger { calls, turns: 1, ..ChildLedger::default() };
+        Input::ChildRested { number, report: ChildReport { ending, ledger } }
+    };
+    let out = || ChildEnding::Paused { cause: Cause::Limit, reason: "4 of 4 used".to_owned() };
+    sim.give(rested(1, 4, out())).unwrap();
+    assert_eq!(granted(&sim), [4, 4, 4], "the others may use theirs");
+    sim.give(rested(2, 1, ChildEnding::Completed { output: "b".to_owned() })).unwrap();
+    assert_eq!(granted(&sim), [6, 4, 4], "half of the three that came back");
+    sim.give(rested(1, 6, out())).unwrap();
+    sim.give(rested(3, 4, out())).unwrap();
+    assert_eq!(granted(&sim), [7, 4, 4], "all that there is, but for the three that `b` left");
+    sim.give(rested(1, 7, out())).unwrap();
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Limit)));
+    let reason = sim.run.reason.clone().unwrap();
+    assert!(reason.contains("max_tool_calls reached: 12 of 12 used"), "{reason}");
 }
 
 /// A child at the end of its part gets what the others gave back; when nothing is left, the run pauses at its limit.

@@ -5,6 +5,7 @@ use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::prompt::head;
 use longhaul_core::run::{Gate, Run};
 use longhaul_core::status::Status;
+use longhaul_core::text::undisguised;
 use longhaul_core::view::gate_id;
 use serde::Serialize;
 
@@ -46,7 +47,7 @@ impl Notice {
             task: head(&run.spec.task, NOTICE_TASK_BYTES_MAX).to_owned(),
             gate_id: None,
             title: plain(&title),
-            text: head(text, NOTICE_BYTES_MAX).to_owned(),
+            text: head(&undisguised(text), NOTICE_BYTES_MAX).to_owned(),
         }
     }
 }
@@ -145,8 +146,8 @@ pub(super) fn of_set_up(run: &Run, seq: u64, error: &str) -> Option<Notice> {
     Some(Notice::new(run, occasion, format!("{}@{seq}", occasion.as_str()), title, &text))
 }
 
-/// One line without what moves cursors.
+/// One line without what moves cursors or reads as something else.
 fn plain(text: &str) -> String {
     let shown = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    shown.take(120).collect()
+    undisguised(&shown.take(120).collect::<String>())
 }

@@ -8,6 +8,8 @@ mod features;
 mod protect;
 mod tree;
 
+pub use tree::hash_of;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -5,12 +5,14 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longhaul_core::handoff;
 use longhaul_core::tool::{Failure, Outcome};
-use longhaul_workspace::{Directory, EntryKind};
+use longhaul_workspace::{Directory, EntryKind, Workspace};
 
+use crate::cancel::Cancel;
 use crate::patience::Patience;
 use crate::tool::Context;
 use crate::walk::{Scope, Seen, Visitor, walk};
@@ -44,10 +46,20 @@ fn hash_one(directory: &Directory, name: &OsStr, kind: EntryKind) -> io::Result<
 }
 
 pub(super) fn hash(context: &Context) -> Result<String, Outcome> {
+    hash_within(&context.workspace, Patience::new(context))
+}
+
+/// The same for whoever comes later and wants to know whether it is still that work. Nothing if it cannot be told in time.
+pub fn hash_of(root: &Path, timeout: Duration) -> Option<String> {
+    let (workspace, (_switch, cancel)) = (Workspace::open(root).ok()?, Cancel::new());
+    hash_within(&workspace, Patience::of(&cancel, timeout)).ok()
+}
+
+fn hash_within(workspace: &Workspace, patience: Patience<'_>) -> Result<String, Outcome> {
     let failed = |error: &dyn std::fmt::Display| Outcome::failed(Failure::Tool, error.to_string());
-    let start = context.workspace.open_directory(".").map_err(|error| failed(&error))?;
+    let start = workspace.open_directory(".").map_err(|error| failed(&error))?;
     let scope = Scope { hidden: true, ignored: false };
-    let (visitors, missed) = walk(&context.workspace, start, scope, Patience::new(context), Hashes::default)?;
+    let (visitors, missed) = walk(workspace, start, scope, patience, Hashes::default)?;
     let mut all: Vec<_> = visitors.into_iter().flat_map(|hashes| hashes.0).collect();
     all.sort_by(|one, other| one.0.cmp(&other.0));
     let mut hasher = blake3::Hasher::new();

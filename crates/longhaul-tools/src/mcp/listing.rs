@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use longhaul_core::text::visible;
 use longhaul_core::tool::EffectClass;
 use longhaul_workspace::digest_of;
 use rmcp::model::{PaginatedRequestParams, ServerPeerInfo, Tool, ToolAnnotations};
@@ -12,7 +13,7 @@ use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::Value;
 
 use super::limits;
-use super::names::{cut, line, tool_name, visible};
+use super::names::{cut, line, tool_name};
 use super::pin::{Offered, digest_of_json};
 
 /// Everything a server has.

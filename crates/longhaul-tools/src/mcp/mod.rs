@@ -32,7 +32,7 @@ pub use client::Listener;
 pub use config::{ConfigError, ServerConfig, Way, check_name, variables_in};
 pub use listing::{Listed, Listing};
 pub use log::Strike;
-pub use names::{DIVIDER, visible};
+pub use names::DIVIDER;
 pub use pin::{Difference, Identity, Offered, Pin, PinError};
 pub use server::{Error, Look};
 

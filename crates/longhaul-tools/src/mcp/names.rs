@@ -1,9 +1,10 @@
 //! Names and words that come from a server, made fit for providers, terminals and people.
 //!
-//! Owns `server__tool`, and showing what would be invisible. Refuses to let two tools have one name.
+//! Owns `server__tool`, and lines of bounded length. Refuses to let two tools have one name.
 
 use std::collections::BTreeSet;
 
+use longhaul_core::text::visible;
 use longhaul_workspace::digest_of;
 
 use super::limits;
@@ -30,19 +31,6 @@ fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_')
 }
 
-/// The text with everything written out that a reader would not see: control characters, directions, tags.
-pub fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if is_invisible(letter) {
-            shown.extend(letter.escape_unicode());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
-}
-
 /// One line of at most [`limits::LINE_BYTES_MAX`] bytes, fit for a terminal.
 pub(super) fn line(text: &str) -> String {
     let one: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
@@ -56,17 +44,6 @@ pub(super) fn cut(text: String, bytes: usize) -> String {
     }
     let end = (0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &text[..end])
-}
-
-fn is_invisible(letter: char) -> bool {
-    match letter {
-        '\n' | '\t' => false,
-        letter if letter.is_control() => true,
-        '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{180E}' | '\u{FEFF}' => true,
-        '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' => true,
-        '\u{FE00}'..='\u{FE0F}' | '\u{FFF0}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}' => true,
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -89,13 +66,10 @@ mod tests {
         assert_eq!(tool_name("srv", "read:file", &taken), tool_name("srv", "read:file", &taken));
     }
 
-    /// A68: what a person would not see is written out.
+    /// A68: what a server says is one short line without anything hidden in it.
     #[test]
-    fn nothing_is_hidden_from_a_reader() {
-        assert_eq!(
-            visible("a\u{E0041}b\u{200B}\u{202E}c\u{1b}\n"),
-            "a\\u{e0041}b\\u{200b}\\u{202e}c\\u{1b}\n"
-        );
+    fn a_line_is_short_and_hides_nothing() {
+        assert_eq!(line("a\u{202E}b"), "a\\u{202e}b");
         assert_eq!(line(" one\n\u{7}two "), "one  two");
         assert_eq!(cut("дом".into(), 3), "д…");
     }

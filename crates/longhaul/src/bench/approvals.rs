@@ -1,4 +1,4 @@
-//! Many approvals of many runs: what listing them and answering one takes.
+//! Many approvals of many runs: what listing them and answering one takes, and what the runs take when all of them are paused.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,8 +6,10 @@ use std::time::Instant;
 use longhaul_core::command::Wish;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::spec::{Autonomy, RunSpec};
+use longhaul_core::status::Status;
 use longhaul_engine::{Claim, Opening};
 use longhaul_model::Quiet;
+use longhaul_store::catalog::Filter;
 
 use super::ground::Ground;
 use super::report::{Row, Target};
@@ -39,11 +41,43 @@ pub fn measure(ground: &Ground, runs: usize, gates: usize, samples: usize) -> Re
         answers.push(started.elapsed().as_secs_f64() * 1000.0);
     }
     let about = |what: &str| format!("{what}, with {} waiting in {runs} runs", runs * gates);
-    Ok(vec![
+    let mut rows = vec![
         Row::new("approvals_list_p99", about("listing all"), percentile(&lists, 0.99), "ms")
             .target(Target::AtMost(MOST_MS)),
         Row::new("approvals_answer_p99", about("answering one"), percentile(&answers, 0.99), "ms")
             .target(Target::AtMost(MOST_MS)),
+    ];
+    rows.extend(paused(&rig, samples)?);
+    Ok(rows)
+}
+
+/// The same runs, all paused: nobody holds one, lists come from the catalogue, and a journal is read by whoever wants that run.
+fn paused(rig: &Rig, samples: usize) -> Result<Vec<Row>, Failure> {
+    let (all, _) = rig.harness.list(&Filter::default())?;
+    for row in &all {
+        let pause = rig.harness.command(Wish::Pause { reason: "bench".to_owned() })?;
+        rig.harness.apply(&row.id, pause)?;
+    }
+    let filter = Filter { status: Some(Status::Paused), ..Filter::default() };
+    let (mut lists, mut opened, mut held, mut count) = (Vec::new(), Vec::new(), 0, 0);
+    for sample in 0..samples {
+        let started = Instant::now();
+        let (rows, _) = rig.harness.list(&filter)?;
+        lists.push(started.elapsed().as_secs_f64() * 1000.0);
+        count = rows.len();
+        let Some(row) = rows.get(sample % count.max(1)) else { break };
+        let started = Instant::now();
+        rig.harness.look(&row.id)?;
+        opened.push(started.elapsed().as_secs_f64() * 1000.0);
+        held += usize::from(rig.harness.store_of(&row.id)?.holder(&row.id)?.is_some());
+    }
+    let about = |what: &str| format!("{what}, with {count} runs paused");
+    Ok(vec![
+        Row::new("paused_list_p99", about("listing them"), percentile(&lists, 0.99), "ms"),
+        Row::new("paused_open_p99", about("opening one"), percentile(&opened, 0.99), "ms")
+            .target(Target::AtMost(MOST_MS)),
+        Row::new("paused_held", about("those that a process holds"), held as f64, "runs")
+            .target(Target::AtMost(0.0)),
     ])
 }
 

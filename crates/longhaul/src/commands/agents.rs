@@ -5,10 +5,11 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use longhaul_agents::{Agent, BadAgent, Group, Listed, Origin, Roster};
+use longhaul_model::Models;
 use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
-use crate::agents::{self, check, wrong};
+use crate::agents::{self, check, check_models, wrong};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -178,11 +179,14 @@ fn validate(app: &App, settings: &Settings, names: &[String]) -> Result<Exit, Fa
     } else {
         names.iter().map(|name| (name.clone(), named(app, settings, name))).collect()
     };
+    let models = app.models(settings);
     let mut broken = 0;
     let mut shown = Vec::new();
     for (name, agent) in checked {
-        let error =
-            agent.and_then(|agent| whole(settings, &agent)).err().map(|failure| failure.error.to_string());
+        let error = agent
+            .and_then(|agent| whole(settings, &models, &agent))
+            .err()
+            .map(|failure| failure.error.to_string());
         broken += usize::from(error.is_some());
         shown.push(json!({ "name": name, "valid": error.is_none(), "error": error }));
     }
@@ -218,8 +222,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(one, other)| one == other)
 }
 
-/// What can only be told with the settings: tools, servers, and what a repository may not raise.
-fn whole(settings: &Settings, agent: &Agent) -> Result<(), Failure> {
+/// What can only be told with the settings: tools, servers, models, and what a repository may not raise.
+fn whole(settings: &Settings, models: &Models, agent: &Agent) -> Result<(), Failure> {
     let toolbox = Toolbox::builtin(Sandbox::off());
     let mut names = toolbox.names();
     names.push("search");
@@ -227,6 +231,7 @@ fn whole(settings: &Settings, agent: &Agent) -> Result<(), Failure> {
     agent.check_tools(&names, is_known).map_err(wrong)?;
     let servers: Vec<&str> = settings.mcp_servers.keys().map(String::as_str).collect();
     agent.check_servers(&servers).map_err(wrong)?;
+    check_models(agent, models)?;
     check(agent, settings.agent_dirs.most)
 }
 

@@ -2,6 +2,7 @@
 
 use longhaul_core::command::Wish;
 use longhaul_core::ids::RunId;
+use longhaul_core::time::Timestamp;
 use longhaul_core::view::GateView;
 use longhaul_engine::{Claim, Given, Harness};
 use serde_json::Value;
@@ -11,6 +12,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::insider;
+use crate::limits::ACTION_CHARS_MAX;
 use crate::render::{self, table};
 
 /// List what waits for a person
@@ -74,7 +76,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 
 pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
     refuse_agents()?;
-    let (run, gate) = parse(app, &args.id)?;
+    let (run, gate) = known(app, &args.id)?;
     // What is approved is what stands there now, and nothing that may stand there later under the same number.
     let now = app.reading()?.look(&run)?;
     let digest = now.gate(gate).and_then(|gate| gate.digest()).map(str::to_owned);
@@ -86,7 +88,7 @@ pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
     if args.reason.trim().is_empty() {
         return Err(Failure::usage("a rejection needs a reason: it is what the run is replanned by"));
     }
-    let (run, gate) = parse(app, &args.id)?;
+    let (run, gate) = known(app, &args.id)?;
     settle(app, &run, Wish::Reject { gate, reason: args.reason })
 }
 
@@ -95,7 +97,7 @@ pub fn answer(app: &App, args: AnswerArgs) -> Result<Exit, Failure> {
     if args.text.trim().is_empty() {
         return Err(Failure::usage("an answer cannot be empty"));
     }
-    let (run, gate) = parse(app, &args.id)?;
+    let (run, gate) = known(app, &args.id)?;
     settle(app, &run, Wish::Answer { gate, text: args.text })
 }
 
@@ -191,11 +193,14 @@ fn list(app: &App) -> Result<Exit, Failure> {
                 text(gate, "kind"),
                 text(gate, "stepId"),
                 text(gate, "createdAt"),
-                action(gate),
+                brief(gate),
                 table::fit(&text(gate, "description"), 60),
             ]
         });
         render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "ACTION", "DESCRIPTION"], lines));
+        if let Some(gate) = waiting.iter().find(|gate| brief(gate) != action(gate)) {
+            render::hint(&format!("`longhaul approvals show {}` shows all of it", text(gate, "id")));
+        }
     }
     Ok(Exit::Ok)
 }
@@ -207,11 +212,40 @@ pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
 }
 
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
-    let (run, number) = parse(app, id)?;
+    let (run, number) = known(app, id)?;
     let run = app.reading()?.look(&run)?;
-    let gate = run.gate(number).ok_or_else(|| Failure::from(anyhow::anyhow!("there is no approval {id}")))?;
-    render::json(&GateView::of(&run, gate));
+    let gate = run.gate(number).ok_or_else(|| unknown(id))?;
+    let gate = GateView::of(&run, gate);
+    if app.json() {
+        render::json(&gate);
+        return Ok(Exit::Ok);
+    }
+    let whole = action(&serde_json::json!(gate));
+    let time = |at: Timestamp| at.to_string();
+    let lines = [
+        ("approval", gate.id),
+        ("kind", gate.kind),
+        ("status", gate.status),
+        ("agent", gate.agent_name),
+        ("step", gate.step_id.unwrap_or_default()),
+        ("description", gate.description.unwrap_or_default()),
+        ("action", whole),
+        ("since", time(gate.created_at)),
+        ("answered", gate.resolved_at.map(time).unwrap_or_default()),
+        ("answer", gate.answer.unwrap_or_default()),
+        ("reason", gate.reason.unwrap_or_default()),
+    ];
+    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        render::data(&format!("{name:<12} {}", table::clean(value)));
+    }
     Ok(Exit::Ok)
+}
+
+/// What would be done, in a line of a list: without the blanks that would push its end off the screen.
+fn brief(gate: &Value) -> String {
+    let mut words = action(gate).split_whitespace().collect::<Vec<_>>().join(" ");
+    table::cut(&mut words, ACTION_CHARS_MAX);
+    words
 }
 
 /// What would be done, whole: whoever approves should have read it.
@@ -223,6 +257,17 @@ pub fn action(gate: &Value) -> String {
     let main = ["command", "path", "url", "message"].iter().find_map(|name| arguments[*name].as_str());
     let what = main.map_or_else(|| arguments.to_string(), str::to_owned);
     format!("{tool} {}", table::clean(&what).replace('\n', " ⏎ "))
+}
+
+/// The run and the number of an approval that there is; it is named as it was typed if there is none.
+fn known(app: &App, id: &str) -> Result<(RunId, u32), Failure> {
+    let (run, number) = parse(app, id)?;
+    app.reading()?.look(&run)?.gate(number).ok_or_else(|| unknown(id))?;
+    Ok((run, number))
+}
+
+fn unknown(id: &str) -> Failure {
+    Failure::from(anyhow::anyhow!("there is no approval {id}")).hint("list them with `longhaul approvals`")
 }
 
 fn parse(app: &App, text: &str) -> Result<(RunId, u32), Failure> {

@@ -328,7 +328,14 @@ impl LimitArgs {
                 .map(|time| time.as_millis() as u64)
                 .or(base.max_child_idle_ms),
         };
-        limits.check().map_err(|error| Failure::usage(error.to_string()))?;
+        let typed = Limits {
+            max_steps: self.max_steps.unwrap_or(1),
+            max_tokens: self.max_tokens,
+            max_sub_agent_depth: self.max_sub_agent_depth.unwrap_or(0),
+            ..Limits::default()
+        };
+        // What a sub-agent was given as its part stays as it is, whatever is typed beside it.
+        typed.check_whole().and(limits.check()).map_err(|error| Failure::usage(error.to_string()))?;
         Ok((limits != base).then_some(limits))
     }
 }
@@ -439,6 +446,9 @@ pub fn spec(
                 .map(|meant| format!("; did you mean `{meant}`?"))
                 .unwrap_or_default()
         ));
+    }
+    if options.model.is_empty() {
+        agents::check_models(&agent, &harness.models)?;
     }
     let settings = &agents::over(settings, &agent)?;
     let models = models(app, harness, settings, options, agent.models.clone())?;

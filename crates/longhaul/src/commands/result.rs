@@ -6,12 +6,14 @@ use longhaul_core::collaboration::Home;
 use longhaul_core::report::Report;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
+use longhaul_tools::hash_of;
 use longhaul_workspace::place;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::TREE_LOOK_MAX;
 use crate::render;
 use crate::schema;
 
@@ -43,6 +45,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let mut report = Report::of(&run);
     // What stands there now: the last look of the harness may have been before the last change.
     report.changes = changes(&run).or(report.changes);
+    if let Some((evidence, now)) = report.evidence.as_mut().zip(tree_now(&run)) {
+        evidence.held_against(&now);
+    }
     if args.output {
         render::words(&report.output);
     } else if app.json() {
@@ -52,6 +57,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::words(report.markdown().trim_end());
     }
     Ok(exit(&run, misfit))
+}
+
+/// What the files are now, where they still are and nobody is at work on them.
+fn tree_now(run: &Run) -> Option<String> {
+    let workspace = Path::new(&run.spec.workspace);
+    (run.status != Status::Running && workspace.is_dir()).then(|| hash_of(workspace, TREE_LOOK_MAX)).flatten()
 }
 
 /// What differs in the workspace, as it is now, from what the work began with. What was merged since, and what later runs of a

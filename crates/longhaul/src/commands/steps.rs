@@ -94,16 +94,13 @@ fn drawn(run: &Run, width: Option<usize>) -> String {
     header.push("DESCRIPTION");
     let text = table::rows(&header, lines);
     match width {
-        Some(width) => text.lines().map(|line| cut(line, width)).collect::<Vec<_>>().join("\n"),
+        Some(width) => {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.iter_mut().for_each(|line| table::cut(line, width));
+            lines.join("\n")
+        }
         None => text,
     }
-}
-
-fn cut(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
-        return line.to_owned();
-    }
-    line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// How a step is drawn and called.

@@ -223,7 +223,8 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
             let id = longhaul_core::view::gate_id(&run.spec.id, *gate);
             match ask.kind {
                 AskKind::Permission => {
-                    format!("waiting for a person's leave (approval {id}): {}: {}", tool(&ask.call), ask.text)
+                    let why = fit_talk(&ask.text, 400);
+                    format!("waiting for a person's leave (approval {id}): {}: {why}", tool(&ask.call))
                 }
                 AskKind::Need => {
                     format!("the agent needs something to continue (approval {id}): {}", fit_talk(&ask.text, 200))

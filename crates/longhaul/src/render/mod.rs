@@ -8,6 +8,7 @@ pub mod theme;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longhaul_core::text::undisguised;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -57,14 +58,16 @@ pub fn json_line<T: Serialize>(value: &T) {
     data(&serde_json::to_string(value).unwrap_or_default());
 }
 
-/// Prints a line of talk.
+/// Prints a line of talk. Much of it quotes models, tools and files, so nothing in it reads as something else.
 pub fn talk(text: &str) {
+    let text = undisguised(text);
     let mut out = io::stderr().lock();
     drop(out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")));
 }
 
 /// Prints what a person is to answer on the same line.
 pub fn prompt(text: &str) {
+    let text = undisguised(text);
     let mut out = io::stderr().lock();
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }

@@ -2,28 +2,49 @@
 
 use std::io::{self, IsTerminal};
 
-/// Each column as wide as its widest cell, two blanks between columns.
+use longhaul_core::text::undisguised;
+
+use crate::limits::CELL_CHARS_MAX;
+
+/// Each column as wide as its widest cell, two blanks between columns. A column wider than a screen would push those after it
+/// away, so all but the last have their bound, whoever reads them.
 pub fn rows(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = vec![header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
     table.extend(rows);
+    for row in &mut table {
+        row.iter_mut().take(header.len().saturating_sub(1)).for_each(|cell| cut(cell, CELL_CHARS_MAX));
+    }
     let width = |column: usize| {
         table.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let lines = table.iter().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| padded(cell, *width));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Text without the control characters that move cursors, set titles or colour: what a model or a task says must not do
-/// that to somebody's terminal.
+/// A width in a format string may be 65,535 at most, and more is a panic.
+fn padded(cell: &str, width: usize) -> String {
+    let blanks = width.saturating_sub(cell.chars().count());
+    format!("{cell}{}", " ".repeat(blanks))
+}
+
+/// Leaves at most `width` characters, with a sign that there were more.
+pub fn cut(text: &mut String, width: usize) {
+    if text.chars().count() > width {
+        *text = text.chars().take(width.saturating_sub(1)).chain(['…']).collect();
+    }
+}
+
+/// Text without the control characters that move cursors, set titles or colour, and with the letters written out that turn its
+/// direction or have no width: what a model or a task says must not do that to somebody's terminal, nor read as something else.
 pub fn clean(text: &str) -> String {
     let shown = |letter: char| {
         if letter.is_control() && !matches!(letter, '\n' | '\t') { '\u{fffd}' } else { letter }
     };
-    text.chars().map(shown).collect()
+    undisguised(&text.chars().map(shown).collect::<String>())
 }
 
 /// One clean line of at most `width` characters.
@@ -79,5 +100,26 @@ mod tests {
         assert_eq!(short("abc\ndef", 5), "abc…");
         assert_eq!(one_line(" abc\n  def\u{7}\n"), "abc def\u{fffd}");
         assert_eq!(duration(61_500), "1 min 1 s");
+    }
+
+    /// A54: text of any length is a cell; it neither breaks the table nor pushes the others off the screen.
+    #[test]
+    fn a_cell_of_any_length_is_cut() {
+        let drawn = rows(&["A", "B"], [vec!["x".repeat(100_000), "y".into()], vec!["z".into(), "y".into()]]);
+        let widths: Vec<usize> = drawn.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [CELL_CHARS_MAX + 3; 3]);
+        let last = rows(&["A", "B"], [vec!["x".into(), "y".repeat(70_000)], vec!["x".into(), "y".into()]]);
+        assert_eq!(last.lines().map(str::len).collect::<Vec<_>>(), [4, 70_003, 4]);
+        assert!(drawn.contains("xxx…  y"), "{drawn}");
+        assert_eq!(padded("é", 70_000).chars().count(), 70_000);
+    }
+
+    /// A54: nobody is shown a command that reads as another.
+    #[test]
+    fn directions_and_letters_without_width_are_written_out() {
+        assert_eq!(
+            clean("echo \u{202E}gnihton\u{202C} \u{200B}ok\u{7}"),
+            "echo \\u{202e}gnihton\\u{202c} \\u{200b}ok\u{fffd}"
+        );
     }
 }

@@ -157,6 +157,16 @@ fn agents_are_listed_and_validated() {
     assert!(
         desk.say(&["agents", "validate", "broken"]).out.contains("names MCP servers, and none is configured")
     );
+    for (matter, line) in [("model: antropic/claude", 2), ("role: x\njudge: antropic/claude", 3)] {
+        desk.write("agents/broken.md", &format!("---\n{matter}\n---\nx"));
+        let field = if line == 2 { "model" } else { "judge" };
+        let why =
+            format!("broken.md:{line}: `{field}`: `antropic` is not a provider; did you mean `anthropic`?");
+        let checked = desk.say(&["agents", "validate", "broken"]);
+        assert!(checked.code == 2 && checked.out.contains(&why), "{}", checked.out);
+        let run = desk.say(&["run", "x", "--agent", "broken"]);
+        assert!(run.code == 2 && run.err.contains(&why), "{}", run.err);
+    }
     let nobody = desk.say(&["agents", "show", "reviewr"]);
     assert!(nobody.code == 2 && nobody.err.contains("did you mean `reviewer`?"), "{}", nobody.err);
     for name in ["coder", "judge", "planner", "researcher", "reviewer", "summarizer"] {

@@ -409,7 +409,7 @@ fn one_answer_counts() {
             .spawn()
             .unwrap()
     };
-    let answers: Vec<_> = (0..40).map(spawn).collect();
+    let answers: Vec<_> = (0..200).map(spawn).collect();
     let outputs: Vec<_> = answers.into_iter().map(|answer| answer.wait_with_output().unwrap()).collect();
     let won = outputs.iter().filter(|output| output.status.success()).count();
     desk.say(&["resume", &id]);

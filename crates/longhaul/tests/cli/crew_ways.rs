@@ -243,6 +243,20 @@ fn lines_typed_ahead_approve_nothing() {
     assert_eq!(desk.json(&["approvals", "list"]).as_array().unwrap().len(), 1);
 }
 
+/// The same for the first question of all, with what was typed while the run had nothing to ask yet.
+#[test]
+fn what_is_typed_before_the_first_question_approves_nothing() {
+    let script = "conversations: [ { turns: [ { delay_ms: 700, calls: [ { tool: bash, args: { command: \"touch made\" } } ] }, \
+                  { text: ok } ] } ]";
+    let desk = Desk::with_script(script);
+    let line = "run x --model scripted/s.yaml --ask bash --autonomy 3 --in-place";
+    let (shown, code) = at_a_terminal_early(&desk, line, "y\nyes\n", &["\n"]);
+    let (typed, asked) = (shown.find("yes\r\n").unwrap(), shown.find("approve?").unwrap());
+    assert!(code == 3 && typed < asked, "{code} {shown}");
+    assert!(!desk.path("made").exists());
+    assert_eq!(desk.json(&["approvals", "list"]).as_array().unwrap().len(), 1);
+}
+
 /// A question of an agent is answered in words; somebody who answers elsewhere meanwhile is not waited for in vain.
 #[test]
 fn a_question_is_answered_at_the_terminal_or_elsewhere() {
@@ -301,8 +315,14 @@ fn terminal(desk: &Desk, line: &str) -> std::process::Child {
 
 /// What it showed there and how it ended, if somebody types that, one after the other when asked.
 fn at_a_terminal(desk: &Desk, line: &str, typed: &[&str]) -> (String, i32) {
+    at_a_terminal_early(desk, line, "", typed)
+}
+
+/// The same with something that is typed at once.
+fn at_a_terminal_early(desk: &Desk, line: &str, early: &str, typed: &[&str]) -> (String, i32) {
     let mut process = terminal(desk, line);
     let (mut stdin, mut stdout) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    stdin.write_all(early.as_bytes()).unwrap();
     let (mut shown, mut part, mut answers) = (Vec::new(), [0; 1024], typed.iter());
     let mut answered = 0;
     loop {
@@ -357,4 +377,36 @@ fn a_copied_run_leaves_the_children_of_the_other_alone() {
     let others = desk.json(&["show", child["id"].as_str().unwrap()]);
     assert_eq!(others["status"], "running", "it was not ended");
     assert_eq!(desk.get(&["resume", original]), "PLUTO is done.\n");
+}
+
+/// AI8: calls and turns of a tree are one ledger, also while four sub-agents are at work at once; the pause speaks of what was
+/// set, `show` counts what all of them did, and with more of it the run goes on to its end.
+#[test]
+fn calls_and_turns_of_a_tree_are_one_ledger() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "echo one" } } ]
+      - calls: [ { tool: bash, args: { command: "echo two" } } ]
+      - calls: [ { tool: bash, args: { command: "echo three" } } ]
+      - text: "Done."
+"#;
+    let steps: Vec<Value> = ["a", "b", "c", "d"].iter().map(|name| step(name, "PLUTO", &[], false)).collect();
+    for (limit, max, counted) in [("--max-tool-calls", 4, "toolCallCount"), ("--max-steps", 5, "turnCount")] {
+        let desk = desk();
+        desk.write("s.yaml", script);
+        let said = run(&desk, &steps, &["--parallel", "4", limit, &max.to_string()]);
+        let paused = shown(&said);
+        assert_eq!((said.code, &paused["status"]), (4, &json!("paused")), "{limit}: {}", said.err);
+        assert_eq!(paused[counted], max, "{limit}: {paused}");
+        let name = limit.trim_start_matches("--").replace('-', "_");
+        let reason = paused["reason"].as_str().unwrap();
+        assert!(reason.contains(&format!("{name} reached: {max} of {max} used")), "{limit}: {reason}");
+        let id = id(&said);
+        let of_child = |child: u64| desk.json(&["show", &format!("{id}.{child}")])[counted].as_u64().unwrap();
+        assert_eq!((1..=4).map(of_child).sum::<u64>(), max, "{limit}: what was really done");
+        assert_eq!(desk.say(&["resume", &id, limit, "100"]).code, 0, "{limit}");
+        let done = desk.json(&["show", &id]);
+        assert_eq!((&done["toolCallCount"], &done["turnCount"]), (&json!(12), &json!(16)));
+    }
 }

@@ -134,3 +134,29 @@ conversations:
     let diff = seen["examined"]["diff"].as_str().unwrap();
     assert!(diff.len() < 10_000 && diff.contains("+long") && diff.contains("+the new line"), "{diff}");
 }
+
+/// Evidence is of one tree: whoever changes a file of the workspace afterwards makes it stale, and whoever puts it back makes it
+/// evidence again.
+#[test]
+fn evidence_goes_stale_with_the_files() {
+    let desk = repository(
+        "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: b.txt, content: two } } ] }, { text: ok } ] } ]",
+    );
+    desk.get(&["run", "x", "--model", "scripted/s.yaml", "--verify", "test -e b.txt && date +%N > seen.txt"]);
+    let id = only_run(&desk);
+    let workspace = std::path::PathBuf::from(desk.json(&["show", &id])["workspace"].as_str().unwrap());
+    let stale = || {
+        let (result, text) = (desk.json(&["result", &id]), desk.get(&["result", &id]));
+        let shown = text.contains("done, and shown to be done");
+        assert_eq!(shown, result["evidence"]["stale"] == false, "{text}");
+        !shown
+    };
+    assert!(!stale(), "also when the commands themselves wrote a file");
+    fs::write(workspace.join("b.txt"), "three").unwrap();
+    assert!(stale());
+    assert!(desk.get(&["result", &id]).contains("no evidence of what there is now"));
+    fs::write(workspace.join("b.txt"), "two").unwrap();
+    assert!(!stale());
+    fs::write(workspace.join("c.txt"), "new").unwrap();
+    assert!(stale());
+}

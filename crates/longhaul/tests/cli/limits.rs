@@ -284,3 +284,30 @@ fn a_rewind_brings_no_money_back() {
     assert!(total > once * 1.5 + 1e-9, "{total} after {once}");
     assert!((spent(&desk) - total).abs() < 1e-9, "all of it counts towards the day");
 }
+
+/// A limit that leaves no room for anything, or none for a tree of runs, is a slip of the key: refused wherever it is given.
+#[test]
+fn limits_that_nobody_means_are_refused() {
+    let desk = Desk::new();
+    let id = desk.create();
+    let of_depth = "max_sub_agent_depth";
+    for (limit, value, why) in [
+        ("max_steps", "0", "max_steps must be at least 1"),
+        ("max_tokens", "0", "max_tokens must be at least 1"),
+        ("max_iteration_steps", "0", "max_iteration_steps must be at least 1"),
+        (of_depth, "1000000", of_depth),
+        (of_depth, "17", "16"),
+    ] {
+        let flag = format!("--{}={value}", limit.replace('_', "-"));
+        let args = ["create", "--task", "x", "--model", "scripted/s.yaml"];
+        for args in [&[&args[..], &[flag.as_str()]].concat()[..], &["resume", &id, &flag]] {
+            let said = desk.say(args);
+            assert!(said.code == 2 && said.err.contains(why), "{args:?}: {} {}", said.code, said.err);
+        }
+        desk.write("longhaul.yaml", &format!("harness: {{ limits: {{ {limit}: {value} }} }}\n"));
+        let said = desk.say(&args);
+        assert!(said.code == 2 && said.err.contains(why), "{limit}: {} {}", said.code, said.err);
+        desk.write("longhaul.yaml", "");
+    }
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1, "nothing was made");
+}

@@ -58,6 +58,9 @@ fn a_loop_ends_when_its_promise_is_kept_and_shown() {
     args.extend(["--verify", "test -f ok.txt"]);
     desk.get(&args);
     let id = only_run(&desk);
+    let columns = "select iteration_count, max_iterations, completion_promise from runs";
+    let row = serde_json::json!([{ "iteration_count": 4, "max_iterations": 10, "completion_promise": "TASK_COMPLETE" }]);
+    assert_eq!(desk.json(&["db", "query", columns]), row);
     let show = desk.json(&["show", &id]);
     assert_eq!((&show["status"], &show["kind"]), (&"completed".into(), &"loop".into()));
     assert_eq!((&show["iterationCount"], &show["maxIterations"]), (&3.into(), &10.into()));

@@ -326,3 +326,62 @@ conversations:
     assert_eq!(told[1].matches("an agent does not answer for a person").count(), 2, "{told:?}");
     assert_eq!(desk.json(&["approvals"]).as_array().unwrap().len(), 2, "nothing was answered");
 }
+
+/// A54: a command that would read as another one, or is longer than any screen, is shown for what it is, wherever a person
+/// meets it; all of it in `approvals show`, which is JSON only if that is asked for.
+#[test]
+fn what_waits_is_shown_for_what_it_is() {
+    let long = format!(
+        "echo \u{202E}gnihton\u{202C} \u{200B}ok;{}touch b; : {}",
+        " ".repeat(500),
+        "x".repeat(100_000)
+    );
+    let script = json!({ "conversations": [{ "turns": [
+        { "calls": [{ "tool": "bash", "args": { "command": long } }] }, { "text": "ok" },
+    ] }] });
+    let desk = Desk::with_script(&script.to_string());
+    let task = "y".repeat(70_000);
+    let waits =
+        desk.say(&["run", &task, "--model", "scripted/s.yaml", "--ask", "bash", "--autonomy", "3", "--json"]);
+    assert_eq!(waits.code, 3, "{}", waits.err);
+    let shown: Value = serde_json::from_str(&waits.out).unwrap();
+    let (id, gate) = (text(&shown["id"]), text(&desk.json(&["approvals"])[0]["id"]));
+    let mut all = waits.err;
+    for args in [&["approvals"][..], &["approvals", "show", &gate], &["logs", &id], &["tools", &id]] {
+        let said = desk.get(args);
+        assert!(said.contains("echo \\u{202e}gnihton\\u{202c} \\u{200b}ok;"), "{args:?}");
+        all += &said;
+    }
+    for args in [&["steps", &id][..], &["cost"], &["list"], &["show", &id], &["events", &id]] {
+        all += &desk.get(args);
+    }
+    assert!(!all.contains(['\u{202E}', '\u{202C}', '\u{200B}']));
+    let listed = desk.say(&["approvals"]);
+    assert!(listed.out.contains("ok; touch b; : xxx") && listed.out.len() < 2000, "{}", listed.out);
+    assert!(
+        listed.err.contains(&format!("`longhaul approvals show {gate}` shows all of it")),
+        "{}",
+        listed.err
+    );
+    let whole = desk.get(&["approvals", "show", &gate]);
+    assert!(whole.starts_with("approval ") && whole.contains(&"x".repeat(100_000)));
+    assert_eq!(desk.json(&["approvals", "show", &gate])["arguments"]["command"], json!(long));
+}
+
+/// What is not there is named as it was typed.
+#[test]
+fn an_approval_that_is_not_there_is_named() {
+    let desk = Desk::new();
+    let missing = format!("{}.g9", desk.create());
+    for args in [
+        &["approve", &missing][..],
+        &["reject", &missing, "--reason", "no"],
+        &["answer", &missing, "yes"],
+        &["approvals", "show", &missing],
+    ] {
+        let said = desk.say(args);
+        let told =
+            format!("error: there is no approval {missing}\nhint: list them with `longhaul approvals`\n");
+        assert_eq!((said.code, said.err), (1, told), "{args:?}");
+    }
+}

@@ -305,7 +305,8 @@ fn a_wrong_list_is_refused() {
     ] {
         let desk = desk_with(list);
         let said = desk.say(&RUN);
-        assert!(said.code == 2 && said.err.contains(why), "{list}: {}", said.err);
+        let told = said.err.contains(why) && said.err.contains("prd.json");
+        assert!(said.code == 2 && told, "{list}: {}", said.err);
         assert_eq!(text(&desk), list);
     }
     let desk = desk_with(r#"{"tasks": []}"#);

@@ -154,7 +154,7 @@ fn work(app: &App, args: RunArgs) -> Result<Exit, Failure> {
     }
     let file = ListFile::open(&path)?;
     let list = file.read()?;
-    check_agents(&settings, &list)?;
+    check_agents(&settings, &path, &list)?;
     check_autonomy(&settings, &args, &list, measure)?;
     let runner = Runner::new(app, settings, args, measure, file)?;
     let (exit, finished) = runner.work()?;
@@ -198,7 +198,7 @@ fn explain(app: &App, list: &TaskList, measure: Measure) -> Result<Exit, Failure
 }
 
 /// A name that nobody has would get the default prompt: for a list that runs unattended, that is a slip of the key.
-fn check_agents(settings: &Settings, list: &TaskList) -> Result<(), Failure> {
+fn check_agents(settings: &Settings, file: &Path, list: &TaskList) -> Result<(), Failure> {
     for (index, task) in list.tasks.iter().enumerate() {
         let Some(name) = &task.agent else { continue };
         if agents::find(&settings.agent_dirs, name)?.origin != Origin::Default {
@@ -206,8 +206,11 @@ fn check_agents(settings: &Settings, list: &TaskList) -> Result<(), Failure> {
         }
         let meant = agents::meant(&settings.agent_dirs, name);
         let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        return Err(Failure::usage(format!("tasks[{index}].agent: there is no agent `{name}`{meant}"))
-            .hint("`longhaul agents list` shows those there are"));
+        let file = file.display();
+        return Err(Failure::usage(format!(
+            "{file}: tasks[{index}].agent: there is no agent `{name}`{meant}"
+        ))
+        .hint("`longhaul agents list` shows those there are"));
     }
     Ok(())
 }
