@@ -43,6 +43,8 @@ pub enum Input {
         call: CallId,
         attempt: Attempt,
         traces: Result<Vec<Trace>, Outcome>,
+        /// Why a person should look before the run goes on, if it could not be prepared for that reason.
+        hold: Option<String>,
     },
     ToolEnded {
         call: CallId,
@@ -103,6 +105,10 @@ pub enum Input {
     },
     /// All runs together have used up what they may: what was about to be asked is not.
     OutOfBudget(Exhausted),
+    /// Where the run works is not there any more: what was about to be asked is not.
+    WorkspaceGone {
+        why: String,
+    },
     /// What stood in the worktree after so many steps was kept, or not.
     WorkKept {
         steps: u32,

@@ -156,6 +156,9 @@ impl Performer for Hands {
                 })
             }
             Work::CallModel { turn, attempt, request } => {
+                if let Some(why) = gone(&self.workspace) {
+                    return Box::pin(std::future::ready(Some(Input::WorkspaceGone { why })));
+                }
                 let (models, deltas) = (Arc::clone(&self.models), Arc::clone(&self.deltas));
                 let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
                 let asking = call_model(models, deltas, turn, attempt, request, cancel);
@@ -388,9 +391,9 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         Input::ToolHeld { call, attempt, why } => {
             Input::ToolHeld { call, attempt, why: secrets.strike(&why).into_owned() }
         }
-        Input::ToolPrepared { call, attempt, traces } => {
+        Input::ToolPrepared { call, attempt, traces, hold } => {
             let traces = traces.map_err(|outcome| secrets.strike_outcome(outcome));
-            Input::ToolPrepared { call, attempt, traces }
+            Input::ToolPrepared { call, attempt, traces, hold }
         }
         Input::ModelReplied { turn, attempt, reply, duration_us } => {
             Input::ModelReplied { turn, attempt, reply: secrets.strike_reply(reply), duration_us }
@@ -412,6 +415,7 @@ fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::Contained { .. }
         | Input::ChecksChanged { .. }
         | Input::OutOfBudget(_)
+        | Input::WorkspaceGone { .. }
         | Input::WorkKept { .. }
         | Input::FilesStored { .. }
         | Input::SetUpStarted { .. }
@@ -491,7 +495,8 @@ async fn prepared(hooks: &Hooks, tool: Option<Arc<dyn Tool>>, context: Context, 
             Verdict::Broken(reason) => traces = Err(Outcome::failed(Failure::Hook, reason)),
         }
     }
-    Input::ToolPrepared { call, attempt, traces }
+    let hold = if traces.is_err() { gone(&context.workspace) } else { None };
+    Input::ToolPrepared { call, attempt, traces, hold }
 }
 
 async fn prepare(
@@ -558,7 +563,14 @@ async fn hooked(hooks: &Hooks, tool: Option<Arc<dyn Tool>>, context: Context, wo
     let duration_us = micros(started);
     let verdict = hooks.after(&context, looked, &outcome).await;
     let (outcome, hold) = judged(outcome, verdict);
+    let hold = gone(&context.workspace).or(hold);
     Input::ToolEnded { call, attempt, outcome, duration_us, hold }
+}
+
+/// Why nothing can go on where the run works, if it is not there any more: whatever an agent does next would fail or be lost.
+fn gone(workspace: &Workspace) -> Option<String> {
+    let error = workspace.check_present().err()?;
+    Some(format!("workspace_gone: {error}; put it back, then resume"))
 }
 
 async fn run(tool: Option<Arc<dyn Tool>>, context: &Context, work: &ToolWork) -> Outcome {

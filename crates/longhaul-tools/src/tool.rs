@@ -116,7 +116,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// A refusal of the workspace, as the outcome of a call.
 pub(crate) fn refused(error: &Error) -> Outcome {
     let failure = match error {
-        Error::EmptyPath | Error::NulInPath => Failure::InvalidArguments,
+        Error::EmptyPath | Error::NulInPath | Error::TrailingSlash { .. } => Failure::InvalidArguments,
         Error::Outside { .. } | Error::State { .. } | Error::Guarded { .. } => Failure::NotPermitted,
         error if error.is_busy() => Failure::Busy,
         Error::Root { .. }

@@ -51,6 +51,8 @@ pub enum Error {
     State { path: String },
     #[error("`{path}` does not exist")]
     Missing { path: String },
+    #[error("`{path}` ends in a slash, so it names a directory; give the path of a file")]
+    TrailingSlash { path: String },
     #[error("`{path}` is a directory, not a file")]
     Directory { path: String },
     #[error("`{path}` cannot be reached: a part of the path is a file, not a directory")]
@@ -347,6 +349,10 @@ impl Workspace {
     /// made for it, and as it really is, because links may lead there.
     fn locate_to_write(&self, path: &str, parents: Parents) -> Result<Spot, Error> {
         self.check_writable(path, &self.root.join(self.relative(path)?))?;
+        // A path that was taken apart knows nothing of it.
+        if path.ends_with('/') {
+            return Err(Error::TrailingSlash { path: path.to_owned() });
+        }
         let spot = self.locate(path, parents)?;
         if let Some(directory) = real_path(&spot.directory) {
             self.check_writable(path, &directory.join(&spot.name))?;

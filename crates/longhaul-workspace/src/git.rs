@@ -202,7 +202,7 @@ fn action<S: AsRef<OsStr>>(arguments: &[S]) -> String {
 /// Whose configuration git listens to, beside what the repository says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listens {
-    /// The user's, with the user's environment less keys: for making a run's place out of the user's repository.
+    /// The user's, with what it needs of the user's environment: for making a run's place out of the user's repository.
     ToUser,
     /// Nobody's, with no environment but where programs are, and no network: for repositories that an agent can write.
     ToNobody,
@@ -297,14 +297,48 @@ fn programs(directory: &Path) -> OsString {
     joined.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
 }
 
+/// What git, ssh and their helpers cannot do without: who the user is, where things are, how to reach agents and networks.
+const NEEDED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "SSH_ASKPASS",
+    "GNUPGHOME",
+    "GPG_TTY",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "KRB5CCNAME",
+    "KRB5_CONFIG",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "NIX_SSL_CERT_FILE",
+    "GH_CONFIG_DIR",
+    "GLAB_CONFIG_DIR",
+    "CLOUDSDK_CONFIG",
+    "AWS_PROFILE",
+    "AWS_REGION",
+];
+
 /// Started from a git hook, we would inherit GIT_DIR and work on the wrong repository; the markers of a surrounding tool call
-/// would get this child killed as that call's leftover; and filters and helpers of a repository need no key of ours.
+/// would get this child killed as that call's leftover; and filters and helpers of a repository need no key of ours, which may
+/// have any name. So only what is known to be needed is handed on.
 fn is_kept_back(name: &str) -> bool {
-    let secret =
-        |word: &str| matches!(word, "KEY" | "KEYS" | "TOKEN" | "SECRET" | "PASSWORD" | "CREDENTIALS");
-    name.starts_with("GIT_")
-        || name.starts_with("LONGHAUL_")
-        || name.to_ascii_uppercase().split('_').any(secret)
+    let lower = name.to_ascii_lowercase();
+    let is_proxy = matches!(lower.as_str(), "http_proxy" | "https_proxy" | "all_proxy" | "no_proxy");
+    !(is_proxy || NEEDED.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_"))
 }
 
 fn wait(child: &mut Child, action: &str, room: Option<Room<'_>>) -> Result<ExitStatus, Error> {
@@ -404,10 +438,12 @@ mod tests {
             "my_token",
             "SECRET_HEADER",
             "AWS_SECRET_ACCESS_KEY",
+            "MYKEY",
+            "DATABASE_URL",
         ] {
             assert!(is_kept_back(name), "{name}");
         }
-        for name in ["PATH", "HOME", "SSH_AUTH_SOCK", "KEYBOARD", "XDG_CONFIG_HOME", "https_proxy"] {
+        for name in ["PATH", "HOME", "SSH_AUTH_SOCK", "LC_CTYPE", "XDG_CONFIG_HOME", "https_proxy"] {
             assert!(!is_kept_back(name), "{name}");
         }
     }

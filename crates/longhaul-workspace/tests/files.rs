@@ -95,6 +95,13 @@ fn only_regular_files_are_touched() {
     assert_eq!(message("socket"), "`socket` is a socket, not a regular file");
     assert_eq!(message("directory"), "`directory` is a directory, not a file");
     assert_eq!(message("."), "`.` is a directory, not a file");
+    for path in ["file/", "nothing/"] {
+        assert_eq!(
+            message(path),
+            format!("`{path}` ends in a slash, so it names a directory; give the path of a file")
+        );
+    }
+    assert!(!fixture.path("nothing").exists());
     assert_eq!(message(""), Error::EmptyPath.to_string());
     assert_eq!(message("a\0b"), Error::NulInPath.to_string());
     assert!(message("file/below").contains("a part of the path is a file"));

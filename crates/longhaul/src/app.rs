@@ -39,6 +39,8 @@ pub struct App {
     told: OnceLock<()>,
     /// The same of what is set and does nothing.
     told_of_nats: OnceLock<()>,
+    /// And of settings that are in the wrong place.
+    told_of_place: OnceLock<()>,
     /// Everything that is written and shown nowhere, whoever found it.
     pub secrets: Secrets,
 }
@@ -52,8 +54,8 @@ impl App {
             Some(dir) => cwd.join(dir),
             None => project.join(".longhaul"),
         };
-        let (servers, told, told_of_nats, secrets) = Default::default();
-        Ok(App { shared, cwd, project, state_dir, servers, told, told_of_nats, secrets })
+        let (servers, told, told_of_nats, told_of_place, secrets) = Default::default();
+        Ok(App { shared, cwd, project, state_dir, servers, told, told_of_nats, told_of_place, secrets })
     }
 
     pub fn json(&self) -> bool {
@@ -70,12 +72,28 @@ impl App {
                  `longhaul trust` shows what it would do, and asks"
             ));
         }
+        if let Some(file) = self.misplaced_settings()
+            && self.told_of_place.set(()).is_ok()
+        {
+            render::warn(&format!(
+                "{} is not read: the settings of a repository are in its root, {}",
+                file.display(),
+                self.project.join("longhaul.yaml").display()
+            ));
+        }
         if settings.nats && self.told_of_nats.set(()).is_ok() {
             render::warn(
                 "nats.enabled is set, and nothing here keeps runs in NATS yet: they are kept on this machine",
             );
         }
         Ok(settings)
+    }
+
+    /// A `longhaul.yaml` between here and the repository's root, where somebody may think that it counts.
+    fn misplaced_settings(&self) -> Option<PathBuf> {
+        let below =
+            self.cwd.ancestors().take_while(|dir| dir.starts_with(&self.project) && *dir != self.project);
+        below.map(|dir| dir.join("longhaul.yaml")).find(|file| file.is_file())
     }
 
     pub fn settings_quietly(&self) -> Result<Settings, Failure> {

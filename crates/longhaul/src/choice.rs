@@ -14,15 +14,20 @@ use crate::settings::Settings;
 
 /// Chooses, and says what was chosen and why.
 pub fn of_model(settings: &Settings, models: &Models) -> Result<String, Failure> {
-    let (model, why) = match &settings.provider {
-        Some(provider) => (of_provider(provider, models)?, format!("the default of {provider}")),
+    let (model, why) = silently(settings, models)?;
+    render::talk(&format!("no model was named: using {model}, {why}"));
+    Ok(model)
+}
+
+/// The choice and the reason for it.
+pub fn silently(settings: &Settings, models: &Models) -> Result<(String, String), Failure> {
+    match &settings.provider {
+        Some(provider) => Ok((of_provider(provider, models)?, format!("the default of {provider}"))),
         None => by_key(models)
             .or_else(|| by_configuration(models))
             .or_else(|| by_looking(models))
-            .ok_or_else(nothing)?,
-    };
-    render::talk(&format!("no model was named: using {model}, {why}"));
-    Ok(model)
+            .ok_or_else(nothing),
+    }
 }
 
 fn of_provider(provider: &str, models: &Models) -> Result<String, Failure> {

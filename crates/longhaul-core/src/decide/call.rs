@@ -81,6 +81,7 @@ pub(super) fn prepared(
     id: CallId,
     attempt: Attempt,
     traces: Result<Vec<Trace>, Outcome>,
+    hold: Option<String>,
 ) -> Decision {
     let Some(call) = expected(run, id, attempt) else { return Decision::nothing() };
     if run.status != Status::Running || matches!(call.state, CallState::Started { .. }) {
@@ -103,7 +104,7 @@ pub(super) fn prepared(
             }
             decision
         }
-        Err(outcome) => finish(run, call, attempt, outcome, 1),
+        Err(outcome) => finish_or_hold(run, call, attempt, outcome, 1, hold),
     }
 }
 
@@ -125,8 +126,20 @@ pub(super) fn ended(
     {
         return rest(run, at, call, attempt, message.clone());
     }
-    let Some(why) = hold.or_else(|| broken_hooks(run, &outcome)).filter(|_| run.status == Status::Running)
-    else {
+    let hold = hold.or_else(|| broken_hooks(run, &outcome));
+    finish_or_hold(run, call, attempt, outcome, duration_us, hold)
+}
+
+/// Records how a call ended; nothing comes after it if a person should look first.
+fn finish_or_hold(
+    run: &Run,
+    call: &Call,
+    attempt: Attempt,
+    outcome: Outcome,
+    duration_us: u64,
+    hold: Option<String>,
+) -> Decision {
+    let Some(why) = hold.filter(|_| run.status == Status::Running) else {
         return finish(run, call, attempt, outcome, duration_us);
     };
     let mut decision = Decision::nothing();

@@ -11,7 +11,7 @@ use crate::event::{Ask, AskKind, Cause, Event, Kept, Moment, Rest, Stored};
 use crate::ids::CommandId;
 use crate::limits::CHECKPOINT_NAME_BYTES_MAX;
 use crate::plan::{Step, StepStatus};
-use crate::run::{CallState, Files, Gate, Run};
+use crate::run::{CallState, Files, Gate, Phase, Run};
 use crate::status::Status;
 use crate::time::Timestamp;
 use crate::tool::Outcome;
@@ -96,6 +96,15 @@ pub(super) fn work_kept(run: &Run, steps: u32, kept: Kept) -> Decision {
         kept @ (Kept::Committed { .. } | Kept::Unchanged | Kept::Uncommitted { .. }) => kept,
     };
     Decision::remember(Event::WorkKept { steps, kept })
+}
+
+/// Nothing was asked: the same is asked again when the run is resumed, where it works then.
+pub(super) fn workspace_gone(run: &Run, why: String) -> Decision {
+    let mut decision = Decision::nothing();
+    if run.status == Status::Running && matches!(run.phase, Phase::Thinking { .. }) {
+        decision.pause(run, Cause::Parked, why);
+    }
+    decision
 }
 
 /// A command that came too late, makes no sense or cannot be read is on record, and is not tried again.

@@ -74,7 +74,9 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::ModelFailed { turn, attempt, failure } => {
             Ok(patience::failed(run, at, turn, attempt, failure))
         }
-        Input::ToolPrepared { call, attempt, traces } => Ok(call::prepared(run, call, attempt, traces)),
+        Input::ToolPrepared { call, attempt, traces, hold } => {
+            Ok(call::prepared(run, call, attempt, traces, hold))
+        }
         Input::ToolEnded { call, attempt, outcome, duration_us, hold } => {
             Ok(call::ended(run, at, call, attempt, outcome, duration_us, hold))
         }
@@ -93,6 +95,7 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::Contained { by } => Ok(lifecycle::contained(run, by)),
         Input::ChecksChanged { checks } => Ok(lifecycle::checks_changed(run, checks)),
         Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
+        Input::WorkspaceGone { why } => Ok(lifecycle::workspace_gone(run, why)),
         Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
         Input::SpentBefore { usage } => Ok(lifecycle::spent_before(run, &usage)),
         Input::SetUpStarted { commands } => Ok(Decision::remember(Event::SetUpStarted { commands })),

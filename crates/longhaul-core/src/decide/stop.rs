@@ -75,6 +75,11 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
             ask_judge(&seen, 1, Attempt::FIRST, &mut decision);
         }
         Purpose::Whole => schedule::go_on(&seen, seen.spec.limits, &mut decision),
+        Purpose::FreshStart { why } if comes_to_the_same(run, why, &found) => {
+            let reason = "context_overflow: the conversation does not fit the window, shortened or begun anew, \
+                          and neither the files nor the handoff have changed since";
+            decision.pause(&seen, Cause::Stuck, reason.to_owned());
+        }
         Purpose::FreshStart { why } => iteration::sum_up(&seen, turn, why, &mut decision),
         Purpose::Stop => not_kept(&seen, turn, &found, &mut decision),
         Purpose::Claim if !found.holds() => refuted(&seen, turn, found.complaint(), &mut decision),
@@ -85,6 +90,17 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
         Purpose::Claim => complete(&seen, turn, &mut decision),
     }
     decision
+}
+
+/// Would a fresh conversation be the last one over again? It was begun because the provider had no room for the one before it,
+/// came to the same end, and leaves nothing to its successor that it did not find itself.
+fn comes_to_the_same(run: &Run, why: FreshStart, found: &Examination) -> bool {
+    let overflowed = why == FreshStart::Context && run.fill.overflows > 0 && run.pace.fresh_starts > 0;
+    let before = run.examined.as_ref().filter(|_| overflowed);
+    before.is_some_and(|before| {
+        matches!(before.purpose, Purpose::FreshStart { why: FreshStart::Context })
+            && (&before.found.tree, &before.found.handoff) == (&found.tree, &found.handoff)
+    })
 }
 
 /// What could not be looked at does not pass.

@@ -103,6 +103,23 @@ fn a_held_failure_is_not_retried() {
     assert_eq!((sim.run.status, sim.run.reason.as_deref()), (Status::Paused, Some("look at this")));
 }
 
+/// F47: a call that could not be prepared for a reason that holds for all of them stops the run there.
+#[test]
+fn a_preparation_may_stop_the_run() {
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    let calls = vec![ProposedCall::new("write", Json::parse("{}").unwrap()); 2];
+    let reply = ModelReply { calls, ..ModelReply::default() };
+    sim.effects.clear();
+    sim.give(Input::ModelReplied { turn: 1, attempt: Attempt::FIRST, reply, duration_us: 1 }).unwrap();
+    let traces = Err(Outcome::failed(Failure::Tool, "no such directory"));
+    let hold = Some("it was moved".to_owned());
+    sim.give(Input::ToolPrepared { call: CallId(1), attempt: Attempt::FIRST, traces, hold }).unwrap();
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!(sim.run.reason.as_deref(), Some("it was moved"));
+    assert!(sim.run.calls[0].has_ended() && !sim.run.calls[1].has_ended());
+}
+
 /// D7.2: a hook that wants a person to look after a call stops the run there, with the call's result on record.
 #[test]
 fn a_finished_call_may_stop_the_run() {

@@ -211,6 +211,24 @@ fn a_budget_of_all_runs_pauses_before_the_question() {
     assert_eq!((sim.run.status, sim.run.turns), (Status::Completed, 5));
 }
 
+/// F47: a workspace that is gone pauses the run before the question, and the same is asked on resume.
+#[test]
+fn a_workspace_that_is_gone_pauses_before_the_question() {
+    let mut sim = limited(Limits::default());
+    sim.start().unwrap();
+    let gone = || Input::WorkspaceGone { why: "workspace_gone: it was moved".to_owned() };
+    sim.give(gone()).unwrap();
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Parked)));
+    assert_eq!(sim.run.reason.as_deref(), Some("workspace_gone: it was moved"));
+    let events = sim.journal.len();
+    sim.give(gone()).unwrap();
+    assert_eq!(sim.journal.len(), events, "a run that rests is not paused again");
+    sim.effects.clear();
+    sim.start().unwrap();
+    sim.settle(&mut world());
+    assert_eq!((sim.run.status, sim.run.turns), (Status::Completed, 5));
+}
+
 /// What must hold can be changed while nobody drives the run, and holds from then on; the same again is not remembered.
 #[test]
 fn checks_can_be_changed() {

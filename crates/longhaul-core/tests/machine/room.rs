@@ -7,9 +7,11 @@ use longhaul_core::conversation::{
 };
 use longhaul_core::effect::Effect;
 use longhaul_core::event::{Cause, Event, FreshStart};
+use longhaul_core::evidence::Examination;
 use longhaul_core::ids::Attempt;
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
+use longhaul_core::limits::FRESH_STARTS_MAX;
 use longhaul_core::prompt;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
@@ -33,6 +35,8 @@ struct Room {
     overflows: u32,
     /// The model refuses everything longer than this, whatever its window is said to be.
     really: u64,
+    /// Is the tree another one at each look?
+    progress: bool,
 }
 
 impl Room {
@@ -47,6 +51,7 @@ impl Room {
             summaries: 0,
             overflows: 0,
             really: window,
+            progress: false,
         }
     }
 
@@ -82,7 +87,12 @@ impl Room {
                 Input::AsideEnded { aside, attempt, answer }
             }
             Effect::Examine { round, attempt, .. } => {
-                Input::Examined { round, attempt, found: Box::default() }
+                let tree = Some(if self.progress { round.to_string() } else { "same".to_owned() });
+                Input::Examined {
+                    round,
+                    attempt,
+                    found: Box::new(Examination { tree, ..Examination::default() }),
+                }
             }
             other => unreachable!("{other:?}"),
         }
@@ -280,6 +290,21 @@ fn an_overflow_is_answered_by_shortening_once() {
         let over = requests.iter().filter(|request| room.tokens(request) > 400).count();
         assert!(over < 3, "three requests in a row that do not fit");
     }
+}
+
+/// F36: a conversation that overflows for good, also straight after compaction: shortened, begun anew once, and then a person
+/// is asked, unless each conversation leaves something new to the next.
+#[test]
+fn an_overflow_for_good_is_parked_and_not_begun_anew_again() {
+    let play = |progress: bool| {
+        let mut room = Room { really: 2000, progress, ..Room::new(1_000_000, 40_000, 1000) };
+        let sim = room.play(with_rules());
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
+        assert!(sim.run.reason.as_ref().unwrap().starts_with("context_overflow"), "{:?}", sim.run.reason);
+        (room.sent.len(), sim.run.iteration, sim.run.calls.len(), compactions(&sim).len())
+    };
+    assert_eq!(play(false), (6, 2, 2, 2), "requests, conversations, calls, compactions");
+    assert_eq!(play(true).1, 1 + FRESH_STARTS_MAX);
 }
 
 /// A crash at any event, in the middle of a compaction too, leads to the same end, and no request is ever too long.

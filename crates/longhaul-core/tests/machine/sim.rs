@@ -352,7 +352,7 @@ impl Sim {
             Effect::PrepareTool { call, attempt } => {
                 let trace =
                     Trace { target: "f".to_owned(), before: "absent".to_owned(), after: "abc".to_owned() };
-                Input::ToolPrepared { call, attempt, traces: Ok(vec![trace]) }
+                Input::ToolPrepared { call, attempt, traces: Ok(vec![trace]), hold: None }
             }
             Effect::RunTool { call, attempt } => {
                 let outcome = self.run_tool(world, call, attempt);

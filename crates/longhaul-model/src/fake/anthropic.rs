@@ -1,9 +1,10 @@
 //! Anthropic Messages, seen from the server. It owns that protocol's shapes: what is heard, what is said.
 
+use longhaul_core::conversation::Stop;
 use serde_json::{Value, json};
 
 use super::asked::{Asked, Entry, items, text, word};
-use super::spoken::{Spoken, Stop, Stream};
+use super::spoken::{Spoken, Stream};
 use crate::scripted::fault::SaidCall;
 use crate::scripted::play::Pieces;
 
@@ -42,7 +43,7 @@ pub(super) fn plain(spoken: &Spoken) -> Value {
     let content: Vec<Value> = text.into_iter().chain(calls).collect();
     let mut message = message(spoken, &json!(content), spoken.tokens.output);
     message["stop_reason"] = json!(stop_reason(spoken));
-    if spoken.stop == Stop::Refusal {
+    if spoken.stop == Stop::Refused {
         message["stop_details"] = stop_details();
     }
     message
@@ -72,7 +73,7 @@ pub(super) fn stream(spoken: &Spoken) -> Stream {
         index += 1;
     }
     let mut end = json!({"stop_reason": stop_reason(spoken), "stop_sequence": null});
-    if spoken.stop == Stop::Refusal {
+    if spoken.stop == Stop::Refused {
         end["stop_details"] = stop_details();
     }
     stream.named(
@@ -112,9 +113,11 @@ fn usage(spoken: &Spoken, output_tokens: u64) -> Value {
 
 fn stop_reason(spoken: &Spoken) -> &'static str {
     match spoken.stop {
-        Stop::Refusal => "refusal",
-        Stop::Usual if spoken.calls.is_empty() => "end_turn",
-        Stop::Usual => "tool_use",
+        Stop::Refused => "refusal",
+        Stop::Length => "max_tokens",
+        Stop::Overflow => "model_context_window_exceeded",
+        Stop::End if spoken.calls.is_empty() => "end_turn",
+        Stop::End => "tool_use",
     }
 }
 

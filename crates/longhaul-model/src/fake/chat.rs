@@ -1,5 +1,6 @@
 //! Chat Completions, seen from the server. It owns that protocol's shapes: what is heard, what is said.
 
+use longhaul_core::conversation::Stop;
 use serde_json::{Value, json};
 
 use super::asked::{Asked, Entry, Usage, items, text, word};
@@ -113,5 +114,11 @@ fn usage(spoken: &Spoken) -> Value {
 }
 
 fn finish_reason(spoken: &Spoken) -> &'static str {
-    if spoken.calls.is_empty() { "stop" } else { "tool_calls" }
+    match spoken.stop {
+        // The protocol has one word for a reply and for a window that is full.
+        Stop::Length | Stop::Overflow => "length",
+        Stop::Refused => "content_filter",
+        Stop::End if spoken.calls.is_empty() => "stop",
+        Stop::End => "tool_calls",
+    }
 }

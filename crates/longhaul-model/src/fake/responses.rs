@@ -1,5 +1,6 @@
 //! OpenAI Responses, seen from the server. It owns that protocol's shapes: what is heard, what is said.
 
+use longhaul_core::conversation::Stop;
 use serde_json::{Value, json};
 
 use super::asked::{Asked, Entry, items, text, word};
@@ -31,7 +32,7 @@ pub(super) fn asked(body: &Value) -> Asked {
 }
 
 pub(super) fn plain(spoken: &Spoken) -> Value {
-    response(spoken, "completed", &output(spoken))
+    ended(spoken, &output(spoken))
 }
 
 pub(super) fn stream(spoken: &Spoken) -> Stream {
@@ -47,8 +48,23 @@ pub(super) fn stream(spoken: &Spoken) -> Stream {
         index += 1;
     }
     events.stream.is_whole_from_here();
-    events.push(0, json!({"type": "response.completed", "response": response(spoken, "completed", &whole)}));
+    let ended = ended(spoken, &whole);
+    let kind = format!("response.{}", word(&ended, "status"));
+    events.push(0, json!({"type": kind, "response": ended}));
     events.stream
+}
+
+/// The whole response; one that is only a part says why.
+fn ended(spoken: &Spoken, output: &[Value]) -> Value {
+    let reason = match spoken.stop {
+        Stop::End => return response(spoken, "completed", output),
+        // The protocol has one word for a reply and for a window that is full.
+        Stop::Length | Stop::Overflow => "max_output_tokens",
+        Stop::Refused => "content_filter",
+    };
+    let mut ended = response(spoken, "incomplete", output);
+    ended["incomplete_details"] = json!({"reason": reason});
+    ended
 }
 
 /// A stream that begins well and then fails: first the error, then the whole response with it.
@@ -161,7 +177,7 @@ fn output(spoken: &Spoken) -> Vec<Value> {
 }
 
 fn response(spoken: &Spoken, status: &str, output: &[Value]) -> Value {
-    let usage = if status == "completed" { usage(spoken) } else { Value::Null };
+    let usage = if matches!(status, "completed" | "incomplete") { usage(spoken) } else { Value::Null };
     json!({"id": spoken.id("resp"), "object": "response", "created_at": CREATED, "status": status,
         "background": false, "error": null, "incomplete_details": null, "instructions": null,
         "max_output_tokens": null, "model": spoken.model, "output": output, "parallel_tool_calls": true,

@@ -1,6 +1,7 @@
 //! A reply in no protocol's terms, and the stream it becomes. It owns ids, which follow from the request alone, so that
 //! the same request always hears the same bytes; each protocol's file owns the shapes.
 
+use longhaul_core::conversation::Stop;
 use serde_json::Value;
 
 use super::asked::{Asked, Usage};
@@ -31,13 +32,6 @@ pub(super) enum Ids {
     Same,
 }
 
-/// Only Anthropic refuses in a reply; the others answer with an error, and so never have the second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    Usual,
-    Refusal,
-}
-
 /// The events of a reply. At `whole_at` stands the first without which it would not be whole.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
@@ -59,7 +53,7 @@ impl Spoken {
             text: body.text.clone(),
             calls: body.calls.iter().map(SaidCall::of).collect(),
             ids: Ids::Unique,
-            stop: Stop::Usual,
+            stop: body.stop,
             tokens: body.tokens,
             delay_ms: body.delay_ms,
             usage: asked.usage,
@@ -75,7 +69,7 @@ impl Spoken {
 
     pub(super) fn refused(asked: &Asked, body: &Body, digest: u64) -> Spoken {
         let usual = Spoken::new(asked, body, digest);
-        Spoken { text: String::new(), calls: Vec::new(), stop: Stop::Refusal, ..usual }
+        Spoken { text: String::new(), calls: Vec::new(), stop: Stop::Refused, ..usual }
     }
 
     pub(super) fn id(&self, prefix: &str) -> String {

@@ -103,6 +103,24 @@ async fn later_turns_and_branches_are_found() {
     }
 }
 
+/// A reply that is only a part says why, in each protocol's own word. Only one of them tells a full window from a full reply.
+#[tokio::test]
+async fn a_reply_stops_as_the_script_says() {
+    for word in ["length", "refused", "overflow"] {
+        let script = format!("conversations: [ {{ turns: [ {{ text: half, stop: {word} }} ] }} ]");
+        let server = serve(&script).await;
+        for way in WAYS {
+            let reply = ask(&server, way, patient()).await.unwrap();
+            let as_said = match (word, way.0) {
+                ("refused", _) => matches!(reply.stop, Stop::Refusal(_)),
+                ("overflow", Api::Anthropic) => reply.stop == Stop::Overflow,
+                _ => reply.stop == Stop::Length,
+            };
+            assert!(as_said, "{word} {way:?}: {:?}", reply.stop);
+        }
+    }
+}
+
 fn answered(reply: Reply, text: &str) -> Vec<Turn> {
     let result = |call: &ReplyCall| ToolResult {
         provider_id: call.provider_id.clone(),

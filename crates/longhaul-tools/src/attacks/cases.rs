@@ -17,6 +17,8 @@ pub(super) enum Who {
     Anybody,
     Root,
     User,
+    /// Those whose number of processes can be bounded.
+    Bounded,
 }
 
 /// Where the command works.
@@ -334,7 +336,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         row: "F41",
         attack: "make processes without end",
-        who: Who::User,
+        who: Who::Bounded,
         needs: &["python3"],
         command: FORKS,
         ..PLAIN

@@ -112,7 +112,10 @@ impl Suite {
         match case.who {
             Who::Root if !root => return Some("needs root".to_owned()),
             Who::User if root => return Some("needs an ordinary user".to_owned()),
-            Who::Root | Who::User | Who::Anybody => {}
+            Who::Bounded if root && !Sandbox::bounds_processes_of_root() => {
+                return Some("needs an ordinary user, or control groups that can be made".to_owned());
+            }
+            Who::Root | Who::User | Who::Bounded | Who::Anybody => {}
         }
         let missing = |program: &&str| !std::env::split_paths(PATH).any(|dir| dir.join(program).is_file());
         case.needs.iter().find(|program| missing(program)).map(|program| format!("needs {program}"))

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::client::{Client, Heard};
 use super::listing::{self, Listing};
 use super::log::Log;
-use super::names::line;
+use super::names::plainly;
 use super::pin::Offered;
 use super::stdio::{Mark, Process, Program, Verdict};
 use super::{http, limits};
@@ -91,7 +91,7 @@ impl Link {
             }
             Place::Address { url, headers } => {
                 let greeted = serve_client(client, http::transport(url, headers)?).await;
-                let service = greeted.map_err(|error| line(&error.to_string()))?;
+                let service = greeted.map_err(|error| plainly(&error.to_string()))?;
                 (service, None, Verdict::default())
             }
         };
@@ -210,7 +210,7 @@ async fn why(error: &str, verdict: &Verdict, process: Option<&mut Process>, log:
     let words = log.take_last_words().map_or(String::new(), |words| format!("; it said: {words}"));
     match status {
         Some(status) => format!("the server ended ({status}){words}"),
-        None => format!("{}{words}", line(error)),
+        None => format!("{}{words}", plainly(error)),
     }
 }
 

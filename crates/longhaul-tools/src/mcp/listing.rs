@@ -13,7 +13,7 @@ use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::Value;
 
 use super::limits;
-use super::names::{cut, line, tool_name};
+use super::names::{cut, line, plainly, tool_name};
 use super::pin::{Offered, digest_of_json};
 
 /// Everything a server has.
@@ -126,7 +126,7 @@ impl Pages {
 }
 
 fn said(method: &str, error: &ServiceError) -> String {
-    format!("it does not answer {method}: {}", line(&error.to_string()))
+    format!("it does not answer {method}: {}", plainly(&error.to_string()))
 }
 
 fn offered(server: &str, found: Vec<Tool>) -> (Vec<Offered>, Vec<String>) {

@@ -38,12 +38,15 @@ impl Log {
     pub(super) fn heard(&self, text: &str) {
         let clean = (self.0.strike)(text);
         if !clean.trim().is_empty() {
-            *self.0.last_words.lock().unwrap_or_else(PoisonError::into_inner) = line(&clean);
+            let mut words = self.0.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+            if !says_an_error(&words) {
+                *words = line(&clean);
+            }
         }
         drop(self.write(&clean));
     }
 
-    /// The last line the server printed, if it printed one since it was last asked.
+    /// What the server printed, if anything since it was last asked: the first line that says an error, else the last one.
     pub(super) fn take_last_words(&self) -> Option<String> {
         let words = std::mem::take(&mut *self.0.last_words.lock().unwrap_or_else(PoisonError::into_inner));
         (!words.is_empty()).then_some(words)
@@ -67,6 +70,12 @@ impl Log {
     }
 }
 
+/// Programs that break say what it was first, and then where, down to a closing bracket.
+fn says_an_error(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["error:", "error[", "exception:", "fatal:", "panicked at"].iter().any(|word| line.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +92,17 @@ mod tests {
         assert_eq!(log.take_last_words(), None);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("[secret]") && !text.contains("canary"), "{text}");
+        for line in [
+            "loader:1228",
+            "  throw err;",
+            "Error: Cannot find module 'x'",
+            "    at load",
+            "  code: 'E'",
+            "}",
+        ] {
+            log.heard(line);
+        }
+        assert_eq!(log.take_last_words().as_deref(), Some("Error: Cannot find module 'x'"));
         let long = "x".repeat(100_000);
         for _ in 0..30 {
             log.heard(&long);

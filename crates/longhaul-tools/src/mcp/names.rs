@@ -37,6 +37,19 @@ pub(super) fn line(text: &str) -> String {
     cut(visible(one.trim()), limits::LINE_BYTES_MAX)
 }
 
+/// What the protocol's library says of an error, in words: without the types it is made of.
+pub(super) fn plainly(error: &str) -> String {
+    if error.contains("error sending request for url") {
+        return "nothing answers at its address".to_owned();
+    }
+    let (marks, rest) = ("Transport [", "] error: ");
+    let typed = error.find(marks).and_then(|start| Some((start, start + error[start..].find(rest)?)));
+    match typed {
+        Some((start, end)) => line(&format!("{}{}", &error[..start], &error[end + rest.len()..])),
+        None => line(error),
+    }
+}
+
 /// The start of a text that is too long, with a sign that it goes on.
 pub(super) fn cut(text: String, bytes: usize) -> String {
     if text.len() <= bytes {
@@ -49,6 +62,26 @@ pub(super) fn cut(text: String, bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No reader needs to know what the protocol's library is made of.
+    #[test]
+    fn errors_are_said_without_types() {
+        let typed =
+            "Send message error Transport [rmcp::transport::worker::WorkerTransport<X<[u8]>>] error: ";
+        for (said, meant) in [
+            (
+                "Client error: error sending request for url (http://127.0.0.1:9/), when send",
+                "nothing answers at its address",
+            ),
+            (
+                "Unexpected content type: None, when send",
+                "Send message error Unexpected content type: None, when send",
+            ),
+        ] {
+            assert_eq!(plainly(&format!("{typed}{said}")), meant);
+        }
+        assert_eq!(plainly("connection closed: initialize"), "connection closed: initialize");
+    }
 
     /// D6.8, D11.17, A59: a server's tools have names of their own, whatever it calls them.
     #[test]

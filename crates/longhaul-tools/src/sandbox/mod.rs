@@ -15,6 +15,7 @@ mod inside;
 mod landlock;
 mod network;
 mod orders;
+mod pids;
 mod policy;
 mod probe;
 mod proxy;
@@ -92,6 +93,8 @@ struct Tools {
     helper: PathBuf,
     network: Network,
     limits: Limits,
+    /// Where groups of processes are made, if the kernel bounds their number in no other way.
+    pids: Option<PathBuf>,
     /// Files every command finds in its home.
     home_files: BTreeMap<PathBuf, String>,
 }
@@ -99,6 +102,11 @@ struct Tools {
 impl Sandbox {
     pub fn new(options: Options) -> Sandbox {
         Sandbox(Arc::new(Made { options, proof: OnceLock::new(), proxies: Mutex::default() }))
+    }
+
+    /// Is there something that bounds the number of root's processes? The kernel's own limit does not.
+    pub(crate) fn bounds_processes_of_root() -> bool {
+        pids::place().is_some()
     }
 
     /// None at all: for tests of other things, and for those who asked for it.

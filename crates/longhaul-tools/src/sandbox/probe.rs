@@ -19,7 +19,7 @@ use super::network::Network;
 use super::orders::Limits;
 use super::policy::{Host, Policy};
 use super::report::{self, Questions, REPORT, Report};
-use super::{Job, More, Options, Proof, Refused, Tools, wrapped};
+use super::{Job, More, Options, Proof, Refused, Tools, pids, wrapped};
 use crate::limits;
 
 /// Ways to hold a command, the strongest first. Only the first is enough where a sandbox is required.
@@ -73,6 +73,7 @@ fn nothing(options: &Options) -> Tools {
         helper: options.helper.clone(),
         network: options.network.clone(),
         limits: Limits::here(),
+        pids: None,
         home_files: Default::default(),
     }
 }
@@ -84,10 +85,14 @@ fn attempt(options: &Options, wrapping: Wrapping) -> Result<Proof, String> {
         Wrapping::Restrictions | Wrapping::Profile | Wrapping::None => None,
     };
     let home_files = [(PathBuf::from(".gitconfig"), identity(&options.host))].into();
-    let tools = Tools { wrapping, bubblewrap, home_files, ..nothing(options) };
+    let tools = Tools { wrapping, bubblewrap, home_files, pids: pids::place(), ..nothing(options) };
     let rig = Rig::new()?;
     let report = rig.run(options, &tools)?;
-    let (landlock, missing) = judge(&report, wrapping, &options.network)?;
+    let (landlock, mut missing) = judge(&report, wrapping, &options.network)?;
+    let linux = wrapping != Wrapping::Profile;
+    if linux && rustix::process::geteuid().is_root() && tools.pids.is_none() {
+        missing.push("for root, the kernel does not bound the number of processes".to_owned());
+    }
     let containment = Containment {
         mode: options.mode,
         wrapping,
@@ -118,10 +123,8 @@ fn judge(report: &Report, wrapping: Wrapping, network: &Network) -> Result<(bool
         return Err(format!("inside, the self-probe could {}", broken.join(", ")));
     }
     let landlock = linux && !report.writes_unlisted;
-    let root = linux && rustix::process::geteuid().is_root();
     let missing = [
         (linux && !landlock, "the kernel has no Landlock (Linux 5.13 or newer has it)"),
-        (root, "for root, the kernel does not bound the number of processes"),
         (wrapping == Wrapping::Restrictions, WITHOUT_NAMESPACES),
         (matches!(network, Network::Hosts(_)) && wrapping != Wrapping::Namespaces, NO_SINGLE_HOSTS),
     ];

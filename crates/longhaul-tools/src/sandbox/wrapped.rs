@@ -17,6 +17,7 @@ use super::network::Network;
 #[cfg(target_os = "linux")]
 use super::orders::Seen;
 use super::orders::{ENTER, Orders};
+use super::pids::Group;
 use super::policy::{Mount, Policy};
 use super::proxy::Proxy;
 use super::settings::Copies;
@@ -45,6 +46,8 @@ pub(crate) struct Wrapped {
 pub(crate) struct Kept {
     scratch: Option<PathBuf>,
     swept: Vec<PathBuf>,
+    /// What bounds the number of its processes, if the kernel's own limit does not.
+    group: Option<Group>,
     /// Its way out.
     _egress: Option<Arc<Proxy>>,
 }
@@ -58,7 +61,7 @@ impl Wrapped {
         command.envs(job.environment.iter().map(|(name, value)| (name, value)));
         Wrapped {
             command,
-            kept: Kept { scratch: None, swept: Vec::new(), _egress: None },
+            kept: Kept { scratch: None, swept: Vec::new(), group: None, _egress: None },
             namespaces: false,
             held: false,
         }
@@ -133,7 +136,7 @@ pub(super) fn wrap(
         orders.mounts = mounts(policy);
     }
     let socket = egress.as_ref().map(|proxy| proxy.socket());
-    let mut kept = Kept { scratch: None, swept: policy.swept.clone(), _egress: egress };
+    let mut kept = Kept { scratch: None, swept: policy.swept.clone(), group: None, _egress: egress };
     // What a command of a harness that was killed has left is in the way of this one.
     kept.sweep();
     let mut command = match (tools.wrapping, &tools.bubblewrap) {
@@ -161,8 +164,15 @@ pub(super) fn wrap(
             return Err("there is nothing to hold it with".to_owned());
         }
     };
+    let processes = orders.limits.processes;
     let orders = serde_json::to_string(&orders).map_err(|error| format!("a path is not text: {error}"))?;
     command.arg(ENTER).arg(orders).arg("--").args(words).current_dir(&policy.cwd);
+    if let Some(place) = &tools.pids {
+        let unmade = |error| format!("the number of its processes cannot be bounded: {error}");
+        let group = Group::new(place, processes).map_err(unmade)?;
+        command = group.around(&command);
+        kept.group = Some(group);
+    }
     Ok(Wrapped { command, kept, namespaces: tools.wrapping == Wrapping::Namespaces, held: true })
 }
 

@@ -348,6 +348,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         )
         .hint("use `longhaul run`, or enable the harness"));
     }
+    refuse_without_model(app, &settings, &args.options)?;
     servers::meet(app, &settings, &app.sandbox(settings.permissions.clone())?, &args.options)?;
     let harness = app.harness()?;
     let mut run = create(app, &harness, &settings, &args.task, &args.options)?;
@@ -360,6 +361,19 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::data(run.spec.id.as_str());
     }
     Ok(Exit::Ok)
+}
+
+/// Refuses a run that there is no model for before a state directory is made for it.
+pub fn refuse_without_model(app: &App, settings: &Settings, options: &Options) -> Result<(), Failure> {
+    if app.state_dir.exists() || !options.model.is_empty() {
+        return Ok(());
+    }
+    let agent = agents::find(&settings.agent_dirs, &options.agent)?;
+    let settings = &agents::over(settings, &agent)?;
+    if agent.models.is_empty() && settings.model.is_none() {
+        choice::silently(settings, &app.models(settings))?;
+    }
+    Ok(())
 }
 
 /// Makes the run; everything is checked before anything is written.

@@ -60,7 +60,7 @@ pub fn drive(
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
             report(app, &run, &ending, interrupted);
-            workspace::after_completion(app, &run)?;
+            workspace::after_completion(app, &run);
             if let Some(path) = record {
                 super::record::write(harness, id, path)?;
             }
@@ -312,7 +312,10 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
             render::hint(&format!("nothing is lost; go on with `longhaul resume {id}`"))
         }
         Ending::Paused(Cause::Parked)
-            if run.reason.as_ref().is_some_and(|reason| reason.contains("hook")) =>
+            if run
+                .reason
+                .as_ref()
+                .is_some_and(|reason| reason.contains("hook") || reason.starts_with("workspace_gone")) =>
         {
             render::hint(&format!("the work is kept; see to that, then `longhaul resume {id}`"));
         }

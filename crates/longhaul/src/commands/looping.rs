@@ -154,6 +154,7 @@ fn start(app: &App, args: Args) -> Result<Exit, Failure> {
         ..Looping::default()
     });
     session::refuse_held(app, &settings, &args.options)?;
+    create::refuse_without_model(app, &settings, &args.options)?;
     let iterations_typed = args.iterations.max_iterations.is_some();
     let options = Options { looping: Some(looping), iterations_typed, ..args.options };
     let sandbox = hold(app, &settings, &args.holding)?;

@@ -49,11 +49,17 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             let model = match (model, &settings.model) {
                 (Some(typed), _) => settled_model(&typed, &app.cwd),
                 (None, Some(written)) => settled_model(written, &app.project),
-                (None, None) => choice::of_model(&settings, &models)?,
+                (None, None) => choice::of_model(&settings, &models).map_err(as_argument)?,
             };
             check(app, &models, &model)
         }
     }
+}
+
+/// A hint at how a model is named here, where it is no option.
+fn as_argument(failure: Failure) -> Failure {
+    let hint = failure.hint.map(|hint| hint.replace("`--model ", "`longhaul models check "));
+    Failure { hint, ..failure }
 }
 
 /// One line of the list.

@@ -52,6 +52,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         return run_without_trace(app, &settings, &args);
     }
     session::refuse_held(app, &settings, &args.options)?;
+    create::refuse_without_model(app, &settings, &args.options)?;
     let record = args.record.settled(app)?;
     // Before anything is made: a run whose commands cannot be held is none.
     let sandbox = hold(app, &settings, &args.holding)?;

@@ -230,19 +230,30 @@ fn pruned(app: &App, harness: &Harness, quota: Option<u64>) -> Option<Pruned> {
 
 /// Takes a run's own workspace away as soon as it has completed, if that is wanted: `workspace.cleanup_on_complete`. What a session
 /// or a workflow shares stays, and so does what no branch has: outside of a repository, that is everything.
-pub fn after_completion(app: &App, run: &Run) -> Result<(), Failure> {
+pub fn after_completion(app: &App, run: &Run) {
     let place = place_of(run);
     let runs = app.state_dir.join("workspace").join("run");
     let is_own = place.directory().parent().is_some_and(|within| within == runs);
-    let wanted = app.settings_quietly()?.retention.cleanup_on_complete;
-    if !wanted || run.status != Status::Completed || !is_own || is_unsaved(&place, run.spec.id.as_str()) {
-        return Ok(());
+    if run.status != Status::Completed || !is_own {
+        return;
+    }
+    let wanted = match app.settings_quietly() {
+        Ok(settings) => settings.retention.cleanup_on_complete,
+        // Whoever changed them meanwhile, the run ended as it did.
+        Err(failure) => {
+            return render::warn(&format!(
+                "the settings cannot be read any more, so its workspace stays: {:#}",
+                failure.error
+            ));
+        }
+    };
+    if !wanted || is_unsaved(&place, run.spec.id.as_str()) {
+        return;
     }
     match place::remove(&place) {
         Ok(()) => render::talk("its workspace is taken away (workspace.cleanup_on_complete)"),
         Err(error) => render::warn(&format!("the workspace stays: {:#}", anyhow::Error::from(error))),
     }
-    Ok(())
 }
 
 /// Refuses another workspace while all of them take more than they may.

@@ -162,6 +162,16 @@ fn doing(run: &Run) -> String {
     }
 }
 
+/// What a run that is taken up again in the middle of a wait waits for, and until when; nothing of any other.
+fn still_waits(run: &Run) -> String {
+    let Some(until) = run.wake_at().filter(|_| run.status == Status::Running) else { return String::new() };
+    let over = match run.wait() {
+        Wait::RateLimit => "the model's rate limit is over",
+        Wait::None | Wait::Human | Wait::Timer | Wait::Frozen | Wait::Child => "it is time for the next try",
+    };
+    format!("; it waits until {over}, at {until}")
+}
+
 fn describe(run: &Run, event: &Event) -> Option<String> {
     let step = |index: &u32| run.plan.steps.get(*index as usize).map_or("", |step| step.id.as_str());
     let tool = |id: &CallId| {
@@ -171,7 +181,7 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
     Some(match event {
         Event::StatusChanged { to, reason, .. } => match reason {
             Some(reason) => format!("{to}: {reason}"),
-            None => to.to_string(),
+            None => format!("{to}{}", still_waits(run)),
         },
         Event::StepStarted { step: index } => {
             let description =
@@ -244,7 +254,8 @@ fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::StepFailed { step: index, error } => format!("{} failed: {error}", step(index)),
         Event::StepCompleted { step: index, .. } => format!("{} {}", step(index), theme::done("completed")),
         Event::Recovered { .. } => {
-            format!("taken up again at {} after its process ended", step(&run.current_step))
+            let at = step(&run.current_step);
+            format!("taken up again at {at} after its process ended{}", still_waits(run))
         }
         Event::CommandDropped { why, .. } => {
             format!("{} a command was not obeyed: {why}", theme::warning("warning:"))

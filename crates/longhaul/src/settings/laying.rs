@@ -156,7 +156,7 @@ pub(super) fn search_provider(
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
     let configured: SearchConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
-    origins.insert("search".to_owned(), (json!(configured), source));
+    origins.insert("search".to_owned(), (shown(&configured), source));
     Ok(configured)
 }
 
@@ -177,13 +177,38 @@ pub(super) fn add_notify(
     Ok(before.under(configured))
 }
 
-/// A provider or a server as it may be shown: the values of headers and variables may be keys.
+/// A provider or a server as it may be shown: the values of headers and variables may be keys, and so may parts of addresses.
 fn shown<T: Serialize>(config: &T) -> Value {
     let mut shown = json!(config);
     for field in ["headers", "env"] {
         if let Some(values) = shown.get_mut(field).and_then(Value::as_object_mut) {
             values.values_mut().for_each(|value| *value = json!("…"));
         }
+    }
+    for field in ["base_url", "url"] {
+        if let Some(Value::String(url)) = shown.get_mut(field) {
+            *url = without_keys(url);
+        }
+    }
+    shown
+}
+
+/// An address without what names its user and without the values of its query.
+fn without_keys(url: &str) -> String {
+    let (start, query) = url.split_once('?').map_or((url, None), |(start, query)| (start, Some(query)));
+    let (scheme, rest) = start.split_once("://").map_or(("", start), |(scheme, rest)| (scheme, rest));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let mut shown = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}{}", &rest[authority.len()..]),
+        None => start.to_owned(),
+    };
+    if let Some(query) = query {
+        let name = |pair: &str| match pair.split_once('=') {
+            Some((name, _)) => format!("{name}=…"),
+            None => "…".to_owned(),
+        };
+        shown.push('?');
+        shown.push_str(&query.split('&').map(name).collect::<Vec<_>>().join("&"));
     }
     shown
 }

@@ -405,6 +405,45 @@ fn a_lost_workspace_is_named() {
     assert_eq!(desk.json(&["show", id])["status"], "paused");
 }
 
+/// F47: a workspace that is moved away while the run works parks it with the reason; put back, the run goes on.
+#[test]
+fn a_workspace_that_goes_away_parks_the_run() {
+    let script = r#"conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'mv "$PWD" "$PWD-moved"' } }, { tool: write, args: { path: after.txt, content: x } } ] }, { text: All done. } ] } ]"#;
+    let desk = Desk::with_script(script);
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, &shown["status"]), (3, &json!("paused")), "{}", said.err);
+    let (id, workspace) = (shown["id"].as_str().unwrap(), shown["workspace"].as_str().unwrap());
+    let reason = shown["reason"].as_str().unwrap();
+    assert!(reason.starts_with("workspace_gone") && reason.contains(workspace), "{reason}");
+    let moved = format!("{workspace}-moved");
+    assert!(!std::path::Path::new(&moved).join("after.txt").exists());
+    std::fs::rename(moved, workspace).unwrap();
+    assert_eq!(desk.json(&["resume", id])["status"], "completed");
+    assert!(std::path::Path::new(workspace).join("after.txt").exists());
+}
+
+/// A run ends as it did, also when somebody broke the settings meanwhile: that is a warning at most.
+#[test]
+fn settings_broken_meanwhile_do_not_change_how_a_run_ended() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls:
+          - { tool: write, args: { path: break.sh, content: 'echo "nonsense: [" > "${PWD%%/.longhaul/*}/longhaul.yaml"' } }
+          - { tool: bash, args: { command: sh break.sh } }
+      - text: All done.
+"#;
+    for (place, warned) in [(vec!["--in-place"], false), (Vec::new(), true)] {
+        let desk = Desk::with_script(script);
+        let args = [vec!["run", "x", "--model", "scripted/s.yaml"], place].concat();
+        let said = desk.say(&args);
+        assert!(desk.path("longhaul.yaml").exists(), "{}", said.err);
+        assert_eq!((said.code, said.out.trim()), (0, "All done."), "{}", said.err);
+        assert_eq!(said.err.contains("the settings cannot be read any more"), warned, "{}", said.err);
+    }
+}
+
 /// The hint at a limit names the limit that was reached, and works word for word.
 #[test]
 fn the_hint_at_a_limit_works() {

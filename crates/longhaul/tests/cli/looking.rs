@@ -210,6 +210,57 @@ fn settings_are_layered() {
     }
 }
 
+/// A97: no part of an address that may be a key is shown.
+#[test]
+fn keys_in_addresses_are_not_shown() {
+    let desk = Desk::new();
+    desk.write(
+        "longhaul.yaml",
+        "providers: { a: { api: chat, base_url: 'https://me:s3cret@host.example/v1?key=s3cret&x' }, b: { api: chat, base_url: 'https://host.example:8080/v1@2' } }\n",
+    );
+    let shown = desk.json(&["config", "show"]);
+    assert_eq!(shown["providers.a"]["base_url"], "https://…@host.example/v1?key=…&…");
+    assert_eq!(shown["providers.b"]["base_url"], "https://host.example:8080/v1@2");
+    assert!(!desk.get(&["config", "show"]).contains("s3cret"));
+}
+
+/// Settings below the root of a repository are not read, which is said once and by name.
+#[test]
+fn settings_in_the_wrong_place_are_named() {
+    let desk = Desk::new();
+    std::fs::create_dir_all(desk.path(".git")).unwrap();
+    std::fs::create_dir_all(desk.path("part/deep")).unwrap();
+    desk.write(".git/HEAD", "ref: refs/heads/main\n");
+    let from = |place: &str| {
+        let output = desk.command(&["config", "show"]).current_dir(desk.path(place)).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    desk.write("longhaul.yaml", "harness: { autonomy: 3 }\n");
+    assert_eq!(from("part/deep"), "");
+    desk.write("part/longhaul.yaml", "harness: { autonomy: 5 }\n");
+    let told = from("part/deep");
+    assert_eq!(told.matches("part/longhaul.yaml is not read").count(), 1, "{told}");
+    assert_eq!(from(""), "");
+}
+
+/// A run that there is no model for is refused before anything is made, and the hint can be typed where it is given.
+#[test]
+fn without_a_model_nothing_is_made() {
+    let desk = Desk::new();
+    for args in [&["run", "x"][..], &["loop", "x"], &["create", "--task", "x"]] {
+        let said = desk.say(args);
+        assert!(said.code == 2 && said.err.contains("no model is configured"), "{args:?}: {}", said.err);
+        assert!(said.err.contains("`--model P/M`"), "{}", said.err);
+        assert!(!desk.path(".longhaul").exists(), "{args:?}");
+    }
+    let said = desk.say(&["models", "check"]);
+    assert!(
+        said.err.contains("`longhaul models check P/M`") && !said.err.contains("--model"),
+        "{}",
+        said.err
+    );
+}
+
 /// What is wrong in a file is said with its line, its field and what was meant, and in no parser's words.
 #[test]
 fn a_mistake_in_the_settings_is_said_in_plain_words() {

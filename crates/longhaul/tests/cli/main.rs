@@ -1,6 +1,7 @@
 //! The terminal, as a user meets it: wiring, wording, fields and exit codes. Behaviour is tested further down.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![expect(clippy::print_stdout, reason = "what is skipped must be seen")]
 
 mod agents;
 mod checkout;

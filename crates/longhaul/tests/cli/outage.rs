@@ -63,4 +63,6 @@ fn a_wait_survives_kill_9() {
     let said = desk.say(&["resume", &id]);
     assert_eq!((said.code, said.out.trim()), (0, "Done."), "{}", said.err);
     assert_eq!(until(&desk), before, "one wait, to one moment");
+    let told = format!("it waits until the model's rate limit is over, at {}", before.as_str().unwrap());
+    assert_eq!(lines(&said.err, &told).len(), 1, "{}", said.err);
 }
