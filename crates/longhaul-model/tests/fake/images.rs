@@ -109,7 +109,7 @@ async fn shown(provider: &Provider, sent: &Mutex<Vec<String>>, pictures: &[&str]
     sent.lock().unwrap().drain(..).map(|request| has(&request)).collect()
 }
 
-/// C3.1: a model that takes no images gets the words, after one try with each image.
+/// A model that takes no images gets the words, after one try with each image.
 #[tokio::test]
 async fn a_model_that_refuses_images_is_asked_without() {
     let (provider, sent) = refusing(";base64,").await;
@@ -123,7 +123,7 @@ async fn a_model_that_refuses_images_is_asked_without() {
     );
 }
 
-/// C3.1: one image that the model cannot read does not take the others away.
+/// One image that the model cannot read does not take the others away.
 #[tokio::test]
 async fn one_bad_image_is_left_out_alone() {
     let (provider, sent) = refusing(";base64,dHdv").await;

@@ -75,7 +75,7 @@ fn a_model_sees_what_read_found() {
         for (path, bytes) in files_below(&rig.path(".longhaul")) {
             assert!(!String::from_utf8_lossy(&bytes).contains(SENT), "{api}: bytes in {}", path.display());
         }
-        for view in [&["prompt", &id][..], &["logs", &id], &["events", &id, "--json"], &["export", &id]] {
+        for view in [&["prompt", &id][..], &["logs", &id], &["tools", &id, "--json"], &["export", &id]] {
             let text = rig.get(view);
             assert!(text.contains("pixel.png") && !text.contains(SENT), "{api} {view:?}: {text}");
         }
@@ -109,7 +109,7 @@ fn a_model_without_eyes_is_told_so() {
     }
 }
 
-/// D6.1, A4.1: killed while the model looks, a run asks exactly the same again, image and all.
+/// D6.1: killed while the model looks, a run asks exactly the same again, image and all.
 #[test]
 fn a_killed_run_shows_the_same_again() {
     for api in APIS {
