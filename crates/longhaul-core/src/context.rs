@@ -15,7 +15,8 @@ use crate::json::Json;
 use crate::limits::{LEFT_OUT_BYTES_MIN, SUMMARY_BYTES_MAX, SUMMARY_LINE_BYTES_MAX, SUMMARY_LINES_MAX};
 use crate::prompt::head;
 use crate::run::{Call, Run};
-use crate::tool::TODO;
+use crate::text::Text;
+use crate::tool::{Image, Outcome, TODO};
 
 /// What a summary begins with, by which it is known again.
 pub const SUMMARY_HEADING: &str = "[Summary of";
@@ -107,7 +108,7 @@ pub fn bytes(message: &Message) -> u64 {
     const WRAPPING: usize = 16;
     let said = match message {
         Message::User { text } => text.len(),
-        Message::Tool { text, .. } => text.len() + WRAPPING,
+        Message::Tool { text, images, .. } => text.len() + WRAPPING + seen(images),
         // Thoughts that go back as they came weigh what they weigh; text and calls are in them.
         Message::Assistant { raw: Some(raw), .. } => raw.content.as_str().len(),
         Message::Assistant { text, calls, raw: None } => {
@@ -119,6 +120,11 @@ pub fn bytes(message: &Message) -> u64 {
         }
     };
     (said + WRAPPING) as u64
+}
+
+/// What images weigh: as many bytes as a text of so many tokens has. Their own bytes say nothing about that.
+fn seen(images: &[Image]) -> usize {
+    images.iter().map(|image| image.tokens() * 32 / 10).sum::<u64>() as usize
 }
 
 /// What is done to a conversation to make it shorter.
@@ -197,9 +203,14 @@ pub fn shortened(messages: &[Message], shortening: &Shortening, calls: &[Call]) 
 fn left_out(message: &Message, calls: &[Call]) -> Message {
     match message {
         Message::User { .. } => message.clone(),
-        Message::Tool { text, .. } if text.len() < LEFT_OUT_BYTES_MIN => message.clone(),
-        Message::Tool { call, failed, text } => {
+        // An image weighs most, and what it was is soon said: the text stays.
+        Message::Tool { call, failed, text, images } if text.len() < LEFT_OUT_BYTES_MIN => {
+            let text = referred(text.clone(), images);
+            Message::Tool { call: *call, failed: *failed, text, images: Vec::new() }
+        }
+        Message::Tool { call, failed, text, .. } => {
             let known = calls.get((call.0 as usize).wrapping_sub(1));
+            let images = known.and_then(Call::outcome).map_or(&[][..], Outcome::images);
             let tool = known.map_or("the tool", |call| call.tool.as_str());
             let blob = known.and_then(|call| call.outcome()?.output()?.blob.as_deref());
             let whole = blob.map_or_else(
@@ -208,7 +219,8 @@ fn left_out(message: &Message, calls: &[Call]) -> Message {
             );
             let begin = head(text.lines().next().unwrap_or(""), SUMMARY_LINE_BYTES_MAX);
             let text = format!("{begin}\n[{} bytes of this old result left out; {whole}]", text.len());
-            Message::Tool { call: *call, failed: *failed, text: text.into() }
+            let text = referred(text.into(), images);
+            Message::Tool { call: *call, failed: *failed, text, images: Vec::new() }
         }
         Message::Assistant { text, calls, .. } => {
             let is_long = |args: &Json| args.as_str().len() >= LEFT_OUT_BYTES_MIN;
@@ -225,18 +237,37 @@ fn left_out(message: &Message, calls: &[Call]) -> Message {
     }
 }
 
+/// A result whose images are only named.
+fn referred(text: Text, images: &[Image]) -> Text {
+    if images.is_empty() {
+        return text;
+    }
+    let names: Vec<String> = images.iter().map(Image::reference).collect();
+    format!("{text}\n{}", names.join("\n")).into()
+}
+
 /// The message with its result cut to start and end, and its arguments shortened.
 fn cut(message: &Message, bytes: usize) -> Message {
     match message {
-        Message::Tool { call, failed, text } if text.len() > bytes => {
-            let (start, end) = (head(text, bytes / 2), tail(text, bytes / 2));
-            let note =
-                format!("[cut to fit the window: {} bytes in all; read it in smaller parts]", text.len());
-            Message::Tool { call: *call, failed: *failed, text: format!("{start}\n{note}\n{end}").into() }
+        Message::Tool { call, failed, text, images } if text.len() + seen(images) > bytes => {
+            // What does not fit is not shown at all: half an image is none.
+            let (images, unseen) =
+                if seen(images) > bytes / 2 { (&[][..], &images[..]) } else { (&images[..], &[][..]) };
+            let text = referred(cut_text(text, bytes.saturating_sub(seen(images))), unseen);
+            Message::Tool { call: *call, failed: *failed, text, images: images.to_vec() }
         }
         Message::Assistant { .. } => left_out(message, &[]),
         Message::Tool { .. } | Message::User { .. } => message.clone(),
     }
+}
+
+fn cut_text(text: &Text, bytes: usize) -> Text {
+    if text.len() <= bytes {
+        return text.clone();
+    }
+    let (start, end) = (head(text, bytes / 2), tail(text, bytes / 2));
+    let note = format!("[cut to fit the window: {} bytes in all; read it in smaller parts]", text.len());
+    format!("{start}\n{note}\n{end}").into()
 }
 
 /// The same arguments with long texts cut: the names stay, so that the call still reads as what it was.
@@ -270,7 +301,7 @@ pub fn mechanical_summary(messages: &[Message], calls: &[Call]) -> String {
                 let line = text.lines().find(|line| !line.trim().is_empty());
                 said.extend(line.map(|line| format!("- {}", head(line, SUMMARY_LINE_BYTES_MAX))));
             }
-            Message::Tool { call, failed, text } => {
+            Message::Tool { call, failed, text, .. } => {
                 let tool =
                     calls.get((call.0 as usize).wrapping_sub(1)).map_or("?", |call| call.tool.as_str());
                 let count = tools.entry(tool).or_default();

@@ -1,5 +1,7 @@
 //! What is said between a run and its model: messages, requests, replies, and what they cost.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
@@ -9,6 +11,7 @@ use crate::ids::{Attempt, CallId, RunId};
 use crate::json::Json;
 use crate::money::Usd;
 use crate::text::Text;
+use crate::tool::Image;
 
 /// One entry of a conversation, in the order the model sees them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +31,9 @@ pub enum Message {
         call: CallId,
         failed: bool,
         text: Text,
+        /// What is shown with the text, to models that can see.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
 }
 
@@ -90,6 +96,41 @@ pub struct ModelRequest {
     /// The answer must be JSON of this schema.
     pub answer_schema: Option<Json>,
     pub scene: Scene,
+    /// The bytes of the images in it that are to be shown. Whoever asks puts them there: they are no part of the run.
+    pub pictures: Pictures,
+}
+
+impl ModelRequest {
+    /// Every image of the conversation, oldest first.
+    pub fn images(&self) -> impl DoubleEndedIterator<Item = &Image> {
+        self.messages.iter().flat_map(|message| match message {
+            Message::Tool { images, .. } => images.as_slice(),
+            Message::User { .. } | Message::Assistant { .. } => &[],
+        })
+    }
+}
+
+/// Bytes of images, by the hash of the blob they were in. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Pictures(Arc<BTreeMap<String, Vec<u8>>>);
+
+impl Pictures {
+    pub fn get(&self, blob: &str) -> Option<&[u8]> {
+        self.0.get(blob).map(Vec::as_slice)
+    }
+}
+
+impl FromIterator<(String, Vec<u8>)> for Pictures {
+    fn from_iter<T: IntoIterator<Item = (String, Vec<u8>)>>(pictures: T) -> Pictures {
+        Pictures(Arc::new(pictures.into_iter().collect()))
+    }
+}
+
+/// Their names only: megabytes are nothing to print.
+impl fmt::Debug for Pictures {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// Where in which run a request belongs. Providers ignore it; the scripted model chooses its lines by it.

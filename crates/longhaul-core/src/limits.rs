@@ -170,6 +170,12 @@ pub const CHECK_OUTPUT_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of the output of failed verify commands that the agent is shown, over all of them.
 pub const CHECK_TEXT_BYTES_MAX: usize = 12 * 1024;
 
+/// What an image is thought to take of the window: a token for so many pixels, at least what the services charge for the
+/// smallest, at most what those take that see most finely.
+pub const IMAGE_PIXELS_PER_TOKEN: u64 = 750;
+pub const IMAGE_TOKENS_MIN: u64 = 100;
+pub const IMAGE_TOKENS_MAX: u64 = 5_000;
+
 /// Results and arguments shorter than this are not worth leaving out.
 pub const LEFT_OUT_BYTES_MIN: usize = 400;
 

@@ -1,10 +1,12 @@
 //! What core knows of a tool: whether it may be called, what recovery may do with it, and how a call ended.
 //! Descriptions, schemas and the doing itself live in `longhaul-tools`.
 
+use std::fmt;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::OUTPUT_INLINE_BYTES_MAX;
+use crate::limits::{IMAGE_PIXELS_PER_TOKEN, IMAGE_TOKENS_MAX, IMAGE_TOKENS_MIN, OUTPUT_INLINE_BYTES_MAX};
 use crate::prompt::head;
 use crate::text::Text;
 
@@ -193,12 +195,65 @@ pub struct Output {
     #[n(3)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// What there is to see beside the text.
+    #[n(4)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<Box<[Image]>>,
 }
 
 impl Output {
     pub fn text(text: impl Into<Text>) -> Output {
         let text = text.into();
-        Output { bytes: text.len() as u64, text, blob: None, cwd: None }
+        Output { bytes: text.len() as u64, text, ..Output::default() }
+    }
+
+    /// The same with something to see. `None` of nothing, so that journals are no longer for it.
+    #[must_use]
+    pub fn showing(self, images: Vec<Image>) -> Output {
+        Output { images: (!images.is_empty()).then(|| images.into()), ..self }
+    }
+}
+
+/// An image in a result. Its bytes are a blob of the run; the journal and every view only name it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// The blob that holds it.
+    #[n(0)]
+    pub blob: String,
+    #[n(1)]
+    pub media_type: String,
+    #[n(2)]
+    pub width: u32,
+    #[n(3)]
+    pub height: u32,
+    #[n(4)]
+    pub bytes: u64,
+}
+
+impl Image {
+    /// An estimate, rather too high: a token for every 750 pixels is what the services say, and beyond a bound they make an
+    /// image smaller before the model sees it.
+    pub fn tokens(&self) -> u64 {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        pixels.div_ceil(IMAGE_PIXELS_PER_TOKEN).clamp(IMAGE_TOKENS_MIN, IMAGE_TOKENS_MAX)
+    }
+
+    /// What stands in its place wherever it is not shown.
+    pub fn reference(&self) -> String {
+        format!("[{self}; read blob:{} shows it]", self.blob)
+    }
+}
+
+/// `image/png, 640×480, 12 kB`
+impl fmt::Display for Image {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}, {}×{}, ", self.media_type, self.width, self.height)?;
+        match self.bytes {
+            bytes @ 0..1_000 => write!(out, "{bytes} bytes"),
+            bytes @ 1_000..1_000_000 => write!(out, "{} kB", bytes.div_ceil(1_000)),
+            bytes => write!(out, "{} MB", bytes.div_ceil(1_000_000)),
+        }
     }
 }
 
@@ -225,6 +280,11 @@ impl Outcome {
             Outcome::Done { output } | Outcome::Failed { output, .. } => Some(output),
             Outcome::Unknown { .. } => None,
         }
+    }
+
+    /// What there is to see in it.
+    pub fn images(&self) -> &[Image] {
+        self.output().and_then(|output| output.images.as_deref()).unwrap_or_default()
     }
 
     pub fn done(text: impl Into<Text>) -> Outcome {

@@ -23,6 +23,7 @@ pub mod log;
 mod needs;
 pub mod notify;
 pub mod perform;
+mod pictures;
 mod retention;
 pub mod rewind;
 mod secrets;

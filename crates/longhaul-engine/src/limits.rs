@@ -99,3 +99,12 @@ pub const MERGE_TITLE_LETTERS_MAX: usize = 64;
 /// From how many stored files on it is looked only every so often whether they are too much, and how often.
 pub const QUOTA_FILES_MANY: u64 = 5_000;
 pub const QUOTA_LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// Images of one request. With more, the strictest of the services takes only small ones.
+pub const IMAGES_SHOWN_MAX: usize = 20;
+
+/// Bytes of these. Requests may have some thirty megabytes, and an image is a third longer in one.
+pub const IMAGES_SHOWN_BYTES_MAX: u64 = 20_000_000;
+
+/// How many are left out at once when there are too many. So many of the largest fit.
+pub const IMAGES_SHOWN_STEP: usize = 5;

@@ -29,6 +29,7 @@ use crate::asking::{Shelf, ask_aside, call_model};
 use crate::children::{self, Charge};
 use crate::harness::Harness;
 use crate::limits::LOOK_TIME_MAX;
+use crate::pictures::with_pictures;
 use crate::retention::Quota;
 use crate::secrets::Secrets;
 
@@ -161,7 +162,11 @@ impl Performer for Hands {
                 }
                 let (models, deltas) = (Arc::clone(&self.models), Arc::clone(&self.deltas));
                 let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
-                let asking = call_model(models, deltas, turn, attempt, request, cancel);
+                let blobs = Arc::clone(&self.blobs);
+                let asking = async move {
+                    let request = with_pictures(request, blobs).await;
+                    call_model(models, deltas, turn, attempt, request, cancel).await
+                };
                 let taken = move |input| by_own_names(struck_out(input, &secrets), &toolbox);
                 Box::pin(asking.map(|input| input.map(taken)))
             }

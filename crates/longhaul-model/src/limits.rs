@@ -25,6 +25,9 @@ pub const CONTEXT_WINDOW_DEFAULT: u64 = 200_000;
 /// Context window of a model of which nothing is known, in tokens: what small local servers are started with at least.
 pub const CONTEXT_WINDOW_UNKNOWN: u64 = 32_000;
 
+/// Images of which it is remembered whether a model took them. Some hundred bytes each; a run of days shows fewer.
+pub const IMAGES_REMEMBERED_MAX: usize = 10_000;
+
 /// How long the command that prints a key may take. A person may have to unlock something first.
 pub const KEY_COMMAND_TIME: Duration = Duration::from_secs(30);
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
-use longhaul_core::conversation::{CallRequest, Message, ModelRequest, Raw, Scene};
+use longhaul_core::conversation::{CallRequest, Message, ModelRequest, Pictures, Raw, Scene};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::json::Json;
 use longhaul_model::provider::Speaks;
@@ -59,6 +59,7 @@ fn sent(provider: &Provider, messages: &[Message], turn: u32) -> String {
             turn,
             attempt: Attempt::FIRST,
         },
+        pictures: Pictures::default(),
     };
     provider.endpoint.api.encode(&provider.encode(&request)).to_string()
 }
@@ -82,6 +83,7 @@ fn conversations(api: Api) -> Vec<Vec<Message>> {
             call: call.id,
             failed: call.id.0 % 7 == 0,
             text: format!("line 1 of {}\nline 2", call.id.0).into(),
+            images: Vec::new(),
         });
         let results: Vec<Message> = results.collect();
         let silent = results.is_empty();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use expect_test::{Expect, expect};
-use longhaul_core::conversation::{CallRequest, Message, ModelReply, ModelRequest, Scene};
+use longhaul_core::conversation::{CallRequest, Message, ModelReply, ModelRequest, Pictures, Scene};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::json::Json;
 use longhaul_model::wire::ToolOffer;
@@ -99,6 +99,7 @@ fn request() -> ModelRequest {
             turn: 1,
             attempt: Attempt::FIRST,
         },
+        pictures: Pictures::default(),
     }
 }
 
@@ -126,7 +127,7 @@ fn after(messages: Vec<Message>) -> ModelRequest {
 }
 
 fn result(text: &str) -> Message {
-    Message::Tool { call: CallId(1), failed: false, text: text.into() }
+    Message::Tool { call: CallId(1), failed: false, text: text.into(), images: Vec::new() }
 }
 
 fn assistant() -> Message {

@@ -1,8 +1,13 @@
-//! What an image is, from its first bytes.
+//! What an image is, from its first bytes, and whether a model can be shown it.
 //!
-//! Owns the headers of the common formats. Refuses to decode anything.
+//! Owns the headers of the common formats, and what is kept of an image that is shown. Refuses to decode anything.
 
 use std::fmt;
+
+use longhaul_core::tool;
+
+use crate::limits;
+use crate::tool::Blobs;
 
 /// An image as one would name it: `a PNG image of 640 × 480 pixels`.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +46,79 @@ pub(crate) fn recognise(start: &[u8]) -> Option<Image> {
         return image("AVIF", None);
     }
     None
+}
+
+/// Keeps an image as a blob that a model can be shown, or says why it cannot. `bytes` is how long it is, of which `content`
+/// may be the start only.
+pub(crate) fn kept(content: &[u8], bytes: u64, blobs: &dyn Blobs) -> Result<tool::Image, String> {
+    let Some(image) = recognise(content) else {
+        return Err("it is none of the images that can be shown: PNG, JPEG, GIF, WebP".to_owned());
+    };
+    let media_type = image
+        .media_type()
+        .ok_or_else(|| format!("it is {image}, which models do not take; turn it into a PNG"))?;
+    if bytes > limits::IMAGE_BYTES_MAX {
+        return Err(format!(
+            "it is {image} of {bytes} bytes, and {} are the most that can be shown; {SMALLER}",
+            limits::IMAGE_BYTES_MAX
+        ));
+    }
+    let size = image.size.filter(|(width, height)| *width > 0 && *height > 0);
+    let Some((width, height)) = size.filter(|_| is_whole(content)) else {
+        return Err(format!(
+            "it is {image} that is damaged or cut off; make it anew, or look with bash: file"
+        ));
+    };
+    if width.max(height) > limits::IMAGE_SIDE_MAX {
+        let most = limits::IMAGE_SIDE_MAX;
+        return Err(format!("it is {image}, and {most} to a side are the most that can be shown; {SMALLER}"));
+    }
+    let blob = blobs.keep(content).map_err(|error| format!("it could not be kept: {error}"))?;
+    Ok(tool::Image { blob, media_type: media_type.to_owned(), width, height, bytes })
+}
+
+const SMALLER: &str = "make it smaller first, with bash for example: convert IN -resize 1600x1600 OUT.png";
+
+impl Image {
+    /// `None` of what models are not shown.
+    fn media_type(&self) -> Option<&'static str> {
+        match self.format {
+            "PNG" => Some("image/png"),
+            "JPEG" => Some("image/jpeg"),
+            "GIF" => Some("image/gif"),
+            "WebP" => Some("image/webp"),
+            _ => None,
+        }
+    }
+}
+
+/// Is its end there? Services refuse a whole request for an image that stops in the middle.
+fn is_whole(bytes: &[u8]) -> bool {
+    match recognise(bytes).map(|image| image.format) {
+        Some("PNG") => png_ends(bytes),
+        Some("JPEG") => jpeg_ends(bytes),
+        Some("GIF") => bytes.iter().rev().find(|byte| **byte != 0) == Some(&b';'),
+        Some("WebP") => little32(bytes, 4).is_some_and(|rest| bytes.len() as u64 >= u64::from(rest) + 8),
+        _ => false,
+    }
+}
+
+/// From chunk to chunk until the last. Each is at least twelve bytes long, so this ends.
+fn png_ends(bytes: &[u8]) -> bool {
+    let mut at = 8;
+    while let (Some(length), Some(kind)) = (big32(bytes, at), taken::<4>(bytes, at + 4)) {
+        at += 12 + length as usize;
+        if &kind == b"IEND" {
+            return at <= bytes.len();
+        }
+    }
+    false
+}
+
+/// Cameras put more behind the end of an image, so it is looked for in the last half; in what comes before it only the small
+/// image in the header could have one.
+fn jpeg_ends(bytes: &[u8]) -> bool {
+    bytes[bytes.len() / 2..].windows(2).any(|place| place == [0xff, 0xd9])
 }
 
 type Number = fn(&[u8], usize) -> Option<u32>;
@@ -97,6 +175,49 @@ fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Nowhere;
+
+    impl Blobs for Nowhere {
+        fn keep(&self, _bytes: &[u8]) -> Result<String, String> {
+            Ok("hash".to_owned())
+        }
+
+        fn fetch(&self, _hash: &str) -> Result<Vec<u8>, String> {
+            Err("not asked for".to_owned())
+        }
+    }
+
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        bytes.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
+        bytes.extend(b"\x08\x02\0\0\0crc!\0\0\0\0IENDcrc!");
+        bytes
+    }
+
+    /// D6.1: what models take is kept and named; what they would refuse is refused here, with the reason.
+    #[test]
+    fn only_what_can_be_shown_is_kept() {
+        let whole = png(640, 480);
+        let kept_as = |bytes: &[u8], length| kept(bytes, length, &Nowhere).map(|image| image.to_string());
+        let check = |bytes: &[u8], expected: &str| {
+            let said = kept_as(bytes, bytes.len() as u64).unwrap_or_else(|why| why);
+            assert!(said.starts_with(expected), "{said}");
+        };
+        check(&whole, "image/png, 640×480, 45 bytes");
+        for end in 8..whole.len() {
+            check(&whole[..end], "it is a PNG image");
+            assert!(kept_as(&whole[..end], end as u64).is_err(), "cut off at {end}");
+        }
+        check(&png(0, 480), "it is a PNG image of 0 × 480 pixels that is damaged");
+        check(&png(8_001, 1), "it is a PNG image of 8001 × 1 pixels, and 8000 to a side are");
+        check(b"GIF89a\x0a\0\x14\0\0\0\0;", "image/gif, 10×20, 14 bytes");
+        check(b"GIF89a\x0a\0\x14\0", "it is a GIF image of 10 × 20 pixels that is damaged");
+        check(b"\0\0\0\x1cftypavif", "it is an AVIF image, which models do not take");
+        check(b"<svg></svg>", "it is none of the images");
+        let long = kept_as(&whole[..24], 50_000_000).unwrap_err();
+        assert!(long.contains("of 50000000 bytes, and 3750000 are the most"), "{long}");
+    }
 
     /// D6.1: an image is told by its header, whole or cut off.
     #[test]

@@ -41,6 +41,15 @@ pub const TAG_LETTERS: usize = 10;
 /// Bytes of a file up to which `read` tells its tag, which takes reading all of it: a few milliseconds.
 pub const TAGGED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// Bytes of an image that is shown to a model. The services take five megabytes as they are sent, which is a third more.
+pub const IMAGE_BYTES_MAX: u64 = 3_750_000;
+
+/// Pixels of an image's longer side: more is refused by the services. They make it much smaller before the model sees it.
+pub const IMAGE_SIDE_MAX: u32 = 8_000;
+
+/// Images of one result. A page that brings more is read in parts.
+pub const RESULT_IMAGES_MAX: usize = 5;
+
 /// Close lines, or places of an ambiguous edit, that are named. More would bury the message.
 pub const PLACES_NAMED_MAX: usize = 10;
 

@@ -25,7 +25,7 @@ pub(crate) async fn bounded_in(blobs: &Arc<dyn Blobs>, capture: Capture, note: &
     let room = OUTPUT_INLINE_BYTES_MAX - limits::NOTE_BYTES_MAX;
     let bytes = capture.total();
     if let Some(text) = capture.whole(room) {
-        return Output { text: (text + note).into(), blob: None, bytes, cwd: None };
+        return Output { text: (text + note).into(), bytes, ..Output::default() };
     }
     let (blobs, kept) = (Arc::clone(blobs), capture.kept());
     let blob = match blocking(move || blobs.keep(&kept)).await {
@@ -37,7 +37,7 @@ pub(crate) async fn bounded_in(blobs: &Arc<dyn Blobs>, capture: Capture, note: &
         "\n[output cut: {bytes} bytes in all, start and end are shown; {}]\n",
         whereabouts(&capture, &blob)
     );
-    Output { text: (capture.clipped(room, &cut) + note).into(), blob: blob.ok(), bytes, cwd: None }
+    Output { text: (capture.clipped(room, &cut) + note).into(), blob: blob.ok(), bytes, ..Output::default() }
 }
 
 /// The same for a text that is there already.

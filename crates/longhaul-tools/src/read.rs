@@ -1,14 +1,14 @@
 //! `read`: shows numbered lines of a text file.
 //!
 //! Owns what is done with each kind of file: text is shown as it is, a notebook as its cells, a directory as its list, a
-//! long result of an earlier call (`blob:…`) like a file; of an image there is only something to say. `lines` pages.
+//! long result of an earlier call (`blob:…`) like a file; an image is kept to be shown. `lines` pages.
 //! Refuses other binary files, with a hint what to do instead.
 
 use std::fs::File;
 use std::io::Read as _;
 
 use longhaul_core::json::Json;
-use longhaul_core::tool::{EffectClass, Failure, Outcome, Trace};
+use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
 use longhaul_workspace::{Error, digest_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,7 +41,7 @@ impl Read {
     pub fn new() -> Read {
         Read(ToolSpec {
             name: "read".to_owned(),
-            description: "Shows a text file with line numbers. Long files are shown in parts: \
+            description: "Shows a text file with line numbers, or an image. Long files are shown in parts: \
                           the result says with which offset to go on. The tag at its end can be given to edit."
                 .to_owned(),
             class: EffectClass::Repeatable,
@@ -88,7 +88,11 @@ fn show(context: &Context, args: &Args) -> Result<Outcome, Outcome> {
         Page { first: args.offset.unwrap_or(1), limit: args.limit.unwrap_or(limits::READ_LINES_DEFAULT) };
     let patience = Patience::new(context);
     if let Some(hash) = args.path.strip_prefix(BLOB_PREFIX) {
-        return Lines::new(patience, &args.path, blob(context, hash)?).show(page, "");
+        let content = blob(context, hash)?;
+        if image::recognise(&content).is_some() {
+            return shown(context, &args.path, &content, content.len() as u64);
+        }
+        return Lines::new(patience, &args.path, Source::held(content)).show(page, "");
     }
     let file = match context.workspace.open_file(&args.path) {
         Ok(file) => file,
@@ -98,14 +102,14 @@ fn show(context: &Context, args: &Args) -> Result<Outcome, Outcome> {
     let bytes = file.metadata().map_err(|error| unreadable(&args.path, &error))?.len();
     if bytes > limits::TAGGED_BYTES_MAX {
         let mut lines = Lines::new(patience, &args.path, Source::file(file, bytes));
-        if let Some(outcome) = not_text(&args.path, lines.start()?, bytes) {
+        if let Some(outcome) = not_text(context, &args.path, lines.start()?, bytes) {
             return outcome;
         }
         return lines.show(page, "");
     }
     patience.check()?;
     let content = whole(&args.path, file)?;
-    if let Some(outcome) = not_text(&args.path, &content, content.len() as u64) {
+    if let Some(outcome) = not_text(context, &args.path, &content, content.len() as u64) {
         return outcome;
     }
     if let Some(text) = args.path.ends_with(".ipynb").then(|| notebook::text(&content)).flatten() {
@@ -128,14 +132,12 @@ fn whole(path: &str, file: File) -> Result<Vec<u8>, Outcome> {
     Ok(content)
 }
 
-fn blob(context: &Context, hash: &str) -> Result<Source, Outcome> {
+fn blob(context: &Context, hash: &str) -> Result<Vec<u8>, Outcome> {
     if hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(invalid(format!("`{BLOB_PREFIX}` must be followed by the 64 letters of a hash")));
     }
     let content = context.blobs.fetch(hash);
-    content
-        .map(Source::held)
-        .map_err(|error| Outcome::failed(Failure::Tool, format!("cannot read the blob: {error}")))
+    content.map_err(|error| Outcome::failed(Failure::Tool, format!("cannot read the blob: {error}")))
 }
 
 fn directory(context: &Context, path: &str) -> Result<Outcome, Outcome> {
@@ -143,12 +145,19 @@ fn directory(context: &Context, path: &str) -> Result<Outcome, Outcome> {
     Ok(Outcome::done(format!("`{path}` is a directory:\n{text}{note}")))
 }
 
-/// What is said about a file that cannot be shown as lines; `None` if it can.
-fn not_text(path: &str, start: &[u8], bytes: u64) -> Option<Result<Outcome, Outcome>> {
-    if let Some(image) = image::recognise(start) {
-        return Some(Ok(Outcome::done(format!(
-            "`{path}` is {image}, {bytes} bytes; it cannot be shown as text"
-        ))));
+/// An image, for models that can see; the text says what it is to all.
+fn shown(context: &Context, path: &str, content: &[u8], bytes: u64) -> Result<Outcome, Outcome> {
+    let image = image::kept(content, bytes, context.blobs.as_ref());
+    let image =
+        image.map_err(|why| Outcome::failed(Failure::Tool, format!("`{path}` cannot be shown: {why}")))?;
+    let text = format!("`{path}` is an image: {image}");
+    Ok(Outcome::Done { output: Output::text(text).showing(vec![image]) })
+}
+
+/// What is done with a file that cannot be shown as lines; `None` if it can.
+fn not_text(context: &Context, path: &str, start: &[u8], bytes: u64) -> Option<Result<Outcome, Outcome>> {
+    if image::recognise(start).is_some() {
+        return Some(shown(context, path, start, bytes));
     }
     let refused = |message: String| Some(Err(Outcome::failed(Failure::Tool, message)));
     if start.starts_with(b"%PDF-") {

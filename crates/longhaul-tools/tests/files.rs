@@ -64,13 +64,13 @@ async fn read_refuses_what_is_no_text_file() {
     assert_eq!(message("nothing").await, "`nothing` does not exist");
 }
 
-/// D6.1: directories are listed, images described, notebooks shown as their cells.
+/// D6.1: directories are listed, images shown, notebooks shown as their cells.
 #[tokio::test]
 async fn read_shows_what_is_no_plain_text() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.path("directory")).unwrap();
     fs::write(fixture.path("directory/file"), "x").unwrap();
-    fs::write(fixture.path("picture"), b"GIF89a\x0a\0\x14\0").unwrap();
+    fs::write(fixture.path("picture"), b"GIF89a\x0a\0\x14\0\0\0\0;").unwrap();
     let notebook = json!({ "cells": [
         { "cell_type": "markdown", "source": ["# Title\n", "text"] },
         { "cell_type": "code", "source": "1 + 1", "outputs": [
@@ -84,10 +84,7 @@ async fn read_shows_what_is_no_plain_text() {
     fs::write(fixture.path("broken.ipynb"), "{").unwrap();
     let read = async |path: &str| done(&fixture.run("read", &json!({ "path": path })).await).to_owned();
     assert_eq!(read("directory").await, "`directory` is a directory:\nfile  1\n");
-    assert_eq!(
-        read("picture").await,
-        "`picture` is a GIF image of 10 × 20 pixels, 10 bytes; it cannot be shown as text"
-    );
+    assert_eq!(read("picture").await, "`picture` is an image: image/gif, 10×20, 14 bytes");
     assert!(read("broken.ipynb").await.starts_with("     1\t{\n[tag "));
     expect_test::expect![[r#"
              1	--- cell 1 (markdown)

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{head, planning, scene};
 use crate::context::changed_list;
-use crate::conversation::{Message, ModelRequest};
+use crate::conversation::{Message, ModelRequest, Pictures};
 use crate::event::Aside;
 use crate::evidence::tail;
 use crate::ids::Attempt;
@@ -44,6 +44,7 @@ pub fn aside(run: &Run, aside: Aside, attempt: Attempt) -> ModelRequest {
         tools: Arc::new([]),
         answer_schema: None,
         scene: scene(run, aside_agent(aside), 1, attempt),
+        pictures: Pictures::default(),
     }
 }
 
@@ -81,7 +82,7 @@ fn transcript(run: &Run, messages: &[Message]) -> String {
                     calls.iter().map(|call| format!("[calls {} {}]", call.tool, call.args)).collect();
                 ("agent".to_owned(), format!("{text}\n{}", calls.join("\n")))
             }
-            Message::Tool { call, failed, text } => {
+            Message::Tool { call, failed, text, .. } => {
                 let tool = run.call(*call).map_or("tool", |call: &Call| call.tool.as_str());
                 let failed = if *failed { " (failed)" } else { "" };
                 (format!("{tool}{failed}"), text.to_string())

@@ -8,7 +8,7 @@ mod planning;
 
 use std::sync::Arc;
 
-use crate::conversation::{Message, ModelRequest, Scene};
+use crate::conversation::{Message, ModelRequest, Pictures, Scene};
 use crate::ids::Attempt;
 use crate::limits::DEPENDENCY_BYTES_MAX;
 use crate::plan::Plan;
@@ -46,6 +46,7 @@ pub fn request(run: &Run, turn: u32, attempt: Attempt) -> ModelRequest {
         tools: run.spec.tools.iter().map(|grant| grant.name.clone()).collect(),
         answer_schema: run.spec.answer_schema.clone(),
         scene: scene(run, &run.spec.agent, turn, attempt),
+        pictures: Pictures::default(),
     }
 }
 

@@ -586,7 +586,8 @@ impl Run {
         if outcome.is_done() {
             self.remember_changes(id);
         }
-        self.say(Message::Tool { call: id, failed: !outcome.is_done(), text: outcome.for_model() });
+        let (failed, text, images) = (!outcome.is_done(), outcome.for_model(), outcome.images().to_vec());
+        self.say(Message::Tool { call: id, failed, text, images });
         self.set_call(id, CallState::Ended { attempt, outcome, duration_us });
     }
 

@@ -25,7 +25,6 @@ use crate::plan::{BadPlan, Plan, Step};
 use crate::spec::RunSpec;
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
-use crate::tool::Outcome;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -697,9 +696,9 @@ impl Run {
 
     /// The large outputs that are kept beside the journal, by hash.
     pub fn blobs(&self) -> impl Iterator<Item = &str> {
-        self.calls.iter().filter_map(|call| match call.outcome()? {
-            Outcome::Done { output } | Outcome::Failed { output, .. } => output.blob.as_deref(),
-            Outcome::Unknown { .. } => None,
+        self.calls.iter().filter_map(Call::outcome).flat_map(|outcome| {
+            let whole = outcome.output().and_then(|output| output.blob.as_deref());
+            whole.into_iter().chain(outcome.images().iter().map(|image| image.blob.as_str()))
         })
     }
 

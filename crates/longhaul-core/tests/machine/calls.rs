@@ -197,3 +197,32 @@ fn the_working_directory_is_on_record() {
     sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
     assert_eq!(sim.run.cwd.as_deref(), Some("src"));
 }
+
+/// What a call shows is in the conversation, and its blob goes wherever the run goes: into exports and forks.
+#[test]
+fn an_image_belongs_to_the_run() {
+    use longhaul_core::conversation::Message;
+    use longhaul_core::ids::CallId;
+    use longhaul_core::input::Input;
+    use longhaul_core::tool::{Image, Output};
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.step(&mut World::with_turns(&[&["read"]]));
+    let image = |blob: &str| Image {
+        blob: blob.to_owned(),
+        media_type: "image/png".to_owned(),
+        width: 640,
+        height: 480,
+        bytes: 12_000,
+    };
+    let whole = Output { blob: Some("text".to_owned()), ..Output::text("x") };
+    let outcome = Outcome::Done { output: whole.showing(vec![image("one"), image("two")]) };
+    let attempt = sim.run.calls[0].attempt();
+    sim.give(Input::ToolEnded { call: CallId(1), attempt, outcome, duration_us: 1, hold: None }).unwrap();
+    assert_eq!(sim.run.blobs().collect::<Vec<_>>(), ["text", "one", "two"]);
+    let told = sim.run.messages.iter().find_map(|message| match message {
+        Message::Tool { images, .. } => Some(images.clone()),
+        Message::User { .. } | Message::Assistant { .. } => None,
+    });
+    assert_eq!(told, Some(vec![image("one"), image("two")]));
+}

@@ -24,7 +24,7 @@ use longhaul_core::repetition::{Remedy, Repetition};
 use longhaul_core::spec::{Caps, GitSource, Limits, Mate, Planner, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
-use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
+use longhaul_core::tool::{EffectClass, Failure, Image, Outcome, Output, Trace};
 
 use super::sim::spec;
 
@@ -40,7 +40,8 @@ pub fn samples() -> Vec<Event> {
         cost: Usd::from_nanos(4_500_000),
         unpriced_tokens: 9,
     };
-    let output = Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000, cwd: None };
+    let output =
+        Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000, ..Output::default() };
     let trace =
         Trace { target: "src/lib.rs".to_owned(), before: "absent".to_owned(), after: "cd34".to_owned() };
     let text = || "text".to_owned();
@@ -199,6 +200,12 @@ pub fn samples() -> Vec<Event> {
             duration_us: 10,
         },
         Event::CallFinished { call, attempt, outcome: Outcome::Unknown { message: text() }, duration_us: 10 },
+        Event::CallFinished {
+            call,
+            attempt,
+            outcome: Outcome::Done { output: Output::text("seen").showing(vec![image()]) },
+            duration_us: 10,
+        },
         Event::CallRetryScheduled { call, attempt, message: text(), rest },
         Event::ToolFailed { call, message: text() },
         Event::StepCompleted { step: 1, output: text() },
@@ -307,6 +314,16 @@ pub fn samples() -> Vec<Event> {
         Event::TornTailCut { bytes: 7 },
         Event::DerivedFailed { file: text(), why: text() },
     ]
+}
+
+fn image() -> Image {
+    Image {
+        blob: "ab12".to_owned(),
+        media_type: "image/png".to_owned(),
+        width: 640,
+        height: 480,
+        bytes: 12_000,
+    }
 }
 
 fn verified() -> Plan {
@@ -427,6 +444,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
         {
             return None;
         }
+        Event::CallFinished { outcome, .. } if !outcome.images().is_empty() => return None,
         Event::SchemaUpgraded { .. }
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }

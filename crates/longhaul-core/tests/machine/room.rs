@@ -1,21 +1,21 @@
 //! Making room in the window: what is kept, what is left out, and that it comes to an end.
 
 use longhaul_core::conduct::{Compaction, Conduct, Surroundings};
-use longhaul_core::context::Shortening;
+use longhaul_core::context::{self, Shortening};
 use longhaul_core::conversation::{
     Message, ModelFailure, ModelFailureKind, ModelReply, ModelRequest, ProposedCall, Usage,
 };
 use longhaul_core::effect::Effect;
 use longhaul_core::event::{Cause, Event, FreshStart};
 use longhaul_core::evidence::Examination;
-use longhaul_core::ids::Attempt;
+use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::limits::FRESH_STARTS_MAX;
 use longhaul_core::prompt;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
-use longhaul_core::tool::Outcome;
+use longhaul_core::tool::{Image, Outcome};
 
 use super::sim::{Sim, spec};
 
@@ -378,4 +378,29 @@ fn an_earlier_summary_goes_into_the_next() {
     for (index, later) in shown.iter().enumerate().skip(1) {
         assert!(later.contains("We chose the red one."), "summary {index}: {later}");
     }
+}
+
+/// D4.1: an image counts in the window by its size, and an old one is the first to go; its name stays, by which it can be read again.
+#[test]
+fn old_images_are_only_named() {
+    let seen = |call, width, height| {
+        let (blob, media_type) = (format!("blob{call}"), "image/png".to_owned());
+        let image = Image { blob, media_type, width, height, bytes: 12_000 };
+        Message::Tool { call: CallId(call), failed: false, text: "a plan".into(), images: vec![image] }
+    };
+    let named = |call| Message::Tool {
+        call: CallId(call),
+        failed: false,
+        text: format!("a plan\n[image/png, 640×480, 12 kB; read blob:blob{call} shows it]").into(),
+        images: Vec::new(),
+    };
+    let task = Message::User { text: "Look.".to_owned() };
+    let weight = |message: &Message| context::tokens(context::bytes(message));
+    assert_eq!([(1, 1), (640, 480), (8000, 8000)].map(|(w, h)| weight(&seen(1, w, h))), [112, 422, 5012]);
+    let messages = [task.clone(), seen(1, 640, 480), seen(2, 640, 480)];
+    let old = context::shortened(&messages, &Shortening::Outputs { before: 2 }, &[]);
+    assert_eq!(old, [task.clone(), named(1), seen(2, 640, 480)]);
+    let fit = |bytes| context::shortened(&messages, &Shortening::Fit { from: 2, bytes }, &[]);
+    assert_eq!(fit(4000), messages);
+    assert_eq!(fit(1000), [task, seen(1, 640, 480), named(2)]);
 }

@@ -201,7 +201,7 @@ pub fn essence(run: &Run, unknown: &BTreeSet<CallId>) -> Vec<String> {
             {
                 format!("tool {call} done")
             }
-            Message::Tool { call, failed, text } => format!("tool {call} {failed} {text:?}"),
+            Message::Tool { call, failed, text, .. } => format!("tool {call} {failed} {text:?}"),
         });
     }
     lines

@@ -33,6 +33,9 @@ pub struct ProviderConfig {
     pub context_window: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
+    /// Are its models shown images? Without a word they are, and one that refuses them is asked again without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
     /// Used when only the provider is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_model: Option<String>,
@@ -56,6 +59,8 @@ pub struct ModelConfig {
     pub context_window: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
 }
 
 /// US dollars for a million tokens.
@@ -110,6 +115,7 @@ impl ProviderConfig {
             prices: over.prices.or(self.prices),
             context_window: over.context_window.or(self.context_window),
             max_output_tokens: over.max_output_tokens.or(self.max_output_tokens),
+            images: over.images.or(self.images),
             default_model: over.default_model.or(self.default_model),
             idle_timeout_s: over.idle_timeout_s.or(self.idle_timeout_s),
             ..self

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use longhaul_core::conversation::{
     CallRequest, Message, ModelFailure, ModelFailureKind, ModelReply, ModelRequest, ProposedCall, Raw, Stop,
     Usage,
 };
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
+use longhaul_core::tool::Image;
 use serde_json::json;
 
 use crate::known::Prices;
+use crate::provider::Sight;
 use crate::wire::{self, Api, Kind, Turn, WireError};
 
 /// What a request needs beyond the run's own words.
@@ -21,6 +25,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) offers: &'a [wire::ToolOffer],
     pub(crate) max_output_tokens: Option<u32>,
     pub(crate) extra: &'a serde_json::Map<String, serde_json::Value>,
+    pub(crate) sight: &'a Sight,
 }
 
 pub(crate) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Request {
@@ -29,7 +34,7 @@ pub(crate) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Reques
     wire::Request {
         model: terms.model.to_owned(),
         system: request.system.to_string(),
-        turns: turns(request, terms.api),
+        turns: turns(request, terms),
         tools: request.tools.iter().filter_map(offered).collect(),
         max_output_tokens: terms.max_output_tokens,
         answer_schema: schema.map(Json::value),
@@ -38,7 +43,8 @@ pub(crate) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Reques
     }
 }
 
-fn turns(request: &ModelRequest, api: Api) -> Vec<Turn> {
+fn turns(request: &ModelRequest, terms: &Terms<'_>) -> Vec<Turn> {
+    let api = terms.api;
     let mut turns: Vec<Turn> = Vec::with_capacity(request.messages.len());
     let mut asked: &[CallRequest] = &[];
     for message in request.messages.iter() {
@@ -54,13 +60,16 @@ fn turns(request: &ModelRequest, api: Api) -> Vec<Turn> {
                     raw: raw.map(|raw| wire::Raw { api, content: raw.content.value() }),
                 });
             }
-            Message::Tool { call, failed, text } => {
-                let result = wire::ToolResult {
+            Message::Tool { call, failed, text, images } => {
+                let mut result = wire::ToolResult {
                     provider_id: provider_id(asked, *call),
                     text: text.to_string(),
                     failed: *failed,
                     images: Vec::new(),
                 };
+                for image in images {
+                    show(image, request, terms.sight, &mut result);
+                }
                 match turns.last_mut() {
                     Some(Turn::ToolResults(results)) => results.push(result),
                     Some(Turn::User { .. } | Turn::Assistant { .. }) | None => {
@@ -71,6 +80,17 @@ fn turns(request: &ModelRequest, api: Api) -> Vec<Turn> {
         }
     }
     turns
+}
+
+/// Shows an image with the result it belongs to; where that cannot be, the text says so.
+fn show(image: &Image, request: &ModelRequest, sight: &Sight, result: &mut wire::ToolResult) {
+    match (sight.against(&image.blob), request.pictures.get(&image.blob)) {
+        (None, Some(bytes)) => result
+            .images
+            .push(wire::Image { media_type: image.media_type.clone(), base64: STANDARD.encode(bytes) }),
+        (Some(why), _) => result.text.push_str(&format!("\n[{image}, not shown: {why}]")),
+        (None, None) => result.text.push_str(&format!("\n{}", image.reference())),
+    }
 }
 
 fn call(call: &CallRequest) -> wire::Call {

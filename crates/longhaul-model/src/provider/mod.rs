@@ -5,6 +5,7 @@ mod config;
 pub(crate) mod convert;
 mod key;
 mod limiter;
+mod sight;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,6 +17,7 @@ use serde_json::{Map, Value};
 pub use config::{BUILTINS, Builtin, ModelConfig, PriceConfig, ProviderConfig, Speaks, official};
 pub use key::{Found, KeyError, Told};
 pub use limiter::Limiter;
+pub(crate) use sight::Sight;
 
 use crate::known::{self, Prices};
 use crate::limits;
@@ -35,6 +37,7 @@ pub struct Provider {
     offers: Arc<[ToolOffer]>,
     limiter: Arc<Limiter>,
     account: String,
+    sight: Sight,
 }
 
 /// What is known of a model before it is asked.
@@ -44,6 +47,8 @@ pub struct Facts {
     pub max_output_tokens: Option<u32>,
     /// Unknown is not free.
     pub prices: Option<Prices>,
+    /// Is it shown images? Nothing if nobody said so: then it is, until it refuses them.
+    pub images: Option<bool>,
 }
 
 impl Facts {
@@ -58,6 +63,7 @@ impl Facts {
                 .max_output_tokens
                 .or(config.max_output_tokens)
                 .or(known.as_ref().and_then(|known| known.max_output)),
+            images: own.images.or(config.images),
             prices: prices.or(known.and_then(|known| known.prices)),
         })
     }
@@ -107,6 +113,7 @@ impl Provider {
             options.idle_timeout = Duration::from_secs(seconds.max(1));
         }
         Ok(Provider {
+            sight: Sight::new(facts.images.unwrap_or(true)),
             full_name: format!("{provider}/{model}"),
             model: model.to_owned(),
             endpoint,
@@ -136,6 +143,7 @@ impl Provider {
             offers: &self.offers,
             max_output_tokens: self.facts.max_output_tokens,
             extra: &self.extra,
+            sight: &self.sight,
         };
         convert::request(request, &terms)
     }
@@ -146,9 +154,18 @@ impl Provider {
             let limited = ModelFailure::new(ModelFailureKind::RateLimited, message);
             return Err(ModelFailure { after_ms: Some(left_ms), ..limited });
         }
-        let answer = self.client.send(&self.endpoint, &self.encode(&request), deltas).await;
+        let send = || async { self.client.send(&self.endpoint, &self.encode(&request), deltas).await };
+        let mut answer = send().await;
+        if answer.as_ref().is_err_and(|error| self.sight.refused(&request, error)) {
+            answer = send().await;
+            // It is remembered what else was refused, for whoever asks next; asked again it is not.
+            let _ = answer.as_ref().is_err_and(|error| self.sight.refused(&request, error));
+        }
         match answer {
-            Ok(reply) => convert::reply(reply, &self.full_name, self.facts.prices.as_ref()),
+            Ok(reply) => {
+                self.sight.took(&request);
+                convert::reply(reply, &self.full_name, self.facts.prices.as_ref())
+            }
             Err(error) => {
                 let failure = convert::failure(&error);
                 if let Some(after_ms) = failure.after_ms {

@@ -21,6 +21,7 @@ use tokio::time::sleep;
 
 use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
+use crate::provider::Sight;
 use crate::provider::convert::{self, Terms};
 use crate::tokens;
 use crate::wire::Api;
@@ -97,6 +98,7 @@ impl Model for Scripted {
             offers: &[],
             max_output_tokens: None,
             extra: &serde_json::Map::new(),
+            sight: &Sight::new(true),
         };
         let tokens = tokens::estimate(&convert::request(request, &terms));
         Box::pin(std::future::ready(tokens))

@@ -6,4 +6,5 @@
 mod ask;
 mod contract;
 mod faults;
+mod images;
 mod server;

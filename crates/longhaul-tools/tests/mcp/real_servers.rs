@@ -57,7 +57,8 @@ async fn everything_is_called() {
     let value: Value = serde_json::from_str(text(&structured)).unwrap();
     assert!(value["temperature"].is_number(), "{value}");
     let image = rig.call("get-tiny-image", json!({})).await;
-    assert!(text(&image).contains("[image, image/png, "), "{image:?}");
+    assert!(text(&image).contains("[image/png, "), "{image:?}");
+    assert_eq!(image.images().len(), 1, "{image:?}");
     let wrong = rig.call("get-sum", json!({ "a": "two" })).await;
     assert!(matches!(failure(&wrong).0, Failure::Tool | Failure::InvalidArguments), "{wrong:?}");
     let first = rig.alive();

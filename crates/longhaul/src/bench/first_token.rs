@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use longhaul_core::conversation::{CallRequest, Message, ModelRequest, Scene};
+use longhaul_core::conversation::{CallRequest, Message, ModelRequest, Pictures, Scene};
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::json::Json;
 use longhaul_model::fake::{FakeProvider, Options};
@@ -202,7 +202,7 @@ fn request() -> ModelRequest {
         let args = Json::of(&json!({ "path": format!("src/part_{turn}.rs") }));
         let call = CallRequest { id, tool: TOOL.into(), args, provider_id: Some(format!("toolu_{turn}")) };
         messages.push(Message::Assistant { text: text(), calls: vec![call], raw: None });
-        messages.push(Message::Tool { call: id, failed: false, text: text().into() });
+        messages.push(Message::Tool { call: id, failed: false, text: text().into(), images: Vec::new() });
     }
     ModelRequest {
         model: MODEL.into(),
@@ -219,5 +219,6 @@ fn request() -> ModelRequest {
             turn: 1,
             attempt: Attempt::FIRST,
         },
+        pictures: Pictures::default(),
     }
 }

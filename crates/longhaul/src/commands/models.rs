@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_core::conversation::{
-    CallRequest, Message, ModelFailure, ModelReply, ModelRequest, Scene, Usage,
+    CallRequest, Message, ModelFailure, ModelReply, ModelRequest, Pictures, Scene, Usage,
 };
 use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_model::provider::Facts;
@@ -142,9 +142,9 @@ fn as_line(line: &Line) -> Vec<String> {
 }
 
 fn as_json(line: &Line) -> Value {
-    let Facts { window, prices, max_output_tokens } = &line.facts;
+    let Facts { window, prices, max_output_tokens, images } = &line.facts;
     json!({
-        "model": line.model, "contextWindow": window, "maxOutputTokens": max_output_tokens,
+        "model": line.model, "contextWindow": window, "maxOutputTokens": max_output_tokens, "images": images,
         "prices": prices.map(|prices| json!({
             "input": prices.input, "output": prices.output,
             "cacheRead": prices.cache_read, "cacheWrite": prices.cache_write,
@@ -237,8 +237,10 @@ fn answered(reply: ModelReply) -> Vec<Message> {
         provider_id: call.provider_id,
     });
     let calls: Vec<CallRequest> = numbered.collect();
-    let results: Vec<Message> =
-        calls.iter().map(|call| Message::Tool { call: call.id, failed: false, text: WORD.into() }).collect();
+    let results: Vec<Message> = calls
+        .iter()
+        .map(|call| Message::Tool { call: call.id, failed: false, text: WORD.into(), images: Vec::new() })
+        .collect();
     let mut messages = vec![Message::Assistant { text: reply.text, calls, raw: reply.raw.map(Box::new) }];
     messages.extend(results);
     messages
@@ -260,6 +262,7 @@ fn request(name: &str, messages: &[Message], turn: u32) -> ModelRequest {
             turn,
             attempt: Attempt::FIRST,
         },
+        pictures: Pictures::default(),
     }
 }
 

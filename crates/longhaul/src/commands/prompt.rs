@@ -101,9 +101,10 @@ fn shown(request: &ModelRequest) -> String {
                     calls.iter().map(|call| format!("[{} {} {}]\n", call.id, call.tool, call.args)).collect();
                 format!("\n[assistant]\n{text}\n{calls}")
             }
-            Message::Tool { call, failed, text } => {
+            Message::Tool { call, failed, text, images } => {
                 let failed = if *failed { " failed" } else { "" };
-                format!("\n[result of {call}{failed}]\n{text}\n")
+                let images: String = images.iter().map(|image| format!("{}\n", image.reference())).collect();
+                format!("\n[result of {call}{failed}]\n{text}\n{images}")
             }
         });
     }

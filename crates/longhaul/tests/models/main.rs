@@ -6,6 +6,7 @@
 mod choice;
 mod contract;
 mod fallback;
+mod images;
 mod loops;
 mod mistakes;
 mod odd;
