@@ -29,6 +29,7 @@ mod outage;
 mod overnight;
 mod parallel;
 mod permissions;
+mod programs;
 mod pushing;
 mod repositories;
 mod research;

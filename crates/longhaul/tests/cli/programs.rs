@@ -26,16 +26,18 @@ fn an_agents_git_is_not_ours() {
     ] {
         assert!(Command::new("git").args(args).current_dir(desk.path("")).status().unwrap().success());
     }
+    let home = tempfile::tempdir().unwrap();
     let path = format!("{}:{}", desk.path("bin").display(), std::env::var("PATH").unwrap());
     let run = |args: &[&str]| {
-        let output = desk.command(args).env("PATH", &path).output().unwrap();
+        let output = desk.command(args).env("PATH", &path).env("HOME", home.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
     let shown = run(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    run(&["diff", shown["id"].as_str().unwrap()]);
-    run(&["doctor"]);
+    for args in [&["result", shown["id"].as_str().unwrap()][..], &["workspace", "list"], &["doctor"]] {
+        run(args);
+    }
     let git = desk.path("bin/git");
     assert_eq!(git.metadata().unwrap().permissions().mode() & 0o111, 0o111, "it is there and can be run");
     assert!(!desk.path("mark").exists(), "it was run");
