@@ -74,3 +74,6 @@ pub const SECRET_BYTES_MIN: usize = 8;
 
 /// Models of one provider that are listed. The largest resellers have some hundreds.
 pub const LISTED_MODELS_MAX: usize = 2_000;
+
+/// An event that crosses the edge of a chunk is waited for by its shape up to this; a longer one is read the long way.
+pub const BEGUN_BYTES_MAX: usize = 4 * 1024;

@@ -51,15 +51,22 @@ impl Mould {
         Some(Mould(parts))
     }
 
-    /// If `bytes` begin with an event of this shape, adds its text to `said` and gives the length of the event.
-    pub fn fill(&self, bytes: &[u8], said: &mut String) -> Option<usize> {
+    /// If `bytes` begin with an event of this shape, adds its text to `said`.
+    pub fn fill(&self, bytes: &[u8], said: &mut String) -> Fit {
         let mut rest = bytes;
         let mut text = &[][..];
         for part in &self.0 {
             rest = match part {
-                Part::Exactly(known) => rest.strip_prefix(known.as_slice())?,
+                Part::Exactly(known) => match rest.strip_prefix(known.as_slice()) {
+                    Some(rest) => rest,
+                    None if known.starts_with(rest) => return Fit::SoFar,
+                    None => return Fit::No,
+                },
                 Part::Hole(hole) => {
-                    let (inside, after) = rest.split_at(hole.bytes(rest)?);
+                    let Some(length) = hole.bytes(rest) else {
+                        return if hole.goes_on(rest) { Fit::SoFar } else { Fit::No };
+                    };
+                    let (inside, after) = rest.split_at(length);
                     if *hole == Hole::Text {
                         text = inside;
                     }
@@ -67,9 +74,21 @@ impl Mould {
                 }
             };
         }
-        add_text(text, said)?;
-        Some(bytes.len() - rest.len())
+        match add_text(text, said) {
+            Some(()) => Fit::Whole(bytes.len() - rest.len()),
+            None => Fit::No,
+        }
     }
+}
+
+/// How bytes fit a mould.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// So many of them are an event of its shape.
+    Whole(usize),
+    /// They end before it can be told.
+    SoFar,
+    No,
 }
 
 impl Hole {
@@ -85,6 +104,16 @@ impl Hole {
             }
             Hole::Word => run(u8::is_ascii_alphanumeric),
             Hole::Spaces => run(|byte| *byte == b' '),
+        }
+    }
+
+    /// Could what begins here and has no end yet still belong to the hole?
+    fn goes_on(self, rest: &[u8]) -> bool {
+        match self {
+            Hole::Text => !rest.starts_with(b"\"") && rest.iter().all(|byte| *byte >= b' '),
+            Hole::Number => rest.iter().all(u8::is_ascii_digit),
+            Hole::Word => rest.iter().all(u8::is_ascii_alphanumeric),
+            Hole::Spaces => rest.iter().all(|byte| *byte == b' '),
         }
     }
 }
@@ -163,9 +192,13 @@ mod tests {
 
     fn filled(mould: &Mould, bytes: &str) -> Option<(usize, String)> {
         let mut said = String::from("before ");
-        let used = mould.fill(bytes.as_bytes(), &mut said);
-        assert!(used.is_some() || said == "before ", "nothing is added by what does not fit");
-        used.map(|used| (used, said.split_off(7)))
+        match mould.fill(bytes.as_bytes(), &mut said) {
+            Fit::Whole(used) => Some((used, said.split_off(7))),
+            Fit::SoFar | Fit::No => {
+                assert_eq!(said, "before ", "nothing is added by what does not fit");
+                None
+            }
+        }
     }
 
     #[test]
@@ -200,6 +233,7 @@ mod tests {
         }
         for cut in 0..event.len() {
             assert_eq!(filled(&mould, &event[..cut]), None, "cut at {cut}");
+            assert_eq!(mould.fill(&event.as_bytes()[..cut], &mut String::new()), Fit::SoFar, "cut at {cut}");
         }
     }
 
@@ -207,7 +241,7 @@ mod tests {
     fn text_that_is_no_utf8_does_not_fit() {
         let mould = mould("data: {\"d\":\"Hello\"}\n\n", "Hello");
         let mut said = String::new();
-        assert_eq!(mould.fill(b"data: {\"d\":\"\xff\"}\n\n", &mut said), None);
+        assert_eq!(mould.fill(b"data: {\"d\":\"\xff\"}\n\n", &mut said), Fit::No);
         assert_eq!(said, "");
     }
 

@@ -1,7 +1,7 @@
 //! A streamed reply from its bytes to the whole: framing, events, pieces, within an allowance of bytes and events.
 
-use super::limits::{STREAM_BYTES_MAX, STREAM_EVENTS_MAX};
-use super::mould::Mould;
+use super::limits::{BEGUN_BYTES_MAX, STREAM_BYTES_MAX, STREAM_EVENTS_MAX};
+use super::mould::{Fit, Mould};
 use super::sse::{Caps, Parser};
 use super::{Api, Assembler, Delta, Hear, Kind, Progress, Reply, WireError};
 
@@ -17,10 +17,20 @@ pub struct Reading {
     mould: Option<(Mould, Place)>,
     /// Kept for its room.
     said: String,
+    /// The beginning of an event at the end of a chunk that has the shape of the last one so far.
+    begun: Vec<u8>,
 }
 
 /// Which of the texts of a reply a piece was added to; its meaning is the assembler's.
 pub(super) type Place = usize;
+
+/// What follows the pieces that were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    /// The beginning of one more, as far as it has come.
+    Begun,
+    Other,
+}
 
 /// How much a stream may bring.
 #[derive(Clone, Copy, Debug)]
@@ -46,16 +56,21 @@ impl Reading {
             line_max: allowance.caps.line_bytes,
             mould: None,
             said: String::new(),
+            begun: Vec::new(),
         }
     }
 
     /// Takes the next bytes and tells what they bring.
     pub fn take(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         self.bytes_left = spend(self.bytes_left, chunk.len() as u64, "bytes")?;
-        let mut rest = chunk;
+        let mut rest = self.end_begun(chunk, hear)?;
         while !rest.is_empty() {
-            let used = self.pieces(rest, hear)?;
+            let (used, ahead) = self.pieces(rest, hear)?;
             rest = &rest[used..];
+            if ahead == Ahead::Begun {
+                self.begun.extend_from_slice(rest);
+                break;
+            }
             let used = self.event(rest, hear)?;
             rest = &rest[used..];
         }
@@ -63,7 +78,8 @@ impl Reading {
     }
 
     /// The stream has ended: the reply, or `Truncated` if its end has not been seen.
-    pub fn finish(self, hear: &mut Hear<'_>) -> Result<Reply, WireError> {
+    pub fn finish(mut self, hear: &mut Hear<'_>) -> Result<Reply, WireError> {
+        self.read_begun(hear)?;
         let Reading { parser, mut assembler, .. } = self;
         if assembler.progress() != Progress::Done {
             parser.finish(|event| assembler.take(event.name(), event.data, hear))?;
@@ -75,16 +91,68 @@ impl Reading {
         self.assembler.progress()
     }
 
+    /// Ends the event that began in an earlier chunk; gives what follows it in this one.
+    fn end_begun<'c>(&mut self, chunk: &'c [u8], hear: &mut Hear<'_>) -> Result<&'c [u8], WireError> {
+        if self.begun.is_empty() {
+            return Ok(chunk);
+        }
+        let before = self.begun.len();
+        let mut joined = std::mem::take(&mut self.begun);
+        joined.extend_from_slice(&chunk[..chunk.len().min(BEGUN_BYTES_MAX)]);
+        let (used, _) = self.one_piece(&joined, hear)?;
+        joined.truncate(before);
+        self.begun = joined;
+        if used > before {
+            self.begun.clear();
+            return Ok(&chunk[used - before..]);
+        }
+        self.read_begun(hear)?;
+        Ok(chunk)
+    }
+
+    /// Gives up on the shape of what began in an earlier chunk.
+    fn read_begun(&mut self, hear: &mut Hear<'_>) -> Result<(), WireError> {
+        let begun = std::mem::take(&mut self.begun);
+        let mut rest = begun.as_slice();
+        while !rest.is_empty() {
+            let used = self.event(rest, hear)?;
+            rest = &rest[used..];
+        }
+        Ok(())
+    }
+
     /// Takes as many events as have the shape of the last one; gives how long they were.
-    fn pieces(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<usize, WireError> {
-        let Some((mould, place)) = &self.mould else { return Ok(0) };
+    fn pieces(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<(usize, Ahead), WireError> {
+        self.up_to(usize::MAX, chunk, hear)
+    }
+
+    fn one_piece(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<(usize, Ahead), WireError> {
+        self.up_to(1, chunk, hear)
+    }
+
+    fn up_to(
+        &mut self,
+        events_max: usize,
+        chunk: &[u8],
+        hear: &mut Hear<'_>,
+    ) -> Result<(usize, Ahead), WireError> {
+        let Some((mould, place)) = &self.mould else { return Ok((0, Ahead::Other)) };
         if !self.parser.is_between_events() || chunk.len() > self.line_max {
-            return Ok(0);
+            return Ok((0, Ahead::Other));
         }
         self.said.clear();
         let (mut at, mut told) = (0, 0);
         let mut allowed = Ok(self.events_left);
-        while let Some(bytes) = mould.fill(&chunk[at..], &mut self.said) {
+        let mut ahead = Ahead::Other;
+        for _ in 0..events_max {
+            let bytes = match mould.fill(&chunk[at..], &mut self.said) {
+                Fit::Whole(bytes) => bytes,
+                Fit::SoFar if chunk.len() - at <= BEGUN_BYTES_MAX => {
+                    ahead = Ahead::Begun;
+                    break;
+                }
+                Fit::SoFar | Fit::No => break,
+            };
             allowed = allowed.and_then(|left| spend(left, 1, "events"));
             if allowed.is_err() {
                 break;
@@ -94,7 +162,7 @@ impl Reading {
         }
         self.assembler.add_text(*place, &self.said);
         self.events_left = allowed?;
-        Ok(at)
+        Ok((at, ahead))
     }
 
     /// Takes bytes up to the end of one event, whatever it is; gives how many.

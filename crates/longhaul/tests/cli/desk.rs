@@ -49,6 +49,11 @@ impl Desk {
         self.dir.path().join(name)
     }
 
+    /// A place of the user's where no project is, and so no agent.
+    pub fn elsewhere(&self, name: &str) -> PathBuf {
+        self.users.path().join(name)
+    }
+
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }

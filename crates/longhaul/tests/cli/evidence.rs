@@ -147,7 +147,7 @@ fn evidence_goes_stale_with_the_files() {
     let workspace = std::path::PathBuf::from(desk.json(&["show", &id])["workspace"].as_str().unwrap());
     let stale = || {
         let (result, text) = (desk.json(&["result", &id]), desk.get(&["result", &id]));
-        let shown = text.contains("done, and shown to be done");
+        let shown = text.contains("completed, and shown to be done");
         assert_eq!(shown, result["evidence"]["stale"] == false, "{text}");
         !shown
     };

@@ -165,7 +165,7 @@ fn deadly_git(desk: &Desk, word: &str) -> std::ffi::OsString {
     let (real, done) = (real.display(), desk.path(".longhaul/done"));
     let deadly = format!("kill -9 $PPID; '{real}' \"$@\"; touch '{}'; exit;;", done.display());
     let script = format!("#!/bin/sh\ncase \" $* \" in *\" {word} \"*) {deadly} esac\nexec '{real}' \"$@\"\n");
-    let place = desk.path(".longhaul/deadly");
+    let place = desk.elsewhere("deadly");
     std::fs::create_dir_all(&place).unwrap();
     std::fs::write(place.join("git"), script).unwrap();
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -365,15 +365,16 @@ fn a_process_does_not_show_a_key() {
     let (real, dump) = (real.unwrap(), rig.path("vault/dump"));
     let real = real.trim();
     let wrapper = format!("#!/bin/sh\nenv >> {}\nexec {real} \"$@\"\n", dump.display());
-    rig.write("bin/git", &wrapper);
-    fs::set_permissions(rig.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let bin = tempfile::tempdir().unwrap();
+    fs::write(bin.path().join("git"), &wrapper).unwrap();
+    fs::set_permissions(bin.path().join("git"), fs::Permissions::from_mode(0o755)).unwrap();
     for args in [
         &["init", "-q"][..],
         &["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "first"],
     ] {
         assert!(Command::new(real).args(args).current_dir(rig.path("")).status().unwrap().success());
     }
-    let path = format!("{}:{}", rig.path("bin").display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
     let rig = rig.env("PATH", &path);
     let driver = rig.start(&["run", "x", "--model", "mine/m"]);
     until("a question", || asked(&fake).first().cloned());
