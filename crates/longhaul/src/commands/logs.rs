@@ -55,7 +55,8 @@ fn heard(run: &Run, message: &Message) -> Vec<String> {
     }
 }
 
-fn retell(run: &Run, event: &Event) -> Vec<String> {
+/// What an event tells a person, in the run as it was right after it.
+pub fn retell(run: &Run, event: &Event) -> Vec<String> {
     match event {
         Event::StepStarted { step } => {
             let first = run.messages.first();
