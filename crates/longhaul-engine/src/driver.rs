@@ -231,7 +231,9 @@ impl Driver {
         self.storing = self.storing.or(due(&effect, &self.run().files));
         let work = match effect {
             Effect::CallModel { turn, attempt } => {
-                Some(Work::CallModel { turn, attempt, request: prompt::request(self.run(), turn, attempt) })
+                let (request, has_images) =
+                    (prompt::request(self.run(), turn, attempt), self.run().has_images);
+                Some(Work::CallModel { turn, attempt, request, has_images })
             }
             Effect::PrepareTool { call, attempt } => self.tool_work(call, attempt).map(Work::PrepareTool),
             Effect::RunTool { call, attempt } => self.tool_work(call, attempt).map(Work::RunTool),

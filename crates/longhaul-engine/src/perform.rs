@@ -40,6 +40,7 @@ pub enum Work {
         turn: u32,
         attempt: Attempt,
         request: ModelRequest,
+        has_images: bool,
     },
     PrepareTool(ToolWork),
     RunTool(ToolWork),
@@ -156,7 +157,7 @@ impl Performer for Hands {
                     Some(Input::WorkKept { steps, kept: kept.unwrap_or_else(lost) })
                 })
             }
-            Work::CallModel { turn, attempt, request } => {
+            Work::CallModel { turn, attempt, request, has_images } => {
                 if let Some(why) = gone(&self.workspace) {
                     return Box::pin(std::future::ready(Some(Input::WorkspaceGone { why })));
                 }
@@ -164,7 +165,7 @@ impl Performer for Hands {
                 let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
                 let blobs = Arc::clone(&self.blobs);
                 let asking = async move {
-                    let request = with_pictures(request, blobs).await;
+                    let request = if has_images { with_pictures(request, blobs).await } else { request };
                     call_model(models, deltas, turn, attempt, request, cancel).await
                 };
                 let taken = move |input| by_own_names(struck_out(input, &secrets), &toolbox);

@@ -619,6 +619,7 @@ impl Run {
 
     /// Adds to the conversation in place: requests that shared it have been answered by now.
     fn say(&mut self, message: Message) {
+        self.has_images |= matches!(&message, Message::Tool { images, .. } if !images.is_empty());
         self.fill.bytes = self.fill.bytes.saturating_add(context::bytes(&message));
         Arc::make_mut(&mut self.messages).push(message);
     }

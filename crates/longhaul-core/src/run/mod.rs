@@ -138,6 +138,9 @@ pub struct Run {
     /// After how many completed steps the work was last kept.
     #[serde(skip)]
     pub kept_steps: u32,
+    /// Has a tool ever shown an image? Only then is a long conversation looked through for those it still has.
+    #[serde(skip)]
+    pub has_images: bool,
     /// What is on record of the files in its workspace.
     #[serde(default)]
     pub files: Files,
@@ -439,6 +442,7 @@ impl Run {
             contained: None,
             setting_up: false,
             kept_steps: 0,
+            has_images: false,
             files: Files::Untouched,
             checkpoint_names: Vec::new(),
             commits: Vec::new(),
