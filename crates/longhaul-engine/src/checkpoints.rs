@@ -24,7 +24,7 @@ use crate::undo;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Nothing for a turn's end, where only the files were stored.
+    /// Nothing for a turn's end, where only the files were stored, and for the moment before the first change.
     pub number: Option<u32>,
     /// What it is called.
     pub name: Option<String>,
@@ -492,8 +492,20 @@ impl Gathering {
         }
     }
 
+    /// The last moment before anything began that may change files, unless a checkpoint there has them too.
+    fn beginning(&self) -> Option<&Checkpoint> {
+        let first_touch = self.first_touch?;
+        let last = self.rests.iter().take_while(|rest| rest.end < first_touch).last();
+        let has_same = |last: &&Checkpoint| self.found.iter().any(|found| found.files == last.files);
+        last.filter(|last| last.files.is_some() && !has_same(last))
+    }
+
     fn checkpoints(mut self, damage: Option<Damage>) -> Checkpoints {
         self.close();
+        if let Some(beginning) = self.beginning().cloned() {
+            let place = self.found.partition_point(|found| found.seq < beginning.seq);
+            self.found.insert(place, beginning);
+        }
         let Gathering { found, rests, last_seq, unreadable, .. } = self;
         Checkpoints { found, rests, last_seq, damage, unreadable }
     }

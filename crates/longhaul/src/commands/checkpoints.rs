@@ -17,7 +17,7 @@ use crate::render::{self, table};
 pub struct Args {
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Also where turns ended whose files were stored; such a point is asked for as `@SEQ`
+    /// Also the moment before the first change, and where turns ended whose files were stored; such a point is asked for as `@SEQ`
     #[arg(long)]
     pub all: bool,
 }

@@ -26,7 +26,7 @@ fn done(desk: &Desk) -> (String, PathBuf) {
 /// The event of each turn's end at which files were stored.
 fn stored(desk: &Desk, id: &str) -> Vec<String> {
     let listed = desk.json(&["checkpoints", id, "--all"]);
-    let points = listed.as_array().unwrap().iter().filter(|point| point["number"].is_null());
+    let points = listed.as_array().unwrap().iter().filter(|point| point["number"].is_null()).skip(1);
     points.map(|point| format!("@{}", point["seq"])).collect()
 }
 

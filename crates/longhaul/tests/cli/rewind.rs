@@ -50,30 +50,39 @@ fn found(top: &Path) -> Vec<String> {
     found
 }
 
-/// Where the run can be taken back to.
-fn points(desk: &Desk, id: &str) -> Vec<Value> {
+/// Where the run can be taken back to by an event: before its first change, and to each turn's end.
+fn all_points(desk: &Desk, id: &str) -> Vec<Value> {
     let listed = desk.json(&["checkpoints", id, "--all"]);
     listed.as_array().unwrap().iter().filter(|point| point["number"].is_null()).cloned().collect()
+}
+
+/// The ends of turns.
+fn points(desk: &Desk, id: &str) -> Vec<Value> {
+    all_points(desk, id).split_off(1)
 }
 
 fn types(desk: &Desk, id: &str) -> Vec<String> {
     desk.events(id).iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
 }
 
-/// D11.16: taken back to any point, and gone on from there, a run ends as it did, and so do its files.
+/// D11.16: taken back to any point, and gone on from there, a run ends as it did, and so do its files. The first of the points is
+/// from before anything was changed.
 #[test]
 fn a_run_taken_back_to_any_point_ends_the_same() {
     let desk = Desk::with_script(SCRIPT);
     let (id, workspace) = done(&desk);
     let (end, events) = (found(&workspace), types(&desk, &id));
-    let points = points(&desk, &id);
-    assert_eq!(points.len(), 4, "one for each turn that may have changed files");
+    let points = all_points(&desk, &id);
+    assert_eq!(points.len(), 5, "the beginning, and one for each turn that may have changed files");
     for point in points.iter().rev() {
         let at = format!("@{}", point["seq"]);
         let said = desk.say(&["rewind", &id, "--to", &at]);
         assert_eq!(said.code, 0, "{}", said.err);
         let seq = point["seq"].as_u64().unwrap() as usize;
-        assert_eq!(types(&desk, &id), events[..seq], "{at}");
+        let mut then = events[..seq].to_vec();
+        // Its files were noted when the first change came, which is gone from the journal now.
+        then.extend((point == &points[0]).then(|| "files_stored".to_owned()));
+        assert_eq!(types(&desk, &id), then, "{at}");
         if seq < events.len() / 2 {
             assert!(!workspace.join("a").exists(), "{at}");
         }
@@ -81,6 +90,9 @@ fn a_run_taken_back_to_any_point_ends_the_same() {
         assert_eq!((said.out.as_str(), said.code), ("All done.\n", 0), "{}", said.err);
         assert_eq!(found(&workspace), end, "{at}");
     }
+    let first = format!("@{}", points[0]["seq"]);
+    assert_eq!(desk.say(&["rewind", &id, "--to", &first]).code, 0);
+    assert_eq!(found(&workspace), Vec::<String>::new(), "nothing was there yet");
 }
 
 /// D11.16: killed anywhere in a rewind, a run and its files are as before or as then, and the next command makes that so.
