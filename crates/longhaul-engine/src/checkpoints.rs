@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::event::{Event, Moment, Purpose, Stored};
 use longhaul_core::ids::{CallId, RunId};
+use longhaul_core::json::Json;
 use longhaul_core::run::Files;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
+use longhaul_core::text::visible;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, PUSH};
 use longhaul_store::engine::{Cutting, Damage};
@@ -20,6 +22,7 @@ use longhaul_store::{Backend, Home, Record};
 use crate::error::{Error, Unreadable};
 use crate::fold::Fold;
 use crate::harness::Harness;
+use crate::limits::COMMAND_SHOWN_MAX;
 use crate::undo;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -400,7 +403,9 @@ impl Gathering {
                 self.once.insert(*call);
             }
             if self.once.contains(call) {
-                self.outside.push((seq, format!("{tool} {call}")));
+                let command = run.call(*call).and_then(|call| command(&call.args));
+                let command = command.map_or_else(String::new, |command| format!(" `{command}`"));
+                self.outside.push((seq, format!("{tool} {call}{command}")));
             }
         }
         let here = Checkpoint {
@@ -509,6 +514,18 @@ impl Gathering {
         let Gathering { found, rests, last_seq, unreadable, .. } = self;
         Checkpoints { found, rests, last_seq, damage, unreadable }
     }
+}
+
+/// The command that a call runs, in one line that is not too long.
+fn command(args: &Json) -> Option<String> {
+    let args = args.value();
+    let line = visible(args.get("command")?.as_str()?).split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut letters = line.chars();
+    let mut shown: String = letters.by_ref().take(COMMAND_SHOWN_MAX).collect();
+    if letters.next().is_some() {
+        shown.push('…');
+    }
+    Some(shown)
 }
 
 /// Does something begin that may change files?

@@ -123,9 +123,7 @@ impl Harness {
     ) -> Result<Done, Error> {
         let spec = seen.spec.as_ref().ok_or_else(|| Error::Empty(id.clone()))?;
         let workspace = PathBuf::from(&spec.workspace);
-        if !workspace.is_dir() {
-            return Err(Error::PlaceGone { run: id.clone(), path: workspace });
-        }
+        self.make_again(home, id, &workspace)?;
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
@@ -154,6 +152,19 @@ impl Harness {
         let (tree, left_out) = (note.before.clone(), before.left_out);
         let kept_as = self.finish(home, cutting, id, note)?;
         Ok(Done { changes, before: tree, left_out, kept_as })
+    }
+
+    /// A place of ours that was cleaned away since is made once more; its files come from the checkpoint.
+    fn make_again(&self, home: &Home, id: &RunId, workspace: &Path) -> Result<(), Error> {
+        if workspace.is_dir() {
+            return Ok(());
+        }
+        let path = workspace.to_owned();
+        if !workspace.starts_with(home.dir()) {
+            return Err(Error::PlaceGone { run: id.clone(), path });
+        }
+        let place = self.place(&self.look(id)?, workspace);
+        place::ensure(&place).map_err(|source| Error::Workspace { path, source: Box::new(source) })
     }
 
     /// What comes after the files, and can be done any number of times. Returns where the journal as it was is kept, if it is.

@@ -43,6 +43,14 @@ pub fn taken(state: &Path) -> Taken {
     taken_below(&state.join("checkpoints"))
 }
 
+/// The directories in a directory, by name; none if there is no such thing.
+pub fn directories(within: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(within).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    found.sort();
+    found
+}
+
 /// How much is in a directory, no link followed.
 pub fn bytes_below(directory: &Path) -> u64 {
     taken_below(directory).bytes

@@ -5,10 +5,12 @@
 //! it touches no other. Fetched contents are data: no hook, no filter and no submodule of theirs is run or followed. Refuses
 //! every address that is not https, ssh or a repository on this machine, and every one that has a password in it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
+use std::time::Duration;
 
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git};
@@ -211,7 +213,10 @@ impl Store {
         let refs = [&refs[..], &["+HEAD:refs/longhaul/head"]].concat();
         let git = self.git().filling(&self.directory, limits::FETCHED_BYTES_MAX);
         if let Err(error) = git.run(&[&asked[..], &refs].concat()) {
-            // A repository without commits has no HEAD to fetch.
+            if self.resolve(None).is_err() {
+                // Nothing was ever fetched, and perhaps the address was a slip.
+                take_away(&self.directory).ok();
+            }
             return Err(self.explained(error));
         }
         self.resolve(reference)
@@ -219,6 +224,7 @@ impl Store {
 
     fn explained(&self, source: git::Error) -> Error {
         let url = self.address.text.clone();
+        // A repository without commits has no HEAD to fetch.
         if source.to_string().contains("couldn't find remote ref HEAD") {
             return Error::Empty { url };
         }
@@ -255,14 +261,58 @@ impl Store {
     fn lock(&self) -> Result<File, Error> {
         let parent = self.directory.parent().unwrap_or(Path::new("."));
         create_directories(parent)?;
-        let path = self.directory.with_extension("lock");
-        let lock = File::options().create(true).append(true).open(&path);
-        let lock = lock.map_err(|source| place::Error::Io { action: "open", path: path.clone(), source })?;
-        if limits::within(limits::GIT_TIME_MAX, || lock.try_lock().is_ok()) {
-            return Ok(lock);
-        }
-        Err(Error::Busy { url: self.address.text.clone() })
+        let mut tried = Ok(None);
+        limits::within(limits::GIT_TIME_MAX, || {
+            tried = try_lock(&self.directory);
+            !matches!(tried, Ok(None))
+        });
+        tried?.ok_or_else(|| Error::Busy { url: self.address.text.clone() })
     }
+}
+
+/// The lock of a store, unless somebody has it.
+fn try_lock(directory: &Path) -> Result<Option<File>, place::Error> {
+    let path = directory.with_extension("lock");
+    let failed = |source| place::Error::Io { action: "lock", path: path.clone(), source };
+    let lock = File::options().create(true).append(true).open(&path).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    // Whoever took the store away took the lock's file along, and one without a name holds nobody up.
+    let (held, named) = (lock.metadata().map_err(failed)?, fs::metadata(&path));
+    Ok(named.is_ok_and(|named| named.ino() == held.ino()).then_some(lock))
+}
+
+/// Was nothing fetched into it for that long?
+pub fn is_unused(store: &Path, age: Duration) -> bool {
+    let fetched = fs::metadata(store.join("FETCH_HEAD")).or_else(|_| fs::metadata(store));
+    let at = fetched.and_then(|facts| facts.modified());
+    at.is_ok_and(|at| at.elapsed().unwrap_or_default() >= age)
+}
+
+/// Takes a store away that was not used for that long, unless somebody is fetching. Workspaces that were made from it have all they
+/// need.
+pub fn remove(store: &Path, age: Duration) -> Result<bool, place::Error> {
+    let Some(_lock) = try_lock(store)?.filter(|_| is_unused(store, age)) else { return Ok(false) };
+    take_away(store)?;
+    Ok(true)
+}
+
+/// With its lock held. Under another name first: of half a store, git would say that it is one.
+fn take_away(store: &Path) -> Result<(), place::Error> {
+    let failed = |source| place::Error::Io { action: "remove", path: store.to_owned(), source };
+    let mut gone = store.with_extension("").into_os_string();
+    gone.push(place::REMOVING);
+    if Path::new(&gone) != store {
+        if Path::new(&gone).exists() {
+            fs::remove_dir_all(&gone).map_err(failed)?;
+        }
+        fs::rename(store, &gone).map_err(failed)?;
+    }
+    fs::remove_dir_all(&gone).map_err(failed)?;
+    fs::remove_file(store.with_extension("lock")).map_err(failed)
 }
 
 /// Brings what is new in a store into a workspace that was made from it, under its names for the origin. No file is touched.

@@ -1,9 +1,12 @@
 //! `--repo`: a repository that is brought from elsewhere, for `run`, `create` and `loop`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longhaul_core::run::Run;
 use longhaul_core::spec::GitSource;
+use longhaul_engine::Harness;
+use longhaul_workspace::prune::{bytes_below, directories};
 use longhaul_workspace::source::{self, Address, Error, Store};
 use longhaul_workspace::{landing, place};
 
@@ -34,6 +37,37 @@ pub fn fetched(app: &App, options: &Options) -> Result<(GitSource, String), Fail
 pub fn known(app: &App, url: &str) -> GitSource {
     let store = Store::place(&stores(app), url, None).display().to_string();
     GitSource { url: url.to_owned(), reference: None, depth: None, store }
+}
+
+/// Takes fetched repositories away that no run here came from and that were not asked for so long; a session fetches its own again.
+/// Answers their names and sizes.
+pub fn clean_up(
+    app: &App,
+    harness: &Harness,
+    older_than: Duration,
+    dry_run: bool,
+) -> Result<Vec<(String, u64)>, Failure> {
+    let mut old = directories(&stores(app));
+    old.retain(|store| source::is_unused(store, older_than));
+    if old.is_empty() {
+        return Ok(Vec::new());
+    }
+    let home = harness.home().map(|home| home.all_runs()).transpose().map_err(anyhow::Error::from)?;
+    for run in home.into_iter().flatten() {
+        // Of one that cannot be read, nobody knows what it needs.
+        let Ok(run) = harness.look(&run) else { return Ok(Vec::new()) };
+        let needed = run.spec.source.map(|source| PathBuf::from(source.store));
+        old.retain(|store| Some(store) != needed.as_ref());
+    }
+    let mut gone = Vec::new();
+    for store in old {
+        let bytes = bytes_below(&store);
+        if dry_run || source::remove(&store, older_than).map_err(anyhow::Error::from)? {
+            let name = store.strip_prefix(&app.state_dir).unwrap_or(&store).display().to_string();
+            gone.push((name, bytes));
+        }
+    }
+    Ok(gone)
 }
 
 fn stores(app: &App) -> PathBuf {

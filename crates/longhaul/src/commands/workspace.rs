@@ -11,10 +11,10 @@ use longhaul_engine::{Error as EngineError, Harness};
 use longhaul_store::Error as StoreError;
 use longhaul_workspace::place::{self, Place, REMOVING};
 pub use longhaul_workspace::prune::bytes_below;
-use longhaul_workspace::prune::{self, Pruned};
+use longhaul_workspace::prune::{self, Pruned, directories};
 use serde_json::{Value, json};
 
-use super::session;
+use super::{session, source};
 use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
@@ -39,12 +39,13 @@ pub struct Args {
 pub enum What {
     /// The workspaces of runs, and how much room those, sessions, stored files and fetched repositories take
     List,
-    /// Remove where ended runs and workflows worked, and stored files that no run needs
+    /// Remove where ended runs and workflows worked, and stored files and fetched repositories that no run needs
     ///
     /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
     /// any repository is gone. Runs that were removed with `longhaul rm` count as ended. Sessions are never touched. Stored files, to which `longhaul rewind` goes back, stay as long as
     /// their run is there; a week after `longhaul rm` they go, or after an hour if there are more than `checkpoints.quota`. They
-    /// are left as they are while a run is driven, and as long as they take little room.
+    /// are left as they are while a run is driven, and as long as they take little room. A repository that `--repo` fetched stays as
+    /// long as a run that came from it is there, and goes so long after it was last asked for.
     Cleanup {
         /// Ended so long ago, like `7d` [default: `workspace.cleanup_after`, 24h]
         #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -160,6 +161,10 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     for (name, freed) in session::clean_up_workflows(app, older_than, dry_run)? {
         bytes += freed;
         gone.push(format!("workflow/{name}"));
+    }
+    for (name, freed) in source::clean_up(app, &harness, older_than, dry_run)? {
+        bytes += freed;
+        gone.push(name);
     }
     let pruned = if dry_run { None } else { pruned(app, &harness, retention.checkpoints_max) };
     let freed = bytes + pruned.map_or(0, |pruned| pruned.bytes_before.saturating_sub(pruned.bytes_after));
@@ -297,11 +302,4 @@ fn is_unsaved(place: &Place, name: &str) -> bool {
         render::warn(&format!("{name} has changes that are nowhere else and stays"));
     }
     is_unsaved
-}
-
-fn directories(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    found.sort();
-    found
 }

@@ -52,6 +52,15 @@ fn fsck(desk: &Desk) {
     assert!(found.status.success() && !said.contains("missing"), "{said}");
 }
 
+/// Makes a repository of all that is there.
+fn commit_all(desk: &Desk) {
+    for words in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "first"]] {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(words).current_dir(desk.path(""));
+        assert!(git.status().unwrap().success(), "{words:?}");
+    }
+}
+
 fn quota(desk: &Desk, text: &str) {
     desk.write("longhaul.yaml", text);
 }
@@ -95,16 +104,33 @@ fn workspaces_are_listed_and_go_by_the_rule() {
     }
 }
 
+/// D11.16, D14.8: what was cleaned away is made once more by whoever takes the run back, in a repository and outside of one; only a
+/// place of the user's is not ours to make.
+#[test]
+fn a_workspace_that_was_cleaned_away_is_made_again() {
+    for in_git in [false, true] {
+        let desk = Desk::with_script(SCRIPT);
+        if in_git {
+            commit_all(&desk);
+        }
+        let (id, workspace) = done(&desk);
+        assert_eq!(desk.json(&["workspace", "cleanup", "--older-than", "1ms"])["removed"], json!([id]));
+        assert!(!workspace.exists());
+        let said = desk.say(&["rewind", &id, "--to", &stored(&desk, &id)[0]]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert!(workspace.join("noise").exists() && !workspace.join("b").exists());
+        assert_eq!(workspace.join(".git").exists(), in_git);
+        assert_eq!(desk.say(&["resume", &id]).code, 0);
+        assert!(workspace.join("b").exists());
+    }
+}
+
 /// D14.8: `cleanup_on_complete` leaves no directory of a run that completed.
 #[test]
 fn a_completed_run_can_leave_no_workspace() {
     let desk = Desk::with_script(SCRIPT);
     quota(&desk, "workspace: { cleanup_on_complete: true }\n");
-    for words in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "first"]] {
-        let mut git = Command::new("git");
-        git.args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(words).current_dir(desk.path(""));
-        assert!(git.status().unwrap().success(), "{words:?}");
-    }
+    commit_all(&desk);
     let (id, workspace) = done(&desk);
     assert!(!workspace.exists());
     assert_eq!(desk.json(&["show", &id])["status"], json!("completed"));
@@ -272,7 +298,11 @@ conversations:
     assert!(text.contains("before-call_2") && text.contains("git clean -fdxq d"), "{text}");
     let said = desk.say(&["rewind", &id, "--to", "before-call_2"]);
     assert_eq!(said.code, 0, "{}", said.err);
-    assert!(said.err.contains("NOT undone: bash call_2"), "{}", said.err);
+    assert!(
+        said.err.contains("NOT undone: bash call_2 `git status -s && git clean -fdxq d`"),
+        "{}",
+        said.err
+    );
     assert_eq!(std::fs::read_to_string(workspace.join("d/a")).unwrap(), "one\n");
     assert_eq!(desk.say(&["resume", &id]).code, 0);
     assert!(workspace.join("d/a").exists(), "it is for the agent to say whether it is made again");

@@ -128,6 +128,36 @@ fn work_that_is_nowhere_else_stays() {
     assert_eq!((cleanup("workspace"), cleanup("session")), (json!([one["id"]]), json!(["s"])));
 }
 
+/// What was fetched stays as long as a run that came from it is there, and goes when nobody asked for it for so long; a workspace that
+/// was made from it misses nothing. An address that leads nowhere leaves nothing behind.
+#[test]
+fn fetched_repositories_go_by_the_rule() {
+    let desk = desk();
+    let fetched = || std::fs::read_dir(desk.path(".longhaul/cache/repos")).unwrap().count();
+    let (one, session) = (run(&desk, &[]), run(&desk, &["--session=s"]));
+    let there = fetched();
+    let wrong = desk.say(&["run", "x", "--repo", "https://127.0.0.1:1/team/app.git"]);
+    assert!(wrong.code == 1 && wrong.err.contains("cannot reach"), "{}", wrong.err);
+    assert_eq!(fetched(), there);
+    let cleanup = |more: &[&str]| {
+        let args = [&["workspace", "cleanup", "--older-than=1ms"], more].concat();
+        desk.json(&args)["removed"].as_array().unwrap().clone()
+    };
+    assert_eq!(cleanup(&[]), [json!(0); 0], "two runs came from it");
+    desk.get(&["rm", one["id"].as_str().unwrap()]);
+    desk.get(&["rm", session["id"].as_str().unwrap()]);
+    let is_store = |name: &serde_json::Value| name.as_str().unwrap().starts_with("cache/repos/");
+    assert!(cleanup(&["--dry-run"]).iter().any(is_store) && fetched() == there);
+    assert_eq!(desk.json(&["workspace", "cleanup"])["removed"], json!([]), "a day is not over");
+    assert!(cleanup(&[]).iter().any(is_store));
+    assert_eq!(fetched(), 0);
+    let workspace = Path::new(session["workspace"].as_str().unwrap());
+    git(workspace, &["fsck", "--full"]);
+    push(&desk, "upstream.txt", "two\n");
+    run(&desk, &["--session=s"]);
+    assert_eq!(std::fs::read_to_string(workspace.join("upstream.txt")).unwrap(), "two\n");
+}
+
 /// A45, A46: refused before anything is made.
 #[test]
 fn hostile_addresses_and_names_are_refused() {
