@@ -304,12 +304,17 @@ fn a_step_that_was_verified_and_committed_is_gone_back_to_twice() {
     }
 }
 
-/// D11.16: where a run worked may be gone: then it is not rewound, and the fork that is named instead works.
+/// D11.16: where a run worked may be gone. A place of ours is made once more; one of the user's is not, and the fork that is named
+/// instead works.
 #[test]
 fn a_run_whose_workspace_is_gone_is_forked() {
-    let desk = repository("workspace: { cleanup_after: 1ms }\ngit: { branch_prefix: mine/ }");
-    let id = text(&run(&desk, &[])["id"]);
-    assert_eq!(desk.json(&["workspace", "cleanup"])["removed"], json!([id]));
+    let desk = repository("");
+    let place = desk.path("place");
+    std::fs::create_dir(&place).unwrap();
+    let args = ["run", "Add", "--model", "scripted/../s.yaml", "--in-place", "--json"];
+    let said = desk.command(&args).current_dir(&place).output().unwrap();
+    let id = text(&serde_json::from_slice::<serde_json::Value>(&said.stdout).unwrap()["id"]);
+    std::fs::remove_dir_all(&place).unwrap();
     let said = desk.say(&["rewind", &id, "--to", "1"]);
     assert_eq!(said.code, 2, "{}", said.err);
     assert!(
@@ -318,7 +323,6 @@ fn a_run_whose_workspace_is_gone_is_forked() {
         said.err
     );
     let fork = desk.json(&["fork", &id, "--at", "1"]);
-    assert!(text(&fork["branch"]).starts_with("mine/"), "{fork}");
     assert!(Path::new(&text(&fork["workspace"])).join("notes").exists());
 }
 
