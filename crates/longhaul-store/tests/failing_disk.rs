@@ -496,3 +496,25 @@ fn a_reader_syncs_before_it_shows() {
     assert!(matches!(reader.poll(&mut keep(&mut found)), Err(Error::Poisoned { .. })));
     assert_eq!(read_all(&engine, &run_id(1)).unwrap().len(), 2);
 }
+
+/// What was closed was on disk before, so reading it costs no sync: a listing of thousands of ended runs would take its time. What is
+/// open is synced, also when its last frame fills the file as far as it ever does.
+#[test]
+fn a_reader_syncs_only_what_may_not_be_on_disk() {
+    let (_dir, disk, engine) = setup();
+    let syncs_to_read = || {
+        disk.reset_calls();
+        read_all(&engine, &run_id(1)).unwrap();
+        disk.calls(Call::SyncData)
+    };
+    let journal = engine.create(&run_id(1), &writer(), &sized(100)).unwrap();
+    assert_eq!(syncs_to_read(), 1);
+    journal.close().unwrap();
+    assert_eq!(syncs_to_read(), 0);
+    let mut journal = engine.open(&run_id(1), &writer(), &mut |_| Ok(())).unwrap();
+    journal.append(&sized(100)).unwrap();
+    disk.fill_up(0);
+    let largest = (1..100_000).rev().find(|bytes| journal.append(&sized(*bytes)).is_ok());
+    assert!(largest.is_some_and(|bytes| bytes > 1000 && bytes < 99_999), "{largest:?}");
+    assert_eq!(syncs_to_read(), 1);
+}

@@ -33,6 +33,9 @@ pub(crate) struct Look {
     pub(crate) start: Cursor,
     pub(crate) end: Cursor,
     pub(crate) tail: Tail,
+    /// The file ends with its last frame, so its writer has closed it: no frame is ever written up to the very end of a file, and
+    /// what lies behind one is cut off only once it is on disk.
+    pub(crate) closed: bool,
 }
 
 impl EngineReader {
@@ -72,7 +75,8 @@ impl EngineReader {
         // Once the zeros behind the end were all looked at, a quiet end is enough to know that there is no news.
         let quiet = self.cursor.is_some() && scanner.at_quiet_end()?;
         let tail = if quiet { Tail::Clean } else { scanner.show(u64::MAX, &mut |_: Record<'_>| Ok(()))? };
-        Ok(Look { start, end: scanner.cursor, tail })
+        let closed = file_len == scanner.cursor.offset;
+        Ok(Look { start, end: scanner.cursor, tail, closed })
     }
 
     fn scanner(&self) -> Result<Scanner<'_>, Error> {
@@ -88,13 +92,13 @@ impl Reader for EngineReader {
         if self.poisoned {
             return Err(Error::Poisoned { run: self.run.clone() });
         }
-        let Look { start, end, tail } = self.look()?;
+        let Look { start, end, tail, closed } = self.look()?;
         sound_end(&self.path, &end, tail)?;
         if end.offset > start.offset {
             // The last batch may be written and its writer's sync not yet back, or never to come back. Whoever is
             // shown a record may act on it, so it goes to disk first; this works on a file opened for reading too.
             // A second try after a failure would succeed and prove nothing, so there is none.
-            if let Err(error) = self.file.sync_data() {
+            if !closed && let Err(error) = self.file.sync_data() {
                 self.poisoned = true;
                 return Err(Error::io("sync", &self.path, error));
             }

@@ -93,10 +93,11 @@ impl Engine {
             }
         };
         let bytes_cut = if found.damaged { len.saturating_sub(found.end) } else { 0 };
-        if found.damaged {
-            file.set_len(found.end).map_err(failed)?;
-        }
+        // What is kept goes to disk before the file ends with it, which is how readers know that it is there.
         file.sync_data().map_err(failed)?;
+        if found.damaged {
+            file.set_len(found.end).and_then(|()| file.sync_data()).map_err(failed)?;
+        }
         Ok(Repaired { records_kept: found.records, cut_at: found.end, bytes_cut, kept_as })
     }
 

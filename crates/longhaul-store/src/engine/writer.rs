@@ -121,7 +121,8 @@ impl EngineJournal {
         match self.fill_to(needed.max((self.zeroed + chunk) / PAGE * PAGE)) {
             Ok(()) => Ok(Space::Ample),
             Err(failed) if !is_no_space(&failed.source) => Err(self.poison("extend", failed.source)),
-            Err(_) if frame_end <= self.zeroed => Ok(Space::Reserve),
+            // Never up to the very end: a file that ends with a frame is one that was closed.
+            Err(_) if frame_end < self.zeroed => Ok(Space::Reserve),
             Err(failed) => Err(Error::NoSpace { file: self.path.clone(), source: failed.source }),
         }
     }
