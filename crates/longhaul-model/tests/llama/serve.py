@@ -44,8 +44,6 @@ def parameters(args):
     # A full context drops its oldest half and goes on, so a reply without a limit never ends by itself.
     params.ctx_shift = True
     params.use_jinja = True
-    # The likeliest word each time: what was seen once is seen again.
-    params.sampling.temp = 0.0
     if args.template:
         params.chat_template = args.template.read_text(encoding="utf-8")
     for cpu in (params.cpuparams, params.cpuparams_batch):
