@@ -149,6 +149,9 @@ pub const REPEATS_MAX_MAX: u32 = 50;
 /// The same call with ever different results is waiting for something, up to so many times the limit above.
 pub const CHANGING_REPEATS_FACTOR: u32 = 10;
 
+/// So many times that limit of calls in a row, whatever their order, bring nothing new. Half of the calls that are looked back at.
+pub const NOTHING_NEW_FACTOR: u32 = 5;
+
 /// A repetition counts together with an earlier one only if fewer calls than this lie between them.
 pub const REPETITION_MEMORY_CALLS: usize = 20;
 

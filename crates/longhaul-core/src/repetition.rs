@@ -1,12 +1,12 @@
-//! Whether an agent goes round in circles: the same call again, two calls in turn, the same error again. Judged from what
-//! was tried and what came of it, so that honest waiting is not mistaken for it.
+//! Whether an agent goes round in circles: the same call again, two calls in turn, the same error again, or any round of calls
+//! that brings nothing new. Judged from what was tried and what came of it, so that honest waiting is not mistaken for it.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::json::Json;
-use crate::limits::{CHANGING_REPEATS_FACTOR, REPETITION_MEMORY_CALLS};
+use crate::limits::{CHANGING_REPEATS_FACTOR, NOTHING_NEW_FACTOR, REPETITION_MEMORY_CALLS};
 use crate::run::{Call, Run};
 use crate::tool::{BASH_OUTPUT, Failure, Outcome};
 
@@ -24,6 +24,9 @@ pub enum Repetition {
     /// Different calls that all fail with the same words.
     #[n(2)]
     SameError,
+    /// Calls in whatever order that were all made before and came to the same.
+    #[n(3)]
+    NothingNew,
 }
 
 /// What is done about it.
@@ -56,6 +59,9 @@ impl Found {
             Repetition::SameCall => format!("this same call was tried {} times in a row", self.count),
             Repetition::TwoCalls => format!("these two calls were tried in turn {} times", self.count),
             Repetition::SameError => format!("the last {} calls all failed with the same error", self.count),
+            Repetition::NothingNew => {
+                format!("the last {} calls were all made before and came to the same", self.count)
+            }
         };
         format!(
             "{what} to no new effect, so it was not made again. Do something else: look at what is there, try another way, or, if \
@@ -89,6 +95,7 @@ pub fn found(before: &[&Call], tool: &str, args: &Json, max: u32) -> Option<Foun
     same_call(before, &tried, max)
         .or_else(|| two_calls(before, &tried, max))
         .or_else(|| same_error(before, tool, max))
+        .or_else(|| nothing_new(before, tool, args, max))
 }
 
 fn same_call(before: &[&Call], tried: &Tried, max: u32) -> Option<Found> {
@@ -161,6 +168,41 @@ fn same_error(before: &[&Call], tool: &str, max: u32) -> Option<Found> {
         .iter()
         .all(|call| said(&call).as_ref() == Some(&first))
         .then_some(Found { repetition: Repetition::SameError, count: most as u32 })
+}
+
+/// Neither the files nor what is known of them has changed for many calls, however the agent mixes them.
+fn nothing_new(before: &[&Call], tool: &str, args: &Json, max: u32) -> Option<Found> {
+    let count = max * NOTHING_NEW_FACTOR;
+    let first = before.len().checked_sub(count as usize)?;
+    // This one has no result yet, so it can only be known by what it asks for.
+    if !before.iter().any(|call| asks_for(call, tool, args)) {
+        return None;
+    }
+    let is_known = |index: usize| {
+        let (earlier, call) = (&before[..index], before[index]);
+        !is_excused(Some(call)) && earlier.iter().any(|earlier| came_to_the_same(earlier, call))
+    };
+    let known = (first..before.len()).rev().all(is_known);
+    known.then_some(Found { repetition: Repetition::NothingNew, count })
+}
+
+/// What failed is known by what it said, whatever was asked for.
+fn came_to_the_same(earlier: &Call, call: &Call) -> bool {
+    match call.outcome() {
+        Some(outcome) if was_stopped(outcome) => true,
+        Some(Outcome::Failed { .. }) => earlier.tool == call.tool && earlier.outcome() == call.outcome(),
+        Some(Outcome::Done { .. } | Outcome::Unknown { .. }) => {
+            earlier.outcome() == call.outcome() && asks_for(earlier, call.tool.as_str(), &call.args)
+        }
+        // It ends with this very decision.
+        None => asks_for(earlier, call.tool.as_str(), &call.args),
+    }
+}
+
+/// Reading JSON for every pair would take its time; in another order it is as long as before.
+fn asks_for(call: &Call, tool: &str, args: &Json) -> bool {
+    let (one, other) = (call.args.as_str(), args.as_str());
+    call.tool == *tool && (one == other || (one.len() == other.len() && call.args.value() == args.value()))
 }
 
 /// What is done about a repetition that was just found: more each time it comes back soon.

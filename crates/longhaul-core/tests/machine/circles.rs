@@ -149,6 +149,38 @@ fn longer_circles_are_found() {
     assert_eq!(found(&sim)[0], (Repetition::SameError, Remedy::Nudge, 6));
 }
 
+/// Calls that were all made before and came to the same lead nowhere, in whatever order: a small model writes and reads the same file
+/// for ever, with a call in between that is cut off. Something new among them is work.
+#[test]
+fn rounds_that_bring_nothing_new_are_found() {
+    let round = |asked: u32| match asked % 5 {
+        0 | 2 => ("read", r#"{"path":"a"}"#),
+        1 | 3 => ("bash", r#"{"command":"echo hello > a"}"#),
+        // Cut off at another letter each time.
+        _ if asked.is_multiple_of(2) => ("read", r#"{"unreadable":"{"}"#),
+        _ => ("read", r#"{"unreadable":"{\"path\":"}"#),
+    };
+    let result = |call: u32| match call % 5 {
+        0 | 2 => Outcome::done("hello"),
+        1 | 3 => Outcome::done(""),
+        _ => Outcome::failed(Failure::InvalidArguments, "cut off"),
+    };
+    let sim = play(Conduct::default(), round, result);
+    let found_first = found(&sim)[0];
+    assert_eq!(found_first, (Repetition::NothingNew, Remedy::Nudge, 15));
+    let remedies: Vec<Remedy> = found(&sim).iter().map(|(_, remedy, _)| *remedy).collect();
+    assert_eq!(remedies[..2], [Remedy::Nudge, Remedy::FreshStart]);
+    assert!(sim.run.turns < 60, "{} turns", sim.run.turns);
+
+    // The file is another one every ten calls.
+    let changing = |call: u32| match result(call) {
+        Outcome::Done { .. } if call % 5 == 2 => Outcome::done(format!("hello {}", call / 10)),
+        other => other,
+    };
+    let sim = play(Conduct::default(), round, changing);
+    assert_eq!((found(&sim), sim.run.cause), (Vec::new(), Some(Cause::Limit)));
+}
+
 /// Pain 15: looking at a command that still runs is waiting, and so is a call whose result changes.
 #[test]
 fn honest_waiting_is_not_a_circle() {

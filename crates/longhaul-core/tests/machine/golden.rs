@@ -280,6 +280,12 @@ pub fn samples() -> Vec<Event> {
             futile: false,
         },
         Event::DoomLoop { repetition: Repetition::SameCall, remedy: Remedy::Nudge, tool: text(), count: 3 },
+        Event::DoomLoop {
+            repetition: Repetition::NothingNew,
+            remedy: Remedy::Nudge,
+            tool: text(),
+            count: 15,
+        },
         Event::LoopChanged { looping: looping() },
         Event::Told { text: text() },
         Event::ChildSpawned(Box::new(errand(Origin::Step { step: 1 }))),
