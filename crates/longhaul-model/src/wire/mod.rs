@@ -12,6 +12,7 @@ mod count;
 mod encode;
 mod error;
 pub mod http;
+mod lanes;
 mod lenient;
 pub mod limits;
 mod listing;
