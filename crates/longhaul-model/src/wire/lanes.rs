@@ -1,4 +1,4 @@
-//! Short runs of bytes, eight and more at a time: what stands between two quotes is too short for a search of its own, and
+//! Short runs of bytes, many at a time: what stands between two quotes is too short for a search of its own, and
 //! too frequent for a loop over bytes.
 
 /// Eight times the same byte.
@@ -8,42 +8,47 @@ const fn eight(byte: u8) -> u64 {
 
 const HIGH: u64 = eight(0x80);
 
-/// How many of the first of eight bytes are what a string of JSON has between its quotes as it is: no quote, no backslash,
-/// no control character.
-pub(super) fn plain(bytes: [u8; 8]) -> usize {
-    first(not_plain(u64::from_le_bytes(bytes)))
+/// How many bytes are looked at together. Most pieces are shorter: they then take the same way, whatever their length.
+pub(super) const LANES: usize = 16;
+
+/// How many bytes at the beginning are what a string of JSON has between its quotes as it is: no quote, no backslash, no
+/// control character.
+pub(super) fn plain(bytes: [u8; LANES]) -> usize {
+    first(bytes, |word| below_plain(word) & !word & HIGH)
 }
 
 /// The same of ASCII.
-pub(super) fn word(bytes: [u8; 8]) -> usize {
-    let word = u64::from_le_bytes(bytes);
-    first(not_plain(word) | (word & HIGH))
+pub(super) fn word(bytes: [u8; LANES]) -> usize {
+    first(bytes, |word| (below_plain(word) | word) & HIGH)
 }
 
-/// Marks the first byte that is not plain; a borrow may mark others after it.
-fn not_plain(word: u64) -> u64 {
-    let below = |word: u64, limit: u8| word.wrapping_sub(eight(limit)) & !word & HIGH;
+/// Marks, of the bytes that are ASCII, the first that is not plain, by its highest bit; a borrow may mark others after it.
+fn below_plain(word: u64) -> u64 {
+    let below = |word: u64, limit: u8| word.wrapping_sub(eight(limit));
     below(word, b' ') | below(word ^ eight(b'"'), 1) | below(word ^ eight(b'\\'), 1)
 }
 
-/// How many of the first of eight bytes are digits.
+/// How many of eight bytes at the beginning are digits.
 pub(super) fn digits(bytes: [u8; 8]) -> usize {
     let word = u64::from_le_bytes(bytes) ^ eight(b'0');
-    first((((word & !HIGH) + eight(0x80 - 10)) | word) & HIGH)
+    let others = (((word & !HIGH) + eight(0x80 - 10)) | word) & HIGH;
+    others.trailing_zeros() as usize / 8
 }
 
-/// The place of the first marked byte; eight if there is none.
-fn first(marked: u64) -> usize {
-    marked.trailing_zeros() as usize / 8
+/// The place of the first byte that is marked in one of the halves; behind all if there is none.
+fn first(bytes: [u8; LANES], mark: impl Fn(u64) -> u64) -> usize {
+    let both = u128::from_le_bytes(bytes);
+    let (low, high) = (mark(both as u64), mark((both >> 64) as u64));
+    (u128::from(low) | (u128::from(high) << 64)).trailing_zeros() as usize / 8
 }
 
-/// How long a run is; nothing if fewer than eight bytes follow where it may go on.
-pub(super) fn run(bytes: &[u8], of_eight: fn([u8; 8]) -> usize) -> Option<usize> {
+/// How long a run is; nothing if too few bytes follow to look at them together.
+pub(super) fn run<const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> usize) -> Option<usize> {
     let mut at = 0;
     loop {
-        let length = of_eight(*bytes[at..].first_chunk()?);
+        let length = of(*bytes[at..].first_chunk()?);
         at += length;
-        if length < 8 {
+        if length < N {
             return Some(at);
         }
     }
@@ -87,8 +92,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn eight_at_a_time_as_one_by_one(
-            bytes in prop::array::uniform8(prop_oneof![
+        fn together_as_one_by_one(
+            bytes in prop::array::uniform16(prop_oneof![
                 any::<u8>(),
                 b'0'..=b'9',
                 prop::sample::select(&b"\0\x1f !\"#[\\]/09:\x7f\x80\xa2\xb0\xdc\xff"[..]),
@@ -96,7 +101,8 @@ mod tests {
         ) {
             prop_assert_eq!(plain(bytes), bytes.iter().take_while(|byte| is_plain(byte)).count());
             prop_assert_eq!(word(bytes), bytes.iter().take_while(|byte| is_plain(byte) && byte.is_ascii()).count());
-            prop_assert_eq!(digits(bytes), bytes.iter().take_while(|byte| byte.is_ascii_digit()).count());
+            let eight = *bytes.first_chunk().unwrap();
+            prop_assert_eq!(digits(eight), eight.iter().take_while(|byte| byte.is_ascii_digit()).count());
         }
     }
 

@@ -21,6 +21,7 @@ mod reading;
 mod reply;
 pub mod responses;
 mod retry_after;
+mod said;
 pub mod sse;
 
 use longhaul_core::json::Json;

@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-use super::lanes;
+use super::lanes::{self, LANES};
+use super::said::Said;
 
 /// One event with its framing, in the order of its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,12 +66,12 @@ impl Mould {
 
     /// If `bytes` begin with an event of this shape, tells where that ends and adds its text to `said`; whether the text
     /// is UTF-8 is not asked.
-    pub fn fill(&self, bytes: &[u8], said: &mut Vec<u8>) -> Result<usize, Misfit> {
-        let before = said.len();
-        self.end_of(bytes, said).inspect_err(|_| said.truncate(before))
+    pub fn fill(&self, bytes: &[u8], said: &mut Said) -> Result<usize, Misfit> {
+        let before = said.end();
+        self.end_of(bytes, said).inspect_err(|_| said.cut(before))
     }
 
-    fn end_of(&self, bytes: &[u8], said: &mut Vec<u8>) -> Result<usize, Misfit> {
+    fn end_of(&self, bytes: &[u8], said: &mut Said) -> Result<usize, Misfit> {
         let at = pass(&self.before, bytes, 0)?;
         let at = after(&self.text, bytes, at)?;
         let Some(length) = add_text(&bytes[at..], said) else { return Err(text_misfit(&bytes[at..])) };
@@ -172,29 +173,26 @@ fn around(event: &[u8], part: Range<usize>) -> (Vec<Differing>, Vec<u8>) {
 
 /// Adds the inside of a string up to its closing quote and tells how long it is; nothing if it is empty, has no end, is
 /// not JSON, or has escapes by number: those may come in pairs and are left to the reader of JSON.
-fn add_text(rest: &[u8], said: &mut Vec<u8>) -> Option<usize> {
+fn add_text(rest: &[u8], said: &mut Said) -> Option<usize> {
     let mut at = 0;
     loop {
-        // Eight bytes are added, and as many as do not belong to the text are taken off again: copying as many as there
-        // are would be a call for each piece.
-        while let Some(eight) = rest[at..].first_chunk() {
-            let plain = lanes::plain(*eight);
-            said.extend_from_slice(eight);
-            said.truncate(said.len() - 8 + plain);
+        while let Some(lanes) = rest[at..].first_chunk() {
+            let plain = lanes::plain(*lanes);
+            said.add_some(lanes, plain);
             at += plain;
-            if plain < 8 {
+            if plain < LANES {
                 break;
             }
         }
         match *rest.get(at)? {
             b'"' => return Some(at).filter(|bytes| *bytes > 0),
             b'\\' => {
-                said.push(unescaped(*rest.get(at + 1)?)?);
+                said.add(unescaped(*rest.get(at + 1)?)?);
                 at += 2;
             }
             ..b' ' => return None,
             byte => {
-                said.push(byte);
+                said.add(byte);
                 at += 1;
             }
         }
@@ -229,11 +227,12 @@ mod tests {
     }
 
     fn filled(mould: &Mould, bytes: &str) -> Option<(usize, String)> {
-        let mut said = b"before ".to_vec();
+        let mut said = Said::default();
+        b"before ".iter().for_each(|byte| said.add(*byte));
         match mould.fill(bytes.as_bytes(), &mut said) {
-            Ok(used) => Some((used, String::from_utf8(said.split_off(7)).unwrap())),
+            Ok(used) => Some((used, said.since(7).unwrap().to_owned())),
             Err(_) => {
-                assert_eq!(said, b"before ", "nothing is added by what does not fit");
+                assert_eq!(said.since(0), Some("before "), "nothing is added by what does not fit");
                 None
             }
         }
@@ -274,7 +273,7 @@ mod tests {
         }
         for cut in 0..event.len() {
             assert_eq!(filled(&mould, &event[..cut]), None, "cut at {cut}");
-            let cut_off = mould.fill(&event.as_bytes()[..cut], &mut Vec::new());
+            let cut_off = mould.fill(&event.as_bytes()[..cut], &mut Said::default());
             assert_eq!(cut_off, Err(Misfit::SoFar), "cut at {cut}");
         }
     }
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!(said(&event.replace(":7", ":1.5")), None);
     }
 
-    /// Texts and words are looked at eight bytes at a time where so many follow, else one by one.
+    /// Texts and words are looked at in lanes where so many bytes follow, else one by one.
     #[test]
     fn pieces_of_every_length_fit() {
         let event = "data: {\"d\":\"Hello\",\"obfuscation\":\"aB\"}\n\n";

@@ -2,6 +2,7 @@
 
 use super::limits::{BEGUN_BYTES_MAX, STREAM_BYTES_MAX, STREAM_EVENTS_MAX};
 use super::mould::{Misfit, Mould};
+use super::said::Said;
 use super::sse::{Caps, Parser};
 use super::{Api, Assembler, Delta, Hear, Kind, Progress, Reply, WireError};
 
@@ -16,7 +17,7 @@ pub struct Reading {
     /// The shape of the pieces that come, and the place they are added to.
     mould: Option<(Mould, Place)>,
     /// The pieces of one chunk, one after another. Kept for its room.
-    said: Vec<u8>,
+    said: Said,
     /// The beginning of an event at the end of a chunk that has the shape of the last one so far.
     begun: Vec<u8>,
 }
@@ -55,7 +56,7 @@ impl Reading {
             events_left: allowance.events,
             line_max: allowance.caps.line_bytes,
             mould: None,
-            said: Vec::new(),
+            said: Said::default(),
             begun: Vec::new(),
         }
     }
@@ -142,7 +143,7 @@ impl Reading {
         if !self.parser.is_between_events() || chunk.len() > self.line_max {
             return Ok((0, Ahead::Other));
         }
-        self.said.clear();
+        self.said.cut(0);
         let (mut at, mut told) = (0, 0);
         let mut ahead = Ahead::Other;
         for _ in 0..events_max {
@@ -155,12 +156,13 @@ impl Reading {
                 Err(_) => break,
             };
             // Told one by one: to find them all first and then tell them takes longer.
-            let Ok(text) = std::str::from_utf8(&self.said[told..]) else { break };
+            let Some(text) = self.said.since(told) else { break };
             self.events_left = spend(self.events_left, 1, "events")?;
             hear(Delta::Text(text));
-            (at, told) = (at + bytes, self.said.len());
+            (at, told) = (at + bytes, self.said.end());
         }
-        self.assembler.add_text(*place, std::str::from_utf8(&self.said[..told]).unwrap_or(""));
+        self.said.cut(told);
+        self.assembler.add_text(*place, self.said.since(0).unwrap_or(""));
         Ok((at, ahead))
     }
 
