@@ -12,6 +12,7 @@ mod count;
 mod encode;
 mod error;
 pub mod http;
+mod lanes;
 mod lenient;
 pub mod limits;
 mod listing;
@@ -20,6 +21,7 @@ mod reading;
 mod reply;
 pub mod responses;
 mod retry_after;
+mod said;
 pub mod sse;
 
 use longhaul_core::json::Json;

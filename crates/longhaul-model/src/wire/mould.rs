@@ -6,31 +6,40 @@
 
 use std::ops::Range;
 
+use super::lanes::{self, LANES};
+use super::said::Said;
+
 /// One event with its framing, in the order of its bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mould(Vec<Part>);
-
-#[derive(Debug, PartialEq, Eq)]
-enum Part {
-    Exactly(Vec<u8>),
-    Hole(Hole),
+pub(super) struct Mould {
+    before: Vec<Differing>,
+    /// What stands before the inside of the string that is the piece.
+    text: Vec<u8>,
+    after: Vec<Differing>,
+    end: Vec<u8>,
+    /// Where the end has the brace before which some services pad with spaces.
+    brace: usize,
 }
 
-/// What may differ from one event to the next.
+/// A place in an event that may differ from one to the next, and what stands before it.
+#[derive(Debug, PartialEq, Eq)]
+struct Differing {
+    known: Vec<u8>,
+    unread: Unread,
+}
+
+/// What nobody reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hole {
-    /// The inside of the string that is the piece.
-    Text,
+enum Unread {
     Number,
-    /// The inside of a string that nobody reads.
+    /// The inside of a string, if that is ASCII without escapes.
     Word,
-    Spaces,
 }
 
 /// Fields that differ with every event and that no reader of ours looks at: a number of the event, and padding against
 /// those who measure the lengths of pieces. Such a string before a colon can only be a key.
-const PASSED_OVER: [(&[u8], Hole); 2] =
-    [(br#","sequence_number":"#, Hole::Number), (br#","obfuscation":""#, Hole::Word)];
+const PASSED_OVER: [(&[u8], Unread); 2] =
+    [(br#","sequence_number":"#, Unread::Number), (br#","obfuscation":""#, Unread::Word)];
 
 impl Mould {
     /// The mould of an event, given the place of its text, which must be the whole inside of a string.
@@ -40,143 +49,170 @@ impl Mould {
         if !quoted || !event.ends_with(b"\n") {
             return None;
         }
-        let mut parts = Vec::new();
-        around(&event[..text.start], &mut parts);
-        parts.push(Part::Hole(Hole::Text));
-        // Some services pad with spaces before the last brace.
         let brace = event.iter().rposition(|byte| *byte == b'}')?.max(text.end);
-        around(event[text.end..brace].trim_ascii_end(), &mut parts);
-        parts.push(Part::Hole(Hole::Spaces));
-        parts.push(Part::Exactly(event[brace..].to_vec()));
-        Some(Mould(parts))
+        let padded = text.end + event[text.end..brace].trim_ascii_end().len();
+        let (before, begin) = around(event, 0..text.start);
+        let (after, mut end) = around(event, text.end..padded);
+        let brace_in_end = end.len();
+        end.extend_from_slice(&event[brace..]);
+        Some(Mould { before, text: begin, after, end, brace: brace_in_end })
     }
 
-    /// If `bytes` begin with an event of this shape, adds its text to `said`.
-    pub fn fill(&self, bytes: &[u8], said: &mut String) -> Fit {
-        let mut rest = bytes;
-        let mut text = &[][..];
-        for part in &self.0 {
-            rest = match part {
-                Part::Exactly(known) => match rest.strip_prefix(known.as_slice()) {
-                    Some(rest) => rest,
-                    None if known.starts_with(rest) => return Fit::SoFar,
-                    None => return Fit::No,
-                },
-                Part::Hole(hole) => {
-                    let Some(length) = hole.bytes(rest) else {
-                        return if hole.goes_on(rest) { Fit::SoFar } else { Fit::No };
-                    };
-                    let (inside, after) = rest.split_at(length);
-                    if *hole == Hole::Text {
-                        text = inside;
-                    }
-                    after
-                }
-            };
-        }
-        match add_text(text, said) {
-            Some(()) => Fit::Whole(bytes.len() - rest.len()),
-            None => Fit::No,
-        }
+    /// How long most events of this shape are at most: the text of a piece is shorter than what is around it.
+    pub fn bytes_mostly(&self) -> usize {
+        let differing = self.before.iter().chain(&self.after).map(|differing| differing.known.len());
+        2 * (differing.sum::<usize>() + self.text.len() + self.end.len())
+    }
+
+    /// If `bytes` begin with an event of this shape, tells where that ends and adds its text to `said`; whether the text
+    /// is UTF-8 is not asked.
+    pub fn fill(&self, bytes: &[u8], said: &mut Said) -> Result<usize, Misfit> {
+        let before = said.end();
+        self.end_of(bytes, said).inspect_err(|_| said.cut(before))
+    }
+
+    fn end_of(&self, bytes: &[u8], said: &mut Said) -> Result<usize, Misfit> {
+        let at = pass(&self.before, bytes, 0)?;
+        let at = after(&self.text, bytes, at)?;
+        let Some(length) = add_text(&bytes[at..], said) else { return Err(text_misfit(&bytes[at..])) };
+        let at = pass(&self.after, bytes, at + length)?;
+        after(&self.end, bytes, at).or_else(|_| self.padded_end(bytes, at))
+    }
+
+    fn padded_end(&self, bytes: &[u8], at: usize) -> Result<usize, Misfit> {
+        let (known, end) = self.end.split_at(self.brace);
+        let at = after(known, bytes, at)?;
+        let spaces = bytes[at..].iter().take_while(|byte| **byte == b' ').count();
+        after(end, bytes, at + spaces)
     }
 }
 
-/// How bytes fit a mould.
+/// How bytes do not fit a mould.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// So many of them are an event of its shape.
-    Whole(usize),
+pub(super) enum Misfit {
     /// They end before it can be told.
     SoFar,
     No,
 }
 
-impl Hole {
-    /// How much of what begins here belongs to the hole; nothing if it cannot be told.
+impl Misfit {
+    fn so_far(fits: bool) -> Misfit {
+        if fits { Misfit::SoFar } else { Misfit::No }
+    }
+}
+
+impl Unread {
+    /// How much of what begins here belongs to it; nothing if it cannot be told.
+    #[inline(always)]
     fn bytes(self, rest: &[u8]) -> Option<usize> {
-        let run = |fits: fn(&u8) -> bool| rest.iter().position(|byte| !fits(byte));
+        let one_by_one = || rest.iter().position(|byte| !self.has(*byte));
         match self {
-            Hole::Text => text_bytes(rest).filter(|bytes| *bytes > 0),
-            // JSON has no zeros before a number.
-            Hole::Number => {
-                let digits = run(u8::is_ascii_digit)?;
+            Unread::Number => {
+                let digits = lanes::run(rest, lanes::digits).or_else(one_by_one)?;
+                // JSON has no zeros before a number.
                 (digits > 0 && (digits == 1 || rest[0] != b'0')).then_some(digits)
             }
-            Hole::Word => run(u8::is_ascii_alphanumeric),
-            Hole::Spaces => run(|byte| *byte == b' '),
+            Unread::Word => lanes::run(rest, lanes::word).or_else(one_by_one),
         }
     }
 
-    /// Could what begins here and has no end yet still belong to the hole?
-    fn goes_on(self, rest: &[u8]) -> bool {
+    #[cold]
+    fn misfit(self, rest: &[u8]) -> Misfit {
+        Misfit::so_far(rest.iter().all(|byte| self.has(*byte)))
+    }
+
+    fn has(self, byte: u8) -> bool {
         match self {
-            Hole::Text => !rest.starts_with(b"\"") && rest.iter().all(|byte| *byte >= b' '),
-            Hole::Number => rest.iter().all(u8::is_ascii_digit),
-            Hole::Word => rest.iter().all(u8::is_ascii_alphanumeric),
-            Hole::Spaces => rest.iter().all(|byte| *byte == b' '),
+            Unread::Number => byte.is_ascii_digit(),
+            Unread::Word => matches!(byte, b' '..0x80) && !matches!(byte, b'"' | b'\\'),
         }
     }
 }
 
-/// Takes bytes apart into what must be the same and what need not be.
-fn around(bytes: &[u8], parts: &mut Vec<Part>) {
-    let (mut done, mut at) = (0, 0);
-    while at < bytes.len() {
-        let key = PASSED_OVER.iter().find(|(key, _)| bytes[at..].starts_with(key));
-        let value = key.and_then(|(key, hole)| {
+/// Where all of these end, if they begin at `at`.
+#[inline(always)]
+fn pass(all: &[Differing], bytes: &[u8], mut at: usize) -> Result<usize, Misfit> {
+    for Differing { known, unread } in all {
+        at = after(known, bytes, at)?;
+        at += unread.bytes(&bytes[at..]).ok_or_else(|| unread.misfit(&bytes[at..]))?;
+    }
+    Ok(at)
+}
+
+/// Where what is known ends, if it begins at `at`.
+#[inline(always)]
+fn after(known: &[u8], bytes: &[u8], at: usize) -> Result<usize, Misfit> {
+    let end = at + known.len();
+    match bytes.get(at..end) {
+        Some(here) if lanes::same(here, known) => Ok(end),
+        Some(_) => Err(Misfit::No),
+        None => Err(Misfit::so_far(known.starts_with(&bytes[at..]))),
+    }
+}
+
+/// Takes a part of an event apart into what may differ and what follows the last of that.
+fn around(event: &[u8], part: Range<usize>) -> (Vec<Differing>, Vec<u8>) {
+    let mut all = Vec::new();
+    let (mut done, mut at) = (part.start, part.start);
+    while at < part.end {
+        let key = PASSED_OVER.iter().find(|(key, _)| event[at..part.end].starts_with(key));
+        let value = key.and_then(|(key, unread)| {
             let begin = at + key.len();
-            hole.bytes(&bytes[begin..]).map(|length| (begin..begin + length, *hole))
+            unread.bytes(&event[begin..]).map(|length| (begin..begin + length, *unread))
         });
-        match value {
-            Some((value, hole)) => {
-                parts.push(Part::Exactly(bytes[done..value.start].to_vec()));
-                parts.push(Part::Hole(hole));
+        match value.filter(|(value, _)| value.end <= part.end) {
+            Some((value, unread)) => {
+                all.push(Differing { known: event[done..value.start].to_vec(), unread });
                 (done, at) = (value.end, value.end);
             }
             None => at += 1,
         }
     }
-    parts.push(Part::Exactly(bytes[done..].to_vec()));
+    (all, event[done..part.end].to_vec())
 }
 
-/// How long a string is up to its closing quote; nothing if that is not there or the string is not JSON.
-fn text_bytes(rest: &[u8]) -> Option<usize> {
+/// Adds the inside of a string up to its closing quote and tells how long it is; nothing if it is empty, has no end, is
+/// not JSON, or has escapes by number: those may come in pairs and are left to the reader of JSON.
+fn add_text(rest: &[u8], said: &mut Said) -> Option<usize> {
     let mut at = 0;
     loop {
-        match rest.get(at)? {
-            b'"' => return Some(at),
-            b'\\' => at += 2,
+        while let Some(lanes) = rest[at..].first_chunk() {
+            let plain = lanes::plain(*lanes);
+            said.add_some(lanes, plain);
+            at += plain;
+            if plain < LANES {
+                break;
+            }
+        }
+        match *rest.get(at)? {
+            b'"' => return Some(at).filter(|bytes| *bytes > 0),
+            b'\\' => {
+                said.add(unescaped(*rest.get(at + 1)?)?);
+                at += 2;
+            }
             ..b' ' => return None,
-            _ => at += 1,
+            byte => {
+                said.add(byte);
+                at += 1;
+            }
         }
     }
 }
 
-/// Adds the inside of a string. Escapes by number, which may come in pairs, are left to the reader of JSON.
-fn add_text(inside: &[u8], said: &mut String) -> Option<()> {
-    let mut rest = std::str::from_utf8(inside).ok()?;
-    let before = said.len();
-    while let Some(at) = rest.bytes().position(|byte| byte == b'\\') {
-        said.push_str(&rest[..at]);
-        let Some(plain) = rest.as_bytes().get(at + 1).copied().and_then(unescaped) else {
-            said.truncate(before);
-            return None;
-        };
-        said.push(plain);
-        rest = &rest[at + 2..];
-    }
-    said.push_str(rest);
-    Some(())
+/// Could what begins here and has no end yet still be the inside of a string?
+#[cold]
+fn text_misfit(rest: &[u8]) -> Misfit {
+    Misfit::so_far(!rest.starts_with(b"\"") && rest.iter().all(|byte| *byte >= b' '))
 }
 
-fn unescaped(letter: u8) -> Option<char> {
+fn unescaped(letter: u8) -> Option<u8> {
     match letter {
-        b'"' | b'\\' | b'/' => Some(char::from(letter)),
-        b'n' => Some('\n'),
-        b't' => Some('\t'),
-        b'r' => Some('\r'),
-        b'b' => Some('\u{8}'),
-        b'f' => Some('\u{c}'),
+        b'"' | b'\\' | b'/' => Some(letter),
+        b'n' => Some(b'\n'),
+        b't' => Some(b'\t'),
+        b'r' => Some(b'\r'),
+        b'b' => Some(0x8),
+        b'f' => Some(0xc),
         _ => None,
     }
 }
@@ -191,11 +227,12 @@ mod tests {
     }
 
     fn filled(mould: &Mould, bytes: &str) -> Option<(usize, String)> {
-        let mut said = String::from("before ");
+        let mut said = Said::default();
+        b"before ".iter().for_each(|byte| said.add(*byte));
         match mould.fill(bytes.as_bytes(), &mut said) {
-            Fit::Whole(used) => Some((used, said.split_off(7))),
-            Fit::SoFar | Fit::No => {
-                assert_eq!(said, "before ", "nothing is added by what does not fit");
+            Ok(used) => Some((used, said.since(7).unwrap().to_owned())),
+            Err(_) => {
+                assert_eq!(said.since(0), Some("before "), "nothing is added by what does not fit");
                 None
             }
         }
@@ -212,6 +249,7 @@ mod tests {
         assert_eq!(with("Hello", r#"a\n\"b\\"#).as_deref(), Some("a\n\"b\\"));
         assert_eq!(with(":7", ":1234").as_deref(), Some("Hello"));
         assert_eq!(with("aB", "").as_deref(), Some("Hello"));
+        assert_eq!(with("aB", "-_ /+=~.{}").as_deref(), Some("Hello"));
         assert_eq!(with(" }", "    }").as_deref(), Some("Hello"));
         let others = [
             ("Hello", ""),
@@ -223,6 +261,8 @@ mod tests {
             (":7", ":-7"),
             (":7", ":"),
             ("aB", r"\n"),
+            ("aB", "é"),
+            ("aB", "a\tb"),
             ("aB", "a\",\"t\":\"b"),
             ("\"x\"", "\"y\""),
             ("[]", "[1]"),
@@ -233,16 +273,33 @@ mod tests {
         }
         for cut in 0..event.len() {
             assert_eq!(filled(&mould, &event[..cut]), None, "cut at {cut}");
-            assert_eq!(mould.fill(&event.as_bytes()[..cut], &mut String::new()), Fit::SoFar, "cut at {cut}");
+            let cut_off = mould.fill(&event.as_bytes()[..cut], &mut Said::default());
+            assert_eq!(cut_off, Err(Misfit::SoFar), "cut at {cut}");
         }
     }
 
     #[test]
-    fn text_that_is_no_utf8_does_not_fit() {
-        let mould = mould("data: {\"d\":\"Hello\"}\n\n", "Hello");
-        let mut said = String::new();
-        assert_eq!(mould.fill(b"data: {\"d\":\"\xff\"}\n\n", &mut said), Fit::No);
-        assert_eq!(said, "");
+    fn a_number_may_stand_last() {
+        let event = "data: {\"d\":\"Hello\",\"sequence_number\":7}\n\n";
+        let mould = mould(event, "Hello");
+        let said = |bytes: &str| filled(&mould, bytes).map(|(_, said)| said);
+        assert_eq!(said(&event.replace(":7", ":10")).as_deref(), Some("Hello"));
+        assert_eq!(said(&event.replace(":7", ":10  ")).as_deref(), Some("Hello"));
+        assert_eq!(said(&event.replace(":7", ":1.5")), None);
+    }
+
+    /// Texts and words are looked at in lanes where so many bytes follow, else one by one.
+    #[test]
+    fn pieces_of_every_length_fit() {
+        let event = "data: {\"d\":\"Hello\",\"obfuscation\":\"aB\"}\n\n";
+        let mould = mould(event, "Hello");
+        for length in 1..40 {
+            let (text, word) = ("é".repeat(length), "w".repeat(length));
+            let bytes = event.replace("Hello", &text).replace("aB", &word);
+            assert_eq!(filled(&mould, &bytes), Some((bytes.len(), text)));
+            let bytes = event.replace("Hello", &format!("{word}\\/{word}"));
+            assert_eq!(filled(&mould, &bytes), Some((bytes.len(), format!("{word}/{word}"))));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A streamed reply from its bytes to the whole: framing, events, pieces, within an allowance of bytes and events.
 
 use super::limits::{BEGUN_BYTES_MAX, STREAM_BYTES_MAX, STREAM_EVENTS_MAX};
-use super::mould::{Fit, Mould};
+use super::mould::{Misfit, Mould};
+use super::said::Said;
 use super::sse::{Caps, Parser};
 use super::{Api, Assembler, Delta, Hear, Kind, Progress, Reply, WireError};
 
@@ -15,8 +16,8 @@ pub struct Reading {
     line_max: usize,
     /// The shape of the pieces that come, and the place they are added to.
     mould: Option<(Mould, Place)>,
-    /// Kept for its room.
-    said: String,
+    /// The pieces of one chunk, one after another. Kept for its room.
+    said: Said,
     /// The beginning of an event at the end of a chunk that has the shape of the last one so far.
     begun: Vec<u8>,
 }
@@ -55,7 +56,7 @@ impl Reading {
             events_left: allowance.events,
             line_max: allowance.caps.line_bytes,
             mould: None,
-            said: String::new(),
+            said: Said::default(),
             begun: Vec::new(),
         }
     }
@@ -98,7 +99,9 @@ impl Reading {
         }
         let before = self.begun.len();
         let mut joined = std::mem::take(&mut self.begun);
-        joined.extend_from_slice(&chunk[..chunk.len().min(BEGUN_BYTES_MAX)]);
+        // A longer event is read the long way: to copy more would cost each of the others.
+        let mostly = self.mould.as_ref().map_or(0, |(mould, _)| mould.bytes_mostly());
+        joined.extend_from_slice(&chunk[..chunk.len().min(mostly)]);
         let (used, _) = self.one_piece(&joined, hear)?;
         joined.truncate(before);
         self.begun = joined;
@@ -140,28 +143,26 @@ impl Reading {
         if !self.parser.is_between_events() || chunk.len() > self.line_max {
             return Ok((0, Ahead::Other));
         }
-        self.said.clear();
+        self.said.cut(0);
         let (mut at, mut told) = (0, 0);
-        let mut allowed = Ok(self.events_left);
         let mut ahead = Ahead::Other;
         for _ in 0..events_max {
             let bytes = match mould.fill(&chunk[at..], &mut self.said) {
-                Fit::Whole(bytes) => bytes,
-                Fit::SoFar if chunk.len() - at <= BEGUN_BYTES_MAX => {
+                Ok(bytes) => bytes,
+                Err(Misfit::SoFar) if chunk.len() - at <= BEGUN_BYTES_MAX => {
                     ahead = Ahead::Begun;
                     break;
                 }
-                Fit::SoFar | Fit::No => break,
+                Err(_) => break,
             };
-            allowed = allowed.and_then(|left| spend(left, 1, "events"));
-            if allowed.is_err() {
-                break;
-            }
-            hear(Delta::Text(&self.said[told..]));
-            (at, told) = (at + bytes, self.said.len());
+            // Told one by one: to find them all first and then tell them takes longer.
+            let Some(text) = self.said.since(told) else { break };
+            self.events_left = spend(self.events_left, 1, "events")?;
+            hear(Delta::Text(text));
+            (at, told) = (at + bytes, self.said.end());
         }
-        self.assembler.add_text(*place, &self.said);
-        self.events_left = allowed?;
+        self.said.cut(told);
+        self.assembler.add_text(*place, self.said.since(0).unwrap_or(""));
         Ok((at, ahead))
     }
 

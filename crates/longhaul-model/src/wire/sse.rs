@@ -59,8 +59,8 @@ enum Field {
     Absent,
     /// In the chunk at hand.
     Here(Range<usize>),
-    /// In the parser's buffer.
-    Kept,
+    /// In the parser's buffer, from there to its end.
+    Kept(usize),
 }
 
 /// What a line's end brought.
@@ -195,8 +195,13 @@ impl Parser {
     ) -> Result<(usize, Came), WireError> {
         let Some(end) = memchr::memchr2(b'\n', b'\r', &chunk[at..]) else { return Ok((at, Came::Line)) };
         extend(&mut self.partial, &chunk[at..at + end], self.caps.line_bytes)?;
-        let line = std::mem::take(&mut self.partial);
+        let mut line = std::mem::take(&mut self.partial);
         let came = self.line(&line, 0..line.len(), sink)?;
+        if let Field::Here(value) = &self.data {
+            // The line is kept as it is: the longest events come in many chunks, and would be copied twice.
+            self.data = Field::Kept(value.start);
+            std::mem::swap(&mut self.data_kept, &mut line);
+        }
         self.keep_fields(&line)?;
         self.partial = line;
         self.partial.clear();
@@ -267,7 +272,7 @@ impl Parser {
         let data = match std::mem::replace(&mut self.data, Field::Absent) {
             Field::Absent => return Ok(Came::Line),
             Field::Here(range) => &chunk[range],
-            Field::Kept => &self.data_kept,
+            Field::Kept(start) => &self.data_kept[start..],
         };
         if data.len() > self.caps.event_bytes {
             return Err(too_large("an event", self.caps.event_bytes));
@@ -275,7 +280,7 @@ impl Parser {
         let name = match name {
             Field::Absent => &[],
             Field::Here(range) => &chunk[range],
-            Field::Kept => self.name_kept.as_slice(),
+            Field::Kept(start) => &self.name_kept[start..],
         };
         sink(Event { name, data })?;
         Ok(Came::Event)
@@ -292,7 +297,7 @@ impl Parser {
         if let Field::Here(range) = &self.name {
             self.name_kept.clear();
             self.name_kept.extend_from_slice(&chunk[range.clone()]);
-            self.name = Field::Kept;
+            self.name = Field::Kept(0);
         }
         Ok(())
     }
@@ -301,7 +306,7 @@ impl Parser {
         if let Field::Here(range) = &self.data {
             self.data_kept.clear();
             extend(&mut self.data_kept, &chunk[range.clone()], self.caps.event_bytes)?;
-            self.data = Field::Kept;
+            self.data = Field::Kept(0);
         }
         Ok(())
     }

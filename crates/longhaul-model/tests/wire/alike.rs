@@ -15,6 +15,7 @@ enum Said {
         padding: usize,
         word: String,
         by_number: bool,
+        shape: Shape,
     },
     Nothing,
     Thinking(String),
@@ -27,15 +28,62 @@ enum Said {
     Broken,
 }
 
+/// How the fields of an event are written. Most events of a stream are written alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Shape {
+    #[default]
+    Usual,
+    Turned(usize),
+    /// A field that nobody knows, and one that means nothing.
+    More,
+    Null,
+    Spaced,
+    OtherId,
+}
+
+impl Shape {
+    const ALL: [Shape; 7] = [
+        Shape::Usual,
+        Shape::Turned(1),
+        Shape::Turned(3),
+        Shape::More,
+        Shape::Null,
+        Shape::Spaced,
+        Shape::OtherId,
+    ];
+
+    fn id(self) -> &'static str {
+        if self == Shape::OtherId { "other" } else { "m1" }
+    }
+
+    fn object(self, mut fields: Vec<String>, padding: usize) -> String {
+        let (mut between, turns) = (",", fields.len());
+        match self {
+            Shape::Usual | Shape::OtherId => {}
+            Shape::Turned(times) => fields.rotate_left(times % turns),
+            Shape::More => fields.insert(1, r#""more":{"text":"x","sequence_number":[1]}"#.to_owned()),
+            Shape::Null => {
+                fields.extend([r#""item":null,"response":null,"message":null,"error":null"#.to_owned()])
+            }
+            Shape::Spaced => between = ", ",
+        }
+        format!("{{{}{:padding$}}}", fields.join(between), "")
+    }
+}
+
 fn said() -> impl Strategy<Value = Said> {
-    let text = prop_oneof!["[a-z ]{1,6}", "[a-z\"\\\\\n\t\u{1}é🙂/]{0,4}"];
-    let piece = (text.clone(), 0..10_u8, 0..12_usize, "[a-zA-Z0-9]{0,5}", 0..20_u8).prop_map(
-        |(text, block, padding, word, by_number)| Said::Text {
+    let text =
+        prop_oneof!["[a-z ]{1,6}", "[a-z\"\\\\\n\t\u{1}é🙂/]{0,4}", "[a-zé🙂]{0,12}[\n\"]?[a-z]{0,12}"];
+    let word = prop_oneof!["[a-zA-Z0-9]{0,5}", "[a-zA-Z0-9]{0,20}", "[ -~é]{0,9}"];
+    let shape = prop_oneof![9 => Just(Shape::Usual), 1 => prop::sample::select(&Shape::ALL[..])];
+    let piece = (text.clone(), 0..10_u8, 0..12_usize, word, 0..20_u8, shape).prop_map(
+        |(text, block, padding, word, by_number, shape)| Said::Text {
             text,
             block: u8::from(block == 0),
             padding: if padding < 9 { 0 } else { padding - 8 },
             word,
             by_number: by_number == 0,
+            shape,
         },
     );
     prop_oneof![
@@ -74,19 +122,26 @@ fn line(api: Api, number: usize, said: &Said) -> String {
 }
 
 fn anthropic(said: &Said) -> String {
-    let delta = |block: u8, delta: String, padding: usize| {
-        format!(r#"{{"type":"content_block_delta","index":{block},"delta":{{{delta}}}{:padding$}}}"#, "")
+    let shaped = |shape: Shape, block: u8, delta: String, padding: usize| {
+        let fields = [
+            r#""type":"content_block_delta""#.to_owned(),
+            format!(r#""index":{block}"#),
+            format!(r#""delta":{{{delta}}}"#),
+        ];
+        shape.object(fields.into(), padding)
     };
+    let delta = |block: u8, delta: String| shaped(Shape::Usual, block, delta, 0);
     match said {
-        Said::Text { text, block, padding, by_number, .. } => {
-            delta(*block, format!(r#""type":"text_delta","text":{}"#, quoted(text, *by_number)), *padding)
+        Said::Text { text, block, padding, by_number, shape, .. } => {
+            let text = quoted(text, *by_number);
+            shaped(*shape, *block, format!(r#""type":"text_delta","text":{text}"#), *padding)
         }
         Said::Thinking(text) => {
-            delta(1, format!(r#""type":"thinking_delta","thinking":{}"#, quoted(text, false)), 0)
+            delta(1, format!(r#""type":"thinking_delta","thinking":{}"#, quoted(text, false)))
         }
         Said::Twice(text) => {
             let text = quoted(text, false);
-            delta(0, format!(r#""type":"text_delta","note":{text},"text":{text}"#), 0)
+            delta(0, format!(r#""type":"text_delta","note":{text},"text":{text}"#))
         }
         Said::Usage(count) => {
             format!(r#"{{"type":"message_delta","delta":{{}},"usage":{{"output_tokens":{count}}}}}"#)
@@ -94,51 +149,66 @@ fn anthropic(said: &Said) -> String {
         Said::Ping => r#"{"type":"ping"}"#.to_owned(),
         Said::Unknown => r#"{"type":"surprise","obfuscation":"a\"b"}"#.to_owned(),
         Said::Nothing | Said::Comment | Said::Broken => {
-            delta(0, r#""type":"text_delta","text":"""#.to_owned(), 0)
+            delta(0, r#""type":"text_delta","text":"""#.to_owned())
         }
     }
 }
 
 fn responses(number: usize, said: &Said) -> String {
-    let delta = |kind: &str, block: u8, text: &str, word: &str| {
-        format!(
-            r#"{{"type":"response.{kind}.delta","sequence_number":{number},"item_id":"msg_{block}","output_index":{block},"delta":{text},"logprobs":[],"obfuscation":"{word}"}}"#
-        )
+    let shaped = |shape: Shape, kind: &str, block: u8, text: &str, word: &str| {
+        let fields = [
+            format!(r#""type":"response.{kind}.delta""#),
+            format!(r#""sequence_number":{number}"#),
+            format!(r#""item_id":"{}_{block}""#, shape.id()),
+            format!(r#""output_index":{block}"#),
+            format!(r#""delta":{text}"#),
+            r#""logprobs":[]"#.to_owned(),
+            format!(r#""obfuscation":{word}"#),
+        ];
+        shape.object(fields.into(), 0)
     };
+    let delta = |kind: &str, text: &str, word: &str| shaped(Shape::Usual, kind, 0, text, word);
     match said {
-        Said::Text { text, block, word, by_number, .. } => {
-            delta("output_text", *block, &quoted(text, *by_number), word)
+        Said::Text { text, block, word, by_number, shape, .. } => {
+            shaped(*shape, "output_text", *block, &quoted(text, *by_number), &quoted(word, false))
         }
-        Said::Thinking(text) => delta("reasoning_text", 0, &quoted(text, false), "x"),
-        Said::Twice(text) => delta("output_text", 0, &quoted(text, false), "x\",\"sequence_number\":\"y"),
+        Said::Thinking(text) => delta("reasoning_text", &quoted(text, false), r#""x""#),
+        Said::Twice(text) => delta("output_text", &quoted(text, false), r#""x","sequence_number":"y""#),
         Said::Usage(count) => format!(r#"{{"type":"response.in_progress","response":{{"n":{count}}}}}"#),
         Said::Ping => r#"{"type":"keepalive"}"#.to_owned(),
         Said::Unknown => r#"{"type":"surprise","obfuscation":7}"#.to_owned(),
-        Said::Nothing | Said::Comment | Said::Broken => delta("output_text", 0, r#""""#, ""),
+        Said::Nothing | Said::Comment | Said::Broken => delta("output_text", r#""""#, r#""""#),
     }
 }
 
 fn chat(said: &Said) -> String {
-    let chunk = |delta: String, usage: &str, word: &str| {
-        format!(
-            r#"{{"id":"c1","model":"m","choices":[{{"index":0,"delta":{{{delta}}},"finish_reason":null}}],"usage":{usage},"obfuscation":"{word}"}}"#
-        )
+    let shaped = |shape: Shape, delta: String, usage: &str, word: &str| {
+        let fields = [
+            format!(r#""id":"{}""#, shape.id()),
+            r#""model":"m""#.to_owned(),
+            format!(r#""choices":[{{"index":0,"delta":{{{delta}}},"finish_reason":null}}]"#),
+            format!(r#""usage":{usage}"#),
+            format!(r#""obfuscation":{word}"#),
+        ];
+        shape.object(fields.into(), 0)
     };
+    let chunk = |delta: String, usage: &str| shaped(Shape::Usual, delta, usage, r#""""#);
     match said {
-        Said::Text { text, word, by_number, .. } => {
-            chunk(format!(r#""content":{}"#, quoted(text, *by_number)), "null", word)
+        Said::Text { text, word, by_number, shape, .. } => {
+            let text = quoted(text, *by_number);
+            shaped(*shape, format!(r#""content":{text}"#), "null", &quoted(word, false))
         }
-        Said::Thinking(text) => chunk(format!(r#""reasoning":{}"#, quoted(text, false)), "null", ""),
+        Said::Thinking(text) => chunk(format!(r#""reasoning":{}"#, quoted(text, false)), "null"),
         Said::Twice(text) => {
             let text = quoted(text, false);
-            chunk(format!(r#""content":{text},"reasoning_details":[{{"t":{text}}}]"#), "null", "")
+            chunk(format!(r#""content":{text},"reasoning_details":[{{"t":{text}}}]"#), "null")
         }
         Said::Usage(count) => {
-            chunk(r#""content":"counted""#.to_owned(), &format!(r#"{{"completion_tokens":{count}}}"#), "")
+            chunk(r#""content":"counted""#.to_owned(), &format!(r#"{{"completion_tokens":{count}}}"#))
         }
-        Said::Ping => chunk(String::new(), "null", ""),
+        Said::Ping => chunk(String::new(), "null"),
         Said::Unknown => r#"{"id":"c1","surprise":1,"obfuscation":"é"}"#.to_owned(),
-        Said::Nothing | Said::Comment | Said::Broken => chunk(r#""content":"""#.to_owned(), "null", ""),
+        Said::Nothing | Said::Comment | Said::Broken => chunk(r#""content":"""#.to_owned(), "null"),
     }
 }
 
@@ -200,8 +270,14 @@ proptest! {
         line_end in prop::sample::select(&["\n", "\r\n", "\r"][..]),
         sizes in prop::collection::vec(1..700_usize, 1..5),
         broken in 0..10_u8,
+        shape_of_all in prop::sample::select(&Shape::ALL[..]),
     ) {
         let mut all = all;
+        for said in &mut all {
+            if let Said::Text { shape: shape @ Shape::Usual, .. } = said {
+                *shape = shape_of_all;
+            }
+        }
         if broken == 0 {
             all.push(Said::Broken);
         }
@@ -213,16 +289,40 @@ proptest! {
     }
 }
 
-/// The allowance of events counts those that are read by their shape.
-#[test]
-fn events_that_are_alike_are_counted() {
-    let piece = |text: &str| Said::Text {
+fn piece(text: &str) -> Said {
+    Said::Text {
         text: text.to_owned(),
         block: 0,
         padding: 0,
         word: "aB".to_owned(),
         by_number: false,
+        shape: Shape::Usual,
+    }
+}
+
+/// Bytes that are no text are refused, also where two pieces together would be one.
+#[test]
+fn halves_of_characters_are_no_pieces() {
+    let replaced = |bytes: Vec<u8>, byte: u8, with: u8| -> Vec<u8> {
+        bytes.into_iter().map(|old| if old == byte { with } else { old }).collect()
     };
+    for api in Api::ALL {
+        let pieces = ["so", " far", " good", "whole: é", "half: #", "^ the other"];
+        let bytes = stream(api, &pieces.map(piece)).into_bytes();
+        assert!(read_singly(api, &bytes).is_ok());
+        let bytes = replaced(replaced(bytes, b'#', 0xC3), b'^', 0xA9);
+        let singly = read_singly(api, &bytes).unwrap_err();
+        assert!(singly.message.contains("not text"), "{singly}");
+        for size in 1..bytes.len() {
+            let alike = read(api, cut(&bytes, &[size])).unwrap_err();
+            assert_eq!(alike.to_string(), singly.to_string(), "chunks of {size}");
+        }
+    }
+}
+
+/// The allowance of events counts those that are read by their shape.
+#[test]
+fn events_that_are_alike_are_counted() {
     for api in Api::ALL {
         let bytes = stream(api, &vec![piece("on and on"); 100]).into_bytes();
         let mut heard = Vec::new();
