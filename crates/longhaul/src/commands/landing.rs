@@ -215,7 +215,9 @@ pub fn work(app: &App, run: &Run) -> Result<Work, Failure> {
             "{id} works in {}, which is no worktree of a repository",
             spec.workspace
         ))
-        .hint("what it changed is there; look with `git diff` if that is a checkout"));
+        .hint(format!(
+            "what it changed is there; `longhaul diff {id}` shows it, and `git apply` takes that elsewhere"
+        )));
     };
     if !Path::new(&spec.workspace).is_dir() && !run.has_worked() {
         return Err(Failure::usage(format!("{id} has not begun")).hint(format!("`longhaul start {id}`")));
