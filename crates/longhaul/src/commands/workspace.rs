@@ -180,7 +180,12 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     }
     gone.iter().for_each(|name| render::data(name));
     if unlisted > 0 {
-        render::talk(&format!("{unlisted} worktrees whose directories were gone are no longer listed"));
+        let whose = if unlisted == 1 {
+            "worktree whose directory was gone is"
+        } else {
+            "worktrees whose directories were gone are"
+        };
+        render::talk(&format!("{unlisted} {whose} no longer listed"));
     }
     let verb = if dry_run { "would be freed" } else { "freed" };
     render::talk(&format!("{} {verb}", table::bytes(freed)));
