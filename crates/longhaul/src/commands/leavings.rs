@@ -47,8 +47,10 @@ pub fn clean_up(app: &App, harness: &Harness) -> Result<usize, Failure> {
         }
         repositories.insert(repository);
     }
+    // Where runs work, and nothing else that may stand in a state directory.
+    let ours = ["workspace", "sessions"].map(|name| app.state_dir.join(name));
     let listed = repositories.iter().filter(|repository| repository.is_dir());
-    Ok(listed.map(|repository| unlist(repository, &app.state_dir)).sum())
+    Ok(listed.map(|repository| ours.iter().map(|place| unlist(repository, place)).sum::<usize>()).sum())
 }
 
 /// Forgets what was carried in for a run.

@@ -70,10 +70,11 @@ fn what_was_carried_in_is_let_go() {
 fn a_worktree_that_was_deleted_is_no_longer_listed() {
     let desk = repository();
     let top = desk.path("");
-    let elsewhere = desk.elsewhere("foreign");
-    git(&top, &["worktree", "add", "-q", "--detach", &elsewhere.display().to_string()]);
-    std::fs::remove_dir_all(&elsewhere).unwrap();
     let runs: Vec<(String, PathBuf)> = (0..5).map(|_| run(&desk, &[])).collect();
+    for foreign in [desk.elsewhere("foreign"), desk.path(".longhaul/also-foreign")] {
+        git(&top, &["worktree", "add", "-q", "--detach", &foreign.display().to_string()]);
+        std::fs::remove_dir_all(&foreign).unwrap();
+    }
     let [removed, deleted, locked, there, left] = &runs[..] else { panic!("five") };
     git(&top, &["worktree", "lock", &locked.1.display().to_string()]);
     for (_, place) in [removed, deleted, locked, left] {
@@ -90,7 +91,7 @@ fn a_worktree_that_was_deleted_is_no_longer_listed() {
     assert_eq!((&cleaned["unlisted"], &cleaned["removed"]), (&json!(2), &json!([])));
     let all = runs.iter().map(|(id, _)| listed(id)).collect::<Vec<bool>>();
     assert_eq!(all, [false, false, true, true, false]);
-    assert!(listed("foreign"), "what is not ours is the user's to forget");
+    assert!(listed("/foreign") && listed("also-foreign"), "what is not ours is the user's to forget");
     assert!(there.1.join("a.txt").exists());
     git(&top, &["fsck", "--no-dangling"]);
     // Their branches stay, and one can be gone back to.

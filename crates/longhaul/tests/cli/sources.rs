@@ -136,7 +136,8 @@ fn fetched_repositories_go_by_the_rule() {
     let fetched = || std::fs::read_dir(desk.path(".longhaul/cache/repos")).unwrap().count();
     let (one, session) = (run(&desk, &[]), run(&desk, &["--session=s"]));
     let there = fetched();
-    let wrong = desk.say(&["run", "x", "--repo", "https://127.0.0.1:1/team/app.git"]);
+    let wrong =
+        desk.say(&["run", "x", "--model=scripted/s.yaml", "--repo", "https://127.0.0.1:1/team/app.git"]);
     assert!(wrong.code == 1 && wrong.err.contains("cannot reach"), "{}", wrong.err);
     assert_eq!(fetched(), there);
     let cleanup = |more: &[&str]| {
