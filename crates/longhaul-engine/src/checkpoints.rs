@@ -103,6 +103,8 @@ pub struct Checkpoints {
     /// Where each decision ended, with the files if nothing had begun that may change them.
     rests: Vec<Checkpoint>,
     last_seq: u64,
+    /// Did anything begin that may have changed files?
+    has_touched: bool,
     pub damage: Option<Damage>,
     pub unreadable: Option<Unreadable>,
 }
@@ -135,6 +137,16 @@ impl Checkpoints {
             }
             Point::Event(_) | Point::Number(_) | Point::Name(_) => None,
         })
+    }
+
+    /// The files that the run began with, if they are known.
+    pub(crate) fn start(&self) -> Option<&String> {
+        self.rests.first()?.files.as_ref()
+    }
+
+    /// Has nothing begun yet that may change files?
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.has_touched
     }
 
     /// The moment right after an event, whose files need not be known.
@@ -511,8 +523,8 @@ impl Gathering {
             let place = self.found.partition_point(|found| found.seq < beginning.seq);
             self.found.insert(place, beginning);
         }
-        let Gathering { found, rests, last_seq, unreadable, .. } = self;
-        Checkpoints { found, rests, last_seq, damage, unreadable }
+        let Gathering { found, rests, last_seq, unreadable, first_touch, .. } = self;
+        Checkpoints { found, rests, last_seq, has_touched: first_touch.is_some(), damage, unreadable }
     }
 }
 

@@ -256,14 +256,27 @@ impl Harness {
 
     /// How the files that stand in a run's workspace differ from those of a checkpoint, as git prints it.
     pub fn diff_since(&self, id: &RunId, point: &Point, form: &[&str]) -> Result<Vec<u8>, Error> {
-        let home = self.home().ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
         let checkpoints = self.checkpoints(id)?;
         let found = checkpoints.known(id, point)?.files.clone();
         let tree = found.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
+        self.diff_from(id, &tree, form)
+    }
+
+    /// The same since the run began; nothing if nobody knows what the files were then.
+    pub fn diff_since_start(&self, id: &RunId, form: &[&str]) -> Result<Option<Vec<u8>>, Error> {
+        let checkpoints = self.checkpoints(id)?;
+        if checkpoints.is_untouched() {
+            return Ok(Some(Vec::new()));
+        }
+        checkpoints.start().map(|tree| self.diff_from(id, tree, form)).transpose()
+    }
+
+    fn diff_from(&self, id: &RunId, tree: &str, form: &[&str]) -> Result<Vec<u8>, Error> {
+        let home = self.home().ok_or_else(|| Error::NotInEngine { run: id.clone() })?;
         let workspace = PathBuf::from(self.look(id)?.spec.workspace);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
         let now = vault.store().map_err(files(&workspace))?.tree;
-        vault.diff(form, &tree, &now).map_err(files(&workspace))
+        vault.diff(form, tree, &now).map_err(files(&workspace))
     }
 
     /// Another run with the journal and the files of this one up to a checkpoint. This one is only read.

@@ -235,7 +235,7 @@ impl Checkout {
         let (head, snapshot) = (self.head()?, self.snapshot()?);
         let message = commit::signed("Changes that were not committed, carried in", run);
         let commit = self.make_commit(&snapshot.tree, &[&head], &message)?;
-        let kept = format!("refs/longhaul/carried/{run}");
+        let kept = carried(run);
         self.git().bytes(&["update-ref", "--end-of-options", &kept, &commit])?;
         Ok(commit)
     }
@@ -331,6 +331,15 @@ fn copied(from: &Path, to: &Path) -> Result<bool, Error> {
     let modified = facts.modified().map_err(io_error("read", from))?;
     copy.set_modified(modified).map_err(io_error("copy", from))?;
     Ok(true)
+}
+
+/// Forgets the name under which [`Checkout::carry`] kept something for a run. The commit stays as long as a branch has it.
+pub fn forget_carried(repo: &Path, run: &str) -> Result<(), git::Error> {
+    Git::at(repo).run(&["update-ref", "-d", "--end-of-options", &carried(run)]).map(drop)
+}
+
+fn carried(run: &str) -> String {
+    format!("refs/longhaul/carried/{run}")
 }
 
 /// What goes over the configuration: no filter and no merge driver it names is run.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git};
 use crate::gitdirs::{self, GitDirs};
-use crate::{limits, source, worktree};
+use crate::{commit, limits, source, worktree};
 
 /// Where a run works, as fixed when the run was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,9 +103,7 @@ pub fn remove(place: &Place) -> Result<(), Error> {
     };
     let aside = removing(path);
     let io = |action| move |source| Error::Io { action, path: path.clone(), source };
-    // With its links resolved, as the repository knows it.
-    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-    let whole = parent.zip(path.file_name()).map_or_else(|| path.clone(), |(parent, name)| parent.join(name));
+    let whole = whole(path);
     match fs::remove_file(ready(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(io("remove the note beside")(error));
@@ -124,6 +122,18 @@ pub fn remove(place: &Place) -> Result<(), Error> {
         worktree::forget(repo, &whole)?;
     }
     remove_aside(path)
+}
+
+/// Makes a repository forget its worktrees at or below a directory that somebody has deleted, and no others: what is there stays, and
+/// so does what the user has locked. Answers how many.
+pub fn unlist_gone(repo: &Path, below: &Path) -> Result<usize, Error> {
+    worktree::forget_gone(repo, &below.canonicalize().unwrap_or_else(|_| whole(below)))
+}
+
+/// With the links of its parent resolved, as a repository knows it: the directory itself may be gone.
+fn whole(path: &Path) -> PathBuf {
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    parent.zip(path.file_name()).map_or_else(|| path.to_owned(), |(parent, name)| parent.join(name))
 }
 
 /// Does the rest of a removal that was killed. What has come to stand in that place since is not touched.
@@ -258,6 +268,12 @@ pub fn branch(repo: &Path, name: &str) -> Option<String> {
     Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
 }
 
+/// Has this branch the commit?
+pub fn branch_has(repo: &Path, name: &str, commit: &str) -> bool {
+    let Some(tip) = branch(repo, name) else { return false };
+    Git::at(repo).run(&["merge-base", "--is-ancestor", "--end-of-options", commit, &tip]).is_ok()
+}
+
 /// The branch that is checked out, by its short name.
 pub fn current_branch(repo: &Path) -> Option<String> {
     Git::at(repo).run(&["symbolic-ref", "--quiet", "--short", "HEAD"]).ok()
@@ -319,16 +335,23 @@ pub fn passing(repo: &Path, path: &Path) -> Place {
 pub struct Standing {
     /// `None` if it is on none.
     pub branch: Option<String>,
-    /// Those that the checkout does not have.
+    /// Those since the run began that the checkout does not have, without those that other runs have signed.
     pub commits: u64,
     pub is_dirty: bool,
 }
 
-/// `None` if git cannot tell.
-pub fn standing(tree: &Path, repo: &Path) -> Option<Standing> {
+/// Where the worktree of `run` stands, which began with the commit `base`. `None` if git cannot tell.
+pub fn standing(tree: &Path, repo: &Path, run: &str, base: Option<&str>) -> Option<Standing> {
     let head = Git::at(repo).run(&["rev-parse", "--verify", "HEAD^{commit}"]).ok()?;
-    let since = format!("{head}..HEAD");
-    let commits = Git::at(tree).run(&["rev-list", "--count", &since]).ok()?.parse().ok()?;
+    let count = |signed: &[&str]| -> Option<u64> {
+        let counted = ["rev-list", "--count", "--extended-regexp"];
+        let since = ["HEAD", "--not", &head, base.unwrap_or(&head), "--"];
+        Git::at(tree).run(&[&counted[..], signed, &since].concat()).ok()?.parse().ok()
+    };
+    let signature = format!("--grep=^{}: ", commit::TRAILER);
+    // What its sub-agents committed is its own. An agent that commits by itself signs nothing.
+    let own = format!("{signature}{}(\\.|$)", run.replace('.', "\\."));
+    let commits = (count(&[])? + count(&[&own])?).checked_sub(count(&[&signature])?)?;
     Some(Standing { branch: current_branch(tree), commits, is_dirty: is_dirty(tree) })
 }
 

@@ -157,6 +157,19 @@ pub fn check_reference(name: &str) -> Result<(), Error> {
     Err(Error::Reference { name: name.to_owned() })
 }
 
+/// What a name may mean in a store, the likeliest first: as git has it, a full name, then a branch, a tag, a commit, and a branch by
+/// the name that it has in a clone. Of what we keep there ourselves, none.
+fn meanings(name: &str) -> Vec<String> {
+    let is_full = name.starts_with("refs/heads/") || name.starts_with("refs/tags/");
+    let is_commit = name.len() >= 7 && name.chars().all(|letter| letter.is_ascii_hexdigit());
+    let in_clone = name.strip_prefix("refs/remotes/").unwrap_or(name).strip_prefix("origin/");
+    let mut names: Vec<String> = is_full.then(|| name.to_owned()).into_iter().collect();
+    names.extend(["heads", "tags"].map(|kind| format!("refs/{kind}/{name}")));
+    names.extend(is_commit.then(|| name.to_owned()));
+    names.extend(in_clone.map(|branch| format!("refs/heads/{branch}")));
+    names
+}
+
 /// The shared store of one repository.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -234,12 +247,7 @@ impl Store {
     fn resolve(&self, reference: Option<&str>) -> Result<String, Error> {
         let names = match reference {
             None => vec!["refs/longhaul/head".to_owned()],
-            Some(name) => {
-                let is_commit = name.len() >= 7 && name.chars().all(|letter| letter.is_ascii_hexdigit());
-                let mut names = vec![format!("refs/heads/{name}"), format!("refs/tags/{name}")];
-                names.extend(is_commit.then(|| name.to_owned()));
-                names
-            }
+            Some(name) => meanings(name),
         };
         let commit = |name: &String| {
             let commit = format!("{name}^{{commit}}");

@@ -70,6 +70,21 @@ pub(crate) fn forget(repo: &Path, path: &Path) -> Result<(), Error> {
     }
 }
 
+/// The same for all of them at or below a directory, but for those that the user has locked: their disk may be elsewhere.
+pub(crate) fn forget_gone(repo: &Path, below: &Path) -> Result<usize, Error> {
+    let all = Registration::all(&common_directory(repo)?)?;
+    let is_gone = |found: &(Registration, PathBuf)| {
+        let (registration, link) = found;
+        let place = link.parent().filter(|place| place.starts_with(below));
+        let is_locked = !registration.initializing && registration.administration.join("locked").exists();
+        !is_locked && place.is_some_and(|place| place.symlink_metadata().is_err())
+    };
+    let gone: Vec<_> = all.into_iter().filter(is_gone).collect();
+    let count = gone.len();
+    gone.into_iter().try_for_each(|(registration, _)| registration.remove())?;
+    Ok(count)
+}
+
 /// What is at the worktree's path.
 enum State {
     /// An empty directory.
@@ -131,24 +146,30 @@ struct Registration {
 
 impl Registration {
     fn find(common: &Path, path: &Path) -> Result<Option<Registration>, Error> {
+        let all = Registration::all(common)?;
+        Ok(all.into_iter().find(|(_, link)| *link == path.join(".git")).map(|(found, _)| found))
+    }
+
+    /// Each with its `.git` file, which may be missing.
+    fn all(common: &Path) -> Result<Vec<(Registration, PathBuf)>, Error> {
         let worktrees = common.join("worktrees");
         let found = match fs::read_dir(&worktrees) {
             Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(io_error("read", &worktrees)(error)),
         };
+        let mut all = Vec::new();
         for entry in found {
             let administration = entry.map_err(io_error("read", &worktrees))?.path();
             let Ok(text) = fs::read_to_string(administration.join("gitdir")) else {
                 continue; // Git itself ignores an entry without this file and prunes it.
             };
-            if resolved(&administration.join(text.trim_end())) == path.join(".git") {
-                let lock = fs::read_to_string(administration.join("locked")).unwrap_or_default();
-                let initializing = lock.trim_end() == "initializing";
-                return Ok(Some(Registration { administration, initializing }));
-            }
+            let link = resolved(&administration.join(text.trim_end()));
+            let lock = fs::read_to_string(administration.join("locked")).unwrap_or_default();
+            let initializing = lock.trim_end() == "initializing";
+            all.push((Registration { administration, initializing }, link));
         }
-        Ok(None)
+        Ok(all)
     }
 
     /// Killed at the wrong moment, git leaves an empty `commondir`, and then refuses every worktree command in the whole

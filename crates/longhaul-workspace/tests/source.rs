@@ -161,6 +161,46 @@ fn references() {
     }
 }
 
+/// A46, D14.3: full names and those of a clone mean branches and tags, and nothing else that is kept in the store; a branch that is
+/// itself called so comes first.
+#[test]
+fn full_names_are_understood() {
+    let fixture = Fixture::new();
+    let upstream = fixture.base().join("upstream");
+    let (store, first) = (fixture.store(None), fixture.push("file", "half\n"));
+    git(&upstream, &["tag", "-a", "same", "-m", "x"]);
+    git(&upstream, &["push", "--quiet", "origin", "refs/tags/same"]);
+    let second = fixture.push("file", "two\n");
+    git(&upstream, &["push", "--quiet", "origin", "HEAD:refs/heads/same"]);
+    for (name, commit) in [
+        ("same", &second),
+        ("refs/heads/same", &second),
+        ("refs/tags/same", &first),
+        ("origin/same", &second),
+        ("refs/remotes/origin/same", &second),
+        ("refs/heads/main", &second),
+    ] {
+        assert_eq!(store.fetch(Some(name)).unwrap(), *commit, "{name}");
+    }
+    for name in
+        ["refs/longhaul/head", "longhaul/head", "refs/remotes/same", "upstream/same", "refs/heads/none"]
+    {
+        assert!(matches!(store.fetch(Some(name)), Err(Error::NoReference { .. })), "{name}");
+    }
+    for name in [
+        "refs/heads/../x",
+        "refs/heads/",
+        "refs/tags/-x",
+        "refs/heads/a:b",
+        "origin/HEAD~1",
+        "refs/heads/x.lock",
+    ] {
+        assert!(matches!(store.fetch(Some(name)), Err(Error::Reference { .. })), "{name}");
+    }
+    git(&upstream, &["push", "--quiet", "origin", &format!("{first}:refs/heads/origin/same")]);
+    assert_eq!(store.fetch(Some("origin/same")).unwrap(), first);
+}
+
 /// D14.3, D15.1, D15.2, D15.4: the named commit is checked out on a branch of its own; a second fetch brings what is new, and the
 /// second workspace of it needs no origin.
 #[test]

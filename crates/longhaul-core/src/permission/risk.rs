@@ -11,7 +11,8 @@ use super::{Action, Here};
 use crate::limits::RISK_BYTES_MAX;
 use crate::prompt::head;
 
-/// Generous on purpose: a checkpoint too many costs little.
+/// Generous on purpose: a checkpoint too many costs little. Not among them is what names single files (`rm a b`): they are stored when a
+/// turn ends, and whoever goes back to a guard finds its command begun, so that an everyday one would not be done again.
 const RISKS: &[&str] = &[
     "rm -r *",
     "xargs rm *",
@@ -131,6 +132,8 @@ mod tests {
             "git restore src",
             "git branch -D feature",
             "git stash drop",
+            "git stash pop",
+            "git stash clear",
             "git rebase main",
             "find . -name '*.o' -delete",
             "find . -type f -exec rm {} +",
@@ -148,6 +151,8 @@ mod tests {
         for command in [
             "ls -la",
             "rm notes.txt",
+            "rm -f a.txt b.txt",
+            "git stash push",
             "cargo test",
             "git status",
             "git checkout main",

@@ -1,7 +1,11 @@
 //! `diff`: what a run has changed, committed or not.
 
 use std::io::IsTerminal;
+use std::path::Path;
 
+use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_engine::Harness;
 use longhaul_engine::checkpoints::Point;
 use longhaul_workspace::landing::{Form, Outcome, Work};
 use serde_json::{Value, json};
@@ -13,6 +17,9 @@ use crate::failure::Failure;
 use crate::render::{self, table};
 
 /// Show what a run has changed since it began, committed or not
+///
+/// Of a run without a branch of its own, in place or outside of a repository, it is what has changed in its directory since, by
+/// whomever: what was there before its first change is stored.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,10 +43,17 @@ pub struct Args {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    let harness = app.reading()?;
+    let id = app.run(&args.id)?;
     if let Some(point) = &args.at {
-        return since(app, &args, point);
+        return printed(app, &args, &id, &point.to_string(), &|form| {
+            Ok(harness.diff_since(&id, point, form.words())?)
+        });
     }
-    let run = app.reading()?.look(&app.run(&args.id)?)?;
+    let run = harness.look(&id)?;
+    if run.spec.branch.is_none() {
+        return since_start(app, &harness, &args, &run);
+    }
     let work = work(app, &run)?;
     let failed = |error| explained(error, &work);
     let result = work.result().map_err(failed)?;
@@ -60,16 +74,41 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What has changed in a run's workspace since a checkpoint.
-fn since(app: &App, args: &Args, point: &Point) -> Result<Exit, Failure> {
-    let id = app.run(&args.id)?;
-    let harness = app.reading()?;
-    let ask = |form: Form| harness.diff_since(&id, point, form.words());
+/// Where no branch has what a run made: how its workspace differs from what was stored of it before the first change.
+fn since_start(app: &App, harness: &Harness, args: &Args, run: &Run) -> Result<Exit, Failure> {
+    let (id, place) = (&run.spec.id, &run.spec.workspace);
+    if !run.has_worked() {
+        return Err(Failure::usage(format!("{id} has not begun")).hint(format!("`longhaul start {id}`")));
+    }
+    if !Path::new(place).is_dir() {
+        return Err(Failure::usage(format!("{place}, where {id} worked, is gone")).hint(format!(
+            "`longhaul checkpoints {id} --all` lists what is stored, `longhaul fork {id} --at N` brings it back"
+        )));
+    }
+    let unknown = || {
+        Failure::usage(format!("it is not known what was in {place} before {id} changed anything")).hint(
+            format!("`longhaul checkpoints {id} --all` lists what is known, `longhaul diff {id} --at N` compares with that"),
+        )
+    };
+    if !app.json() {
+        render::talk(&format!("what has changed in {place} since {id} began, by whomever"));
+    }
+    printed(app, args, id, "start", &|form| harness.diff_since_start(id, form.words())?.ok_or_else(unknown))
+}
+
+/// What `ask` answers of changes, in the form that was asked for.
+fn printed(
+    app: &App,
+    args: &Args,
+    id: &RunId,
+    since: &str,
+    ask: &dyn Fn(Form) -> Result<Vec<u8>, Failure>,
+) -> Result<Exit, Failure> {
     if app.json() {
         let files = files(&ask(Form::Counts)?);
         let patch = if args.stat || args.name_only { None } else { Some(ask(Form::Patch)?) };
         let patch = patch.map(|patch| String::from_utf8_lossy(&patch).into_owned());
-        render::json(&json!({ "id": id, "since": point.to_string(), "files": files, "patch": patch }));
+        render::json(&json!({ "id": id, "since": since, "files": files, "patch": patch }));
     } else if args.name_only {
         show_names(&ask(Form::Names)?);
     } else {

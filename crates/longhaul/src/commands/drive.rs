@@ -277,7 +277,9 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         Ending::Completed | Ending::Failed => {
             if let (Some(branch), Some(repository)) = (&run.spec.branch, &run.spec.repository) {
                 let place = &run.spec.workspace;
-                let standing = place::standing(Path::new(place), Path::new(repository));
+                let base = run.spec.base.as_deref();
+                let standing =
+                    place::standing(Path::new(place), Path::new(repository), run.spec.id.as_str(), base);
                 render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
                 if let Some(name) = run.spec.session.as_ref().filter(|_| run.spec.is_parallel()) {
                     render::hint(&format!(

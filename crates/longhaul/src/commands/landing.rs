@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use longhaul_core::collaboration::Isolation;
+use longhaul_core::report::Evidence;
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
 use longhaul_workspace::landing::{self, Error, How, Landed, Settled, Work};
@@ -10,7 +11,7 @@ use longhaul_workspace::{commit, index_lock};
 use serde_json::json;
 
 use super::joining::{self, JoiningArgs};
-use super::session;
+use super::{result, session};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -63,13 +64,13 @@ pub struct MergeArgs {
 }
 
 pub fn apply(app: &App, args: ApplyArgs) -> Result<Exit, Failure> {
-    let (work, untouched) = settled(app, &args.id)?;
+    let (work, untouched, evidence) = settled(app, &args.id)?;
     let landed = landing::apply(&work).map_err(|error| hinted(error, &work, untouched))?;
     let said = match landed.changes.len() {
         0 => format!("nothing of {} is missing here", work.run),
         count => format!("{} of {} changed, not committed", files(count), work.run),
     };
-    report(app, &work, &landed, &said);
+    report(app, &work, &landed, evidence.as_ref(), &said);
     Ok(Exit::Ok)
 }
 
@@ -86,7 +87,7 @@ pub fn merge(app: &App, args: MergeArgs) -> Result<Exit, Failure> {
 }
 
 fn merge_run(app: &App, id: &str) -> Result<Exit, Failure> {
-    let (work, untouched) = settled(app, id)?;
+    let (work, untouched, evidence) = settled(app, id)?;
     if work.merges_carried().map_err(|error| hinted(error, &work, untouched))? {
         render::warn(&format!(
             "{} began with changes of yours that were not committed: merging puts them onto your branch as a commit of their own; \
@@ -99,13 +100,13 @@ fn merge_run(app: &App, id: &str) -> Result<Exit, Failure> {
         None => format!("everything of {} is on this branch already", work.run),
         Some(commit) => format!("merged {} as {commit}, {}", work.run, files(landed.changes.len())),
     };
-    report(app, &work, &landed, &said);
+    report(app, &work, &landed, evidence.as_ref(), &said);
     Ok(Exit::Ok)
 }
 
-/// The run's work, after whatever a killed landing left here has been settled, and what is true from then on if nothing else
-/// is done.
-fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
+/// The run's work, after whatever a killed landing left here has been settled, what is true from then on if nothing else
+/// is done, and what shows that the work is done, as it is before anything is committed.
+fn settled(app: &App, id: &str) -> Result<(Work, &'static str, Option<Evidence>), Failure> {
     let run = app.reading()?.look(&app.run(id)?)?;
     if let (Some(source), Some(branch)) = (&run.spec.source, &run.spec.branch) {
         let (id, place) = (&run.spec.id, &run.spec.workspace);
@@ -123,7 +124,7 @@ fn settled(app: &App, id: &str) -> Result<(Work, &'static str), Failure> {
     }
     let work = work(app, &run)?;
     let settled = landing::settle(&work).map_err(|error| explained(error, &work))?;
-    Ok((work, tell_settled(settled)))
+    Ok((work, tell_settled(settled), result::evidence(&run)))
 }
 
 /// Says what became of a landing that was killed, and answers what is true from then on.
@@ -155,12 +156,21 @@ pub fn tell_settled(settled: Option<Settled>) -> &'static str {
 
 const UNTOUCHED: &str = "nothing was changed";
 
-fn report(app: &App, work: &Work, landed: &Landed, said: &str) {
+fn report(app: &App, work: &Work, landed: &Landed, evidence: Option<&Evidence>, said: &str) {
+    if evidence.is_some_and(|evidence| evidence.stale) && !landed.changes.is_empty() {
+        let run = &work.run;
+        render::warn(&format!(
+            "{run} was verified on other files than these, which somebody has changed since; `longhaul result {run}` says what was \
+             measured"
+        ));
+    }
     if app.json() {
         let files = files_json(landed);
-        render::json(
-            &json!({ "id": work.run, "repository": work.repository, "commit": landed.commit, "files": files }),
-        );
+        let evidence =
+            evidence.map(|found| json!({ "at": found.at, "holds": found.holds, "stale": found.stale }));
+        render::json(&json!({
+            "id": work.run, "repository": work.repository, "commit": landed.commit, "files": files, "evidence": evidence,
+        }));
         return;
     }
     list(landed);
@@ -215,7 +225,9 @@ pub fn work(app: &App, run: &Run) -> Result<Work, Failure> {
             "{id} works in {}, which is no worktree of a repository",
             spec.workspace
         ))
-        .hint("what it changed is there; look with `git diff` if that is a checkout"));
+        .hint(format!(
+            "what it changed is there; `longhaul diff {id}` shows it, and `git apply` takes that elsewhere"
+        )));
     };
     if !Path::new(&spec.workspace).is_dir() && !run.has_worked() {
         return Err(Failure::usage(format!("{id} has not begun")).hint(format!("`longhaul start {id}`")));

@@ -26,6 +26,7 @@ pub mod import;
 pub mod init;
 pub mod joining;
 pub mod landing;
+mod leavings;
 pub mod list;
 pub mod logs;
 pub mod looping;

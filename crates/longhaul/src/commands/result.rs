@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use longhaul_core::collaboration::Home;
-use longhaul_core::report::Report;
+use longhaul_core::report::{Evidence, Report};
 use longhaul_core::run::Run;
+use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_tools::hash_of;
 use longhaul_workspace::place;
@@ -45,9 +46,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let mut report = Report::of(&run);
     // What stands there now: the last look of the harness may have been before the last change.
     report.changes = changes(&run).or(report.changes);
-    if let Some((evidence, now)) = report.evidence.as_mut().zip(tree_now(&run)) {
-        evidence.held_against(&now);
-    }
+    report.evidence = evidence(&run);
     if args.output {
         render::words(&report.output);
     } else if app.json() {
@@ -57,6 +56,24 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::words(report.markdown().trim_end());
     }
     Ok(exit(&run, misfit))
+}
+
+/// What shows that the work is done, held against the files as they are now: what stands where it was made, else what its branch has.
+pub fn evidence(run: &Run) -> Option<Evidence> {
+    let mut evidence = Report::of(run).evidence?;
+    if let Some(now) = tree_now(run) {
+        evidence.held_against(&now);
+    } else if !Path::new(&run.spec.workspace).exists() {
+        evidence.stale |= has_branch_moved(run);
+    }
+    Some(evidence)
+}
+
+/// Has somebody committed on a run's branch since its last commit?
+fn has_branch_moved(run: &Run) -> bool {
+    let RunSpec { repository: Some(repository), branch: Some(branch), .. } = &run.spec else { return false };
+    let tip = place::branch(Path::new(repository), branch);
+    run.commits.last().zip(tip).is_some_and(|(last, tip)| *last != tip)
 }
 
 /// What the files are now, where they still are and nobody is at work on them.

@@ -191,13 +191,28 @@ fn apart(app: &App, run: &Run, new: &RunId, model: Option<String>) -> Result<Apa
         return Ok(Apart { model, branch: Some(naming.branch(Path::new(known))), checkout: None });
     }
     let whole = Path::new(workspace).canonicalize().ok();
-    let checkout = whole.filter(|place| app::repository(place).is_some_and(|top| top == *place));
+    let top = whole.as_ref().and_then(|place| app::repository(place)?.canonicalize().ok());
+    let checkout = top.clone().filter(|top| whole.as_ref() == Some(top));
     let checkout = checkout.and_then(|top| place::head(&top).map(|base| (top, base)));
     if checkout.is_none() {
-        render::warn(
-            "there is no repository that a branch of the fork could go back to: what it makes stays in its directory",
-        );
+        warn_of_no_branch(new, whole.as_deref().zip(top.as_deref()));
     }
     let branch = checkout.as_ref().map(|(top, _)| naming.branch(top));
     Ok(Apart { model, branch, checkout })
+}
+
+/// The fork works in a directory of its own, and its work comes back as a patch. `within` is where the first run worked and the top of
+/// the checkout around it, if there is one.
+fn warn_of_no_branch(new: &RunId, within: Option<(&Path, &Path)>) {
+    let Some((top, below)) = within.and_then(|(place, top)| Some((top, place.strip_prefix(top).ok()?)))
+    else {
+        return render::warn(
+            "there is no repository that a branch of the fork could go back to: what it makes stays in its directory",
+        );
+    };
+    let (top, below) = (top.display(), below.display());
+    render::warn(&format!(
+        "{below} is only a part of {top}, so the fork has no branch there, only the files of that part in a directory of its own; \
+         `longhaul diff {new}` prints what was made as a patch that `git apply --directory={below}` takes"
+    ));
 }

@@ -4,12 +4,16 @@ use longhaul_core::ids::RunId;
 use longhaul_core::status::Status;
 use longhaul_engine::Harness;
 
+use super::leavings;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render;
 
 /// Remove runs and everything kept of them; their workspaces stay
+///
+/// What they left in your repository besides a branch goes too: the commit that `--with-changes` carried in, and the entry of a
+/// worktree whose directory somebody has deleted.
 ///
 /// All of them are looked at first: if one is not there or may not be removed, none is.
 #[derive(Debug, clap::Args)]
@@ -30,10 +34,14 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         ids.iter().try_for_each(|id| check(&harness, id))?;
     }
     for id in ids {
+        let run = harness.look(&id);
         match harness.remove(&id) {
             // It was sent by one that was removed just now, and went with it.
             Err(longhaul_engine::Error::Store(longhaul_store::Error::NotFound { .. })) => {}
             removed => removed?,
+        }
+        if let Ok(run) = run {
+            leavings::of_removed(app, &run.spec);
         }
         render::talk(&format!("{id} removed"));
     }

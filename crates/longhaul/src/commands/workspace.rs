@@ -14,7 +14,7 @@ pub use longhaul_workspace::prune::bytes_below;
 use longhaul_workspace::prune::{self, Pruned, directories};
 use serde_json::{Value, json};
 
-use super::{session, source};
+use super::{leavings, session, source};
 use crate::app::App;
 use crate::duration;
 use crate::exit::Exit;
@@ -42,7 +42,8 @@ pub enum What {
     /// Remove where ended runs and workflows worked, and stored files and fetched repositories that no run needs
     ///
     /// Their branches and records stay, and so do workspaces with changes that no branch of yours has. What a run left outside of
-    /// any repository is gone. Runs that were removed with `longhaul rm` count as ended. Sessions are never touched. Stored files, to which `longhaul rewind` goes back, stay as long as
+    /// any repository is gone. Worktrees of runs whose directories somebody has deleted are no longer listed in your repository, and
+    /// what `--with-changes` carried in is left to the run's branch. Runs that were removed with `longhaul rm` count as ended. Sessions are never touched. Stored files, to which `longhaul rewind` goes back, stay as long as
     /// their run is there; a week after `longhaul rm` they go, or after an hour if there are more than `checkpoints.quota`. They
     /// are left as they are while a run is driven, and as long as they take little room. A repository that `--repo` fetched stays as
     /// long as a run that came from it is there, and goes so long after it was last asked for.
@@ -166,17 +167,26 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
         bytes += freed;
         gone.push(name);
     }
+    let unlisted = if dry_run { 0 } else { leavings::clean_up(app, &harness)? };
     let pruned = if dry_run { None } else { pruned(app, &harness, retention.checkpoints_max) };
     let freed = bytes + pruned.map_or(0, |pruned| pruned.bytes_before.saturating_sub(pruned.bytes_after));
     if app.json() {
         let checkpoints = pruned
             .map(|pruned| json!({ "bytesBefore": pruned.bytes_before, "bytesAfter": pruned.bytes_after }));
         render::json(
-            &json!({ "removed": gone, "bytes": freed, "checkpoints": checkpoints, "dryRun": dry_run }),
+            &json!({ "removed": gone, "bytes": freed, "checkpoints": checkpoints, "unlisted": unlisted, "dryRun": dry_run }),
         );
         return Ok(Exit::Ok);
     }
     gone.iter().for_each(|name| render::data(name));
+    if unlisted > 0 {
+        let whose = if unlisted == 1 {
+            "worktree whose directory was gone is"
+        } else {
+            "worktrees whose directories were gone are"
+        };
+        render::talk(&format!("{unlisted} {whose} no longer listed"));
+    }
     let verb = if dry_run { "would be freed" } else { "freed" };
     render::talk(&format!("{} {verb}", table::bytes(freed)));
     Ok(Exit::Ok)
@@ -203,6 +213,10 @@ fn remove_orphan(
     if !dry_run {
         let removed = if begun { place::finish_removing(&place) } else { place::remove(&place) };
         removed.map_err(anyhow::Error::from)?;
+        // Whoever removed it may have been killed before that.
+        if let Place::Worktree { repo, .. } = &place {
+            leavings::let_go(repo, name);
+        }
     }
     Ok(Some(bytes))
 }

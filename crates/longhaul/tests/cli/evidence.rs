@@ -160,3 +160,42 @@ fn evidence_goes_stale_with_the_files() {
     fs::write(workspace.join("c.txt"), "new").unwrap();
     assert!(stale());
 }
+
+/// 7.1: whoever brings in other files than those that were verified is told, also when only the branch is left; otherwise nothing is said.
+#[test]
+fn merging_what_was_not_verified_is_said() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: b.txt, content: two } } ] }, { text: ok } ] } ]";
+    for (case, stale) in [("as it was", false), ("moved", true), ("left", false), ("left and moved", true)] {
+        let desk = repository(script);
+        desk.get(&["run", "x", "--model", "scripted/s.yaml", "--verify", "test -e b.txt"]);
+        let id = only_run(&desk);
+        let shown = desk.json(&["show", &id]);
+        let (workspace, branch) = (shown["workspace"].as_str().unwrap(), shown["branch"].as_str().unwrap());
+        if case.contains("moved") {
+            fs::write(desk.path(workspace).join("c.txt"), "somebody's").unwrap();
+            git(&desk, &["-C", workspace, "add", "c.txt"]);
+            git(&desk, &["-C", workspace, "commit", "-q", "-m", "more"]);
+        }
+        if case.contains("left") {
+            desk.get(&["workspace", "cleanup", "--older-than", "1ms"]);
+            assert!(!desk.path(workspace).exists(), "{case}");
+        }
+        for word in ["apply", "merge"] {
+            let said = desk.say(&[word, &id, "--json"]);
+            let landed: Value = serde_json::from_str(&said.out).unwrap();
+            assert_eq!(landed["evidence"]["stale"], stale, "{case}, {word} of {branch}: {}", said.err);
+            assert_eq!(landed["evidence"]["holds"], true, "{case}");
+            assert_eq!(
+                said.err.contains("was verified on other files than these"),
+                stale,
+                "{case}: {}",
+                said.err
+            );
+            git(&desk, &["clean", "-fdq", "b.txt", "c.txt"]);
+        }
+        assert!(desk.path("b.txt").exists() && desk.path("c.txt").exists() == stale, "{case}");
+    }
+    let desk = repository(script);
+    desk.get(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(desk.json(&["merge", &only_run(&desk)])["evidence"], Value::Null);
+}

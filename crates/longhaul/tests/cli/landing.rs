@@ -275,14 +275,40 @@ fn changes_are_carried_in_only_if_asked_for() {
 fn there_is_nothing_to_bring_in_from_elsewhere() {
     let desk = Desk::new();
     let id = desk.completed();
-    for word in ["diff", "apply", "merge"] {
+    for word in ["apply", "merge"] {
         let refused = desk.say(&[word, &id]);
         assert_eq!(refused.code, 2);
         assert!(refused.err.contains("which is no worktree of a repository"), "{}", refused.err);
+        assert!(refused.err.contains(&format!("`longhaul diff {id}` shows it")), "{}", refused.err);
     }
+    assert_eq!(desk.get(&["diff", &id, "--name-only"]), "a.txt\n", "what is said works");
     let desk = repository();
     let id = desk.create();
     assert!(desk.say(&["diff", &id]).err.starts_with(&format!("error: {id} has not begun\n")));
+}
+
+/// 7.1: the change of a run that worked in place is shown since it began, not what was changed before, as a patch that git takes.
+#[test]
+fn a_run_in_place_shows_what_changed_since_it_began() {
+    let desk = repository();
+    desk.write("mine", "before\n");
+    desk.write("s.yaml", &format!("{}\n# changed", super::desk::SCRIPT));
+    let id = run(&desk, &["--in-place"]);
+    assert_eq!(desk.get(&["diff", &id, "--name-only"]), "a.txt\n");
+    let patch = desk.say(&["diff", &id]);
+    assert!(patch.out.contains("-first\n+hello\n") && patch.err.contains("by whomever"), "{}", patch.out);
+    let shown = desk.json(&["diff", &id, "--stat"]);
+    assert_eq!(shown["since"], "start");
+    assert_eq!(shown["files"], json!([{ "path": "a.txt", "added": 1, "removed": 1 }]));
+    let elsewhere = desk.elsewhere("clone");
+    git(&desk.path(""), &["clone", "-q", ".", &elsewhere.display().to_string()]);
+    std::fs::write(elsewhere.join("p"), patch.out).unwrap();
+    git(&elsewhere, &["apply", "p"]);
+    assert_eq!(std::fs::read_to_string(elsewhere.join("a.txt")).unwrap(), "hello\n");
+    let idle = "conversations: [ { turns: [ { text: Done. } ] } ]";
+    desk.write("s.yaml", idle);
+    let idle = run(&desk, &["--in-place"]);
+    assert!(desk.say(&["diff", &idle]).err.ends_with(&format!("{idle} has changed nothing\n")));
 }
 
 /// What git ignores and a worktree needs comes along if the user said so, and is no part of the work.

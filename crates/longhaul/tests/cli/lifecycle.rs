@@ -538,6 +538,28 @@ fn the_end_says_what_is_in_the_worktree() {
     }
 }
 
+/// D5.2: what an earlier run of the session committed, what was carried in, and what another run has signed is not counted.
+#[test]
+fn the_end_counts_the_commits_of_this_run() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: sh work.sh } } ] }, { text: Done. } ] } ]",
+    );
+    desk.write("work.sh", "echo x >> f");
+    git(&desk, &["init", "-q"]);
+    git(&desk, &["add", "s.yaml", "work.sh"]);
+    git(&desk, &["-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "first"]);
+    let ends_with_one = |more: &[&str]| {
+        let ran = desk.say(&[&["run", "x", "--model", "scripted/s.yaml"], more].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("; 1 commit was made\n"), "{more:?}: {}", ran.err);
+    };
+    ends_with_one(&["--session", "port"]);
+    ends_with_one(&["--session", "port"]);
+    let commit = "git -c user.name=a -c user.email=a@localhost commit --allow-empty -qm";
+    desk.write("work.sh", &format!("echo y > g; {commit} 'x\n\nLonghaul-Run: run_other'"));
+    ends_with_one(&["--with-changes"]);
+}
+
 /// A recording that was asked for once is made again whenever the run rests.
 #[test]
 fn a_recording_is_remembered_by_resume() {

@@ -18,6 +18,7 @@ mod git;
 mod handoff;
 mod hooks;
 mod landing;
+mod leavings;
 mod lifecycle;
 mod limits;
 mod looking;

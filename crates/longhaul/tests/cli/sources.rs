@@ -144,7 +144,7 @@ fn fetched_repositories_go_by_the_rule() {
         let args = [&["workspace", "cleanup", "--older-than=1ms"], more].concat();
         desk.json(&args)["removed"].as_array().unwrap().clone()
     };
-    assert_eq!(cleanup(&[]), [json!(0); 0], "two runs came from it");
+    assert_eq!(cleanup(&[]), Vec::<serde_json::Value>::new(), "two runs came from it");
     desk.get(&["rm", one["id"].as_str().unwrap()]);
     desk.get(&["rm", session["id"].as_str().unwrap()]);
     let is_store = |name: &serde_json::Value| name.as_str().unwrap().starts_with("cache/repos/");

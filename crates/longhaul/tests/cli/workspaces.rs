@@ -304,17 +304,12 @@ fn a_step_that_was_verified_and_committed_is_gone_back_to_twice() {
     }
 }
 
-/// D11.16: where a run worked may be gone. A place of ours is made once more; one of the user's is not, and the fork that is named
-/// instead works.
+/// D11.16: where a run worked in place may be gone: then it is not rewound, and the fork that is named instead works.
 #[test]
 fn a_run_whose_workspace_is_gone_is_forked() {
     let desk = repository("");
-    let place = desk.path("place");
-    std::fs::create_dir(&place).unwrap();
-    let args = ["run", "Add", "--model", "scripted/../s.yaml", "--in-place", "--json"];
-    let said = desk.command(&args).current_dir(&place).output().unwrap();
-    let id = text(&serde_json::from_slice::<serde_json::Value>(&said.stdout).unwrap()["id"]);
-    std::fs::remove_dir_all(&place).unwrap();
+    let id = in_part(&desk);
+    std::fs::remove_dir_all(desk.path("part")).unwrap();
     let said = desk.say(&["rewind", &id, "--to", "1"]);
     assert_eq!(said.code, 2, "{}", said.err);
     assert!(
@@ -322,8 +317,52 @@ fn a_run_whose_workspace_is_gone_is_forked() {
         "{}",
         said.err
     );
+    assert!(desk.say(&["diff", &id]).err.contains(&format!("where {id} worked, is gone")));
     let fork = desk.json(&["fork", &id, "--at", "1"]);
     assert!(Path::new(&text(&fork["workspace"])).join("notes").exists());
+    assert!(!desk.path("part").exists());
+    // A worktree that was cleaned away is forked onto a branch as the settings name it.
+    set(&desk, "workspace: { cleanup_after: 1ms }\ngit: { branch_prefix: mine/ }");
+    let id = text(&run(&desk, &[])["id"]);
+    assert_eq!(desk.json(&["workspace", "cleanup"])["removed"], json!([id]));
+    let fork = desk.json(&["fork", &id, "--at", "1"]);
+    assert!(Path::new(&text(&fork["workspace"])).join("notes").exists());
+}
+
+/// A run that worked in place in `part`, a directory of the repository.
+fn in_part(desk: &Desk) -> String {
+    std::fs::create_dir(desk.path("part")).unwrap();
+    desk.write("part/kept", "of the user\n");
+    let mut run = desk.command(&["run", "x", "--in-place", "--model", "scripted/../s.yaml", "--json"]);
+    let done = run.current_dir(desk.path("part")).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    text(&serde_json::from_slice::<Value>(&done.stdout).unwrap()["id"])
+}
+
+/// D11.16: a fork of what worked in a part of a checkout has the files of that part, and no branch; what it makes comes back as a patch,
+/// as is said. The checkout stays as it is.
+#[test]
+fn a_fork_of_what_worked_in_a_part_comes_back_as_a_patch() {
+    let desk = repository("");
+    let id = in_part(&desk);
+    let before = git(&desk, &["status", "--porcelain", "-uall"]);
+    let said = desk.say(&["fork", &id, "--at", "1", "--json"]);
+    let fork: Value = serde_json::from_str(&said.out).unwrap();
+    let (new, place) = (text(&fork["id"]), text(&fork["workspace"]));
+    assert!(said.err.contains("so the fork has no branch there"), "{}", said.err);
+    assert!(said.err.contains(&format!("`longhaul diff {new}`")), "{}", said.err);
+    assert!(said.err.contains("`git apply --directory=part`"), "{}", said.err);
+    assert_eq!(
+        (&fork["branch"], git(&desk, &["branch", "--list", "agent/*"])),
+        (&Value::Null, String::new())
+    );
+    assert_eq!(std::fs::read_to_string(Path::new(&place).join("kept")).unwrap(), "of the user\n");
+    std::fs::write(Path::new(&place).join("notes"), "of the fork\n").unwrap();
+    assert_eq!(git(&desk, &["status", "--porcelain", "-uall"]), before);
+    std::fs::remove_file(desk.path("part/notes")).unwrap();
+    std::fs::write(desk.elsewhere("patch"), desk.get(&["diff", &new])).unwrap();
+    git(&desk, &["apply", "--directory=part", &desk.elsewhere("patch").display().to_string()]);
+    assert_eq!(std::fs::read_to_string(desk.path("part/notes")).unwrap(), "of the fork\n");
 }
 
 /// D11.16: a fork of what worked in place in a checkout has a branch by which its work comes back.

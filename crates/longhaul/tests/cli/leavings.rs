@@ -1,0 +1,101 @@
+//! What runs leave in the user's repository besides their branches, as a user meets it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+
+fn git(directory: &Path, args: &[&str]) -> String {
+    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
+    let done = Command::new("git").args(who).args(args).current_dir(directory).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
+}
+
+fn repository() -> Desk {
+    let desk = Desk::new();
+    git(&desk.path(""), &["init", "-q", "--initial-branch=main"]);
+    git(&desk.path(""), &["add", "."]);
+    git(&desk.path(""), &["commit", "-q", "-m", "first"]);
+    desk
+}
+
+fn run(desk: &Desk, more: &[&str]) -> (String, PathBuf) {
+    let shown = desk.json(&[&["run", "Write a", "--model", "scripted/s.yaml"], more].concat());
+    let text = |name: &str| shown[name].as_str().unwrap().to_owned();
+    (text("id"), text("workspace").into())
+}
+
+fn cleaned(desk: &Desk) -> Value {
+    desk.json(&["workspace", "cleanup", "--older-than", "1ms"])
+}
+
+/// The runs that changes are kept for.
+fn carried(desk: &Desk) -> Vec<String> {
+    let names = git(&desk.path(""), &["for-each-ref", "--format=%(refname:lstrip=3)", "refs/longhaul"]);
+    names.lines().map(str::to_owned).collect()
+}
+
+/// D14.8: what `--with-changes` carried in is kept under a name until a branch of a run that has ended keeps it, or the run is gone.
+#[test]
+fn what_was_carried_in_is_let_go() {
+    let desk = repository();
+    desk.write("mine", "not committed\n");
+    let create = ["create", "--task", "x", "--model", "scripted/s.yaml", "--with-changes"];
+    let waiting = desk.get(&create).trim().to_owned();
+    let (ended, place) = run(&desk, &["--with-changes"]);
+    let mut both = vec![waiting.clone(), ended.clone()];
+    both.sort();
+    assert_eq!(carried(&desk), both);
+    assert_eq!(desk.json(&["workspace", "cleanup"])["removed"], json!([]));
+    assert_eq!(carried(&desk), both, "a day is not over");
+    assert_eq!(cleaned(&desk)["removed"], json!([ended]));
+    assert_eq!(carried(&desk), std::slice::from_ref(&waiting));
+    assert!(!place.exists());
+    assert_eq!(desk.get(&["diff", &ended, "--name-only"]), "a.txt\n", "its branch still knows");
+    // One that has not begun has nothing else that it could begin with.
+    git(&desk.path(""), &["gc", "-q", "--prune=now"]);
+    desk.get(&["start", &waiting]);
+    assert!(desk.path(&format!(".longhaul/workspace/run/{waiting}/mine")).exists());
+    desk.get(&["rm", &waiting]);
+    assert_eq!(carried(&desk), Vec::<String>::new());
+    assert!(desk.path(&format!(".longhaul/workspace/run/{waiting}/mine")).exists(), "workspaces stay");
+    assert_eq!(git(&desk.path(""), &["status", "--porcelain", "mine"]), "?? mine");
+}
+
+/// D14.8: a worktree whose directory somebody deleted is no longer listed, by `rm` and by `cleanup`; no other is forgotten.
+#[test]
+fn a_worktree_that_was_deleted_is_no_longer_listed() {
+    let desk = repository();
+    let top = desk.path("");
+    let runs: Vec<(String, PathBuf)> = (0..5).map(|_| run(&desk, &[])).collect();
+    for foreign in [desk.elsewhere("foreign"), desk.path(".longhaul/also-foreign")] {
+        git(&top, &["worktree", "add", "-q", "--detach", &foreign.display().to_string()]);
+        std::fs::remove_dir_all(&foreign).unwrap();
+    }
+    let [removed, deleted, locked, there, left] = &runs[..] else { panic!("five") };
+    git(&top, &["worktree", "lock", &locked.1.display().to_string()]);
+    for (_, place) in [removed, deleted, locked, left] {
+        std::fs::remove_dir_all(place).unwrap();
+    }
+    let listed = |id: &str| git(&top, &["worktree", "list", "--porcelain"]).contains(id);
+    desk.get(&["rm", &removed.0, &there.0]);
+    let all = runs.iter().map(|(id, _)| listed(id)).collect::<Vec<bool>>();
+    assert_eq!(all, [false, true, true, true, true]);
+
+    let dry = desk.json(&["workspace", "cleanup", "--older-than", "1d", "--dry-run"]);
+    assert_eq!((&dry["unlisted"], listed(&deleted.0)), (&json!(0), true));
+    let cleaned = desk.json(&["workspace", "cleanup", "--older-than", "1d"]);
+    assert_eq!((&cleaned["unlisted"], &cleaned["removed"]), (&json!(2), &json!([])));
+    let all = runs.iter().map(|(id, _)| listed(id)).collect::<Vec<bool>>();
+    assert_eq!(all, [false, false, true, true, false]);
+    assert!(listed("/foreign") && listed("also-foreign"), "what is not ours is the user's to forget");
+    assert!(there.1.join("a.txt").exists());
+    git(&top, &["fsck", "--no-dangling"]);
+    // Their branches stay, and one can be gone back to.
+    assert_eq!(desk.get(&["diff", &deleted.0, "--name-only"]), "a.txt\n");
+    assert_eq!(desk.say(&["rewind", &left.0, "--to", "1"]).code, 0);
+    assert!(left.1.join("a.txt").exists() && listed(&left.0));
+}
