@@ -257,6 +257,7 @@ async fn until_rest(driven: Driven, live: &Live) -> Result<Rested, Failure> {
 }
 
 fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
+    let id = &run.spec.id;
     if app.json() {
         render::json(&RunView::of(run));
     } else if let (Ending::Completed, Some(output)) = (ending, run.output()) {
@@ -271,42 +272,34 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         used.calls,
         cost::cost(&used.usage)
     );
-    render::talk(&format!("{} {summary}", run.spec.id));
+    render::talk(&format!("{id} {summary}"));
     match ending {
-        Ending::Completed => hint_at_work(run),
-        Ending::Failed => {
-            hint_at_work(run);
-            hint_after_failure(run);
+        Ending::Completed | Ending::Failed => {
+            if let (Some(branch), Some(repository)) = (&run.spec.branch, &run.spec.repository) {
+                let place = &run.spec.workspace;
+                let standing = place::standing(Path::new(place), Path::new(repository));
+                render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
+                if let Some(name) = run.spec.session.as_ref().filter(|_| run.spec.is_parallel()) {
+                    render::hint(&format!(
+                        "`longhaul merge --session {name}` brings it together with the others'"
+                    ));
+                }
+            }
+            if *ending == Ending::Failed && run.cause == Some(Cause::Limit) {
+                render::hint(&after_the_limit(run));
+            }
+            if *ending == Ending::Failed && run.plan.steps.len() > 1 {
+                render::hint(&format!(
+                    "`longhaul replan {id} --plan FILE` gives it other steps for what is not done, then `longhaul resume {id}`; \
+                     `longhaul checkpoints {id}` lists the points to go back to with `longhaul rewind {id} --to N`"
+                ));
+            }
         }
         Ending::WaitingForHuman => hint_at_gate(run),
         Ending::Paused(Cause::Asked) if run.gates.iter().any(|gate| gate.answer.is_none()) => {
             hint_at_gate(run);
         }
         Ending::Paused(cause) => render::hint(&after_pause(run, *cause, interrupted)),
-    }
-}
-
-/// Where the work of a run is that has ended.
-fn hint_at_work(run: &Run) {
-    let (Some(branch), Some(repository)) = (&run.spec.branch, &run.spec.repository) else { return };
-    let place = &run.spec.workspace;
-    let standing = place::standing(Path::new(place), Path::new(repository));
-    render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
-    if let Some(name) = run.spec.session.as_ref().filter(|_| run.spec.is_parallel()) {
-        render::hint(&format!("`longhaul merge --session {name}` brings it together with the others'"));
-    }
-}
-
-fn hint_after_failure(run: &Run) {
-    let id = &run.spec.id;
-    if run.cause == Some(Cause::Limit) {
-        render::hint(&after_the_limit(run));
-    }
-    if run.plan.steps.len() > 1 {
-        render::hint(&format!(
-            "`longhaul replan {id} --plan FILE` gives it other steps for what is not done, then `longhaul resume {id}`; \
-             `longhaul checkpoints {id}` lists the points to go back to with `longhaul rewind {id} --to N`"
-        ));
     }
 }
 
