@@ -168,11 +168,15 @@ fn a_denied_command_is_seen_through_everything() {
 }
 
 /// A20, A21, A23, A26, A29, FAULTS 4.1 and 4.2: no idiom that runs or writes something else is allowed by a rule for its
-/// first word.
+/// first word. The tests that follow go through the kinds of them.
+fn none_is_allowed(lines: &[&str]) {
+    all(lines, |action| action != Action::Allow);
+}
+
+/// What stands beside the first word, or is hidden in it, is judged for itself.
 #[test]
-fn an_allowed_first_word_allows_nothing_else() {
-    let lines = [
-        // Substitutions, separators, quoting.
+fn what_is_substituted_separated_or_quoted_is_seen() {
+    none_is_allowed(&[
         "git status; touchx",
         "git status & touchx",
         "git log\ntouchx",
@@ -197,7 +201,13 @@ fn an_allowed_first_word_allows_nothing_else() {
         "l* x",
         "$(echo ls) x",
         "\"$CMD\" x",
-        // Wrappers and code.
+    ]);
+}
+
+/// An allowed program that runs or writes something else at a word of its own is not allowed to.
+#[test]
+fn what_a_program_runs_or_writes_for_others_is_seen() {
+    none_is_allowed(&[
         "env -S 'touchx a'",
         "env touchx",
         "timeout 1 touchx",
@@ -275,7 +285,13 @@ fn an_allowed_first_word_allows_nothing_else() {
         "bash < <(touchx)",
         "bash --rcfile a -i",
         "sh <<E\ntouchx\nE",
-        // Evaluation.
+    ]);
+}
+
+/// No text is evaluated by a command that looks like it only compares, counts or assigns.
+#[test]
+fn what_bash_evaluates_is_seen() {
+    none_is_allowed(&[
         "[[ -v a[$(touchx)] ]]",
         "[[ -v 'a[$(touchx)]' ]]",
         "test -v 'a[$(touchx)]'",
@@ -293,7 +309,13 @@ fn an_allowed_first_word_allows_nothing_else() {
         "unset 'a[$(touchx)]'",
         "echo ${!x}",
         "a['$(touchx)']=1",
-        // Surroundings.
+    ]);
+}
+
+/// Nothing makes an allowed name mean another program.
+#[test]
+fn what_changes_the_meaning_of_a_name_is_seen() {
+    none_is_allowed(&[
         "PATH=.:$PATH ls",
         "PATH=. ls",
         "export PATH=.",
@@ -330,7 +352,13 @@ fn an_allowed_first_word_allows_nothing_else() {
         "complete -C touchx ls",
         "PS4='$(touchx)' ls",
         "MANPAGER=x man ls",
-        // Places.
+    ]);
+}
+
+/// No file elsewhere is read or written by an allowed program.
+#[test]
+fn what_leads_out_of_the_workspace_is_seen() {
+    none_is_allowed(&[
         "ls > /out/f",
         "ls >> /out/f",
         "ls >| /out/f",
@@ -364,7 +392,13 @@ fn an_allowed_first_word_allows_nothing_else() {
         "touch --reference=/out/x a",
         "cat {a,/out/b}",
         "cat .*/x",
-        // Words that may become options.
+    ]);
+}
+
+/// A word that is not known yet may be an option, and options run things.
+#[test]
+fn words_that_may_become_options_are_asked_about() {
+    none_is_allowed(&[
         "ls $X",
         "ls \"$X\"",
         "grep a $X",
@@ -372,7 +406,13 @@ fn an_allowed_first_word_allows_nothing_else() {
         "find $X",
         "git log $X",
         "tar xf a \"$@\"",
-        // Not understood.
+    ]);
+}
+
+/// What cannot be read for certain is not allowed, nor what only begins like something that is.
+#[test]
+fn what_is_not_understood_is_asked_about() {
+    none_is_allowed(&[
         "ls 'a",
         "ls \"a",
         "ls $(a",
@@ -404,8 +444,7 @@ fn an_allowed_first_word_allows_nothing_else() {
         "lsof",
         "catx",
         "git statusx",
-    ];
-    all(&lines, |action| action != Action::Allow);
+    ]);
 }
 
 /// A29, A30: rules are about words, so what a person means by them still works.

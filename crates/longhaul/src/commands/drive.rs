@@ -301,46 +301,44 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         Ending::Paused(Cause::Asked) if run.gates.iter().any(|gate| gate.answer.is_none()) => {
             hint_at_gate(run);
         }
-        Ending::Paused(Cause::Limit) if of_all_runs(run) => render::hint(&format!(
+        Ending::Paused(cause) => render::hint(&after_pause(run, *cause, interrupted)),
+    }
+}
+
+/// How a run goes on that was paused, and not by a question.
+fn after_pause(run: &Run, cause: Cause, interrupted: bool) -> String {
+    let id = &run.spec.id;
+    let because = |is: &dyn Fn(&str) -> bool| run.reason.as_deref().is_some_and(is);
+    match cause {
+        Cause::Limit if of_all_runs(run) => format!(
             "the work is kept; `longhaul cost` shows what was spent, and `longhaul resume {id}` goes on when there is more"
-        )),
-        Ending::Paused(Cause::Limit) => {
+        ),
+        Cause::Limit => {
             let flag = raised_limit(run);
-            render::hint(&format!(
-                "the work is kept; go on with a higher limit: `longhaul resume {id} {flag}`"
-            ));
+            format!("the work is kept; go on with a higher limit: `longhaul resume {id} {flag}`")
         }
-        Ending::Paused(_) if interrupted => {
-            render::hint(&format!("nothing is lost; go on with `longhaul resume {id}`"))
+        _ if interrupted => format!("nothing is lost; go on with `longhaul resume {id}`"),
+        Cause::Parked if because(&|why| why.contains("hook") || why.starts_with("workspace_gone")) => {
+            format!("the work is kept; see to that, then `longhaul resume {id}`")
         }
-        Ending::Paused(Cause::Parked)
-            if run
-                .reason
-                .as_ref()
-                .is_some_and(|reason| reason.contains("hook") || reason.starts_with("workspace_gone")) =>
-        {
-            render::hint(&format!("the work is kept; see to that, then `longhaul resume {id}`"));
-        }
-        Ending::Paused(Cause::Parked)
-            if run.reason.as_ref().is_some_and(|reason| reason.starts_with("no_plan")) =>
-        {
-            render::hint(&format!(
-                "`longhaul logs {id}` shows what the planner said; `longhaul resume {id}` asks it again, \
-                 `longhaul replan {id} --plan FILE` gives the run your own steps"
-            ));
-        }
-        Ending::Paused(Cause::Stuck) if run.plan.is_completed() => render::hint(&format!(
+        Cause::Parked if because(&|why| why.starts_with("no_plan")) => format!(
+            "`longhaul logs {id}` shows what the planner said; `longhaul resume {id}` asks it again, \
+             `longhaul replan {id} --plan FILE` gives the run your own steps"
+        ),
+        Cause::Stuck if run.plan.is_completed() => format!(
             "the work is kept; put it right and `longhaul resume {id}` looks again, or `longhaul replan {id} --plan FILE` gives it more steps"
-        )),
-        Ending::Paused(Cause::Stuck) => render::hint(&format!(
+        ),
+        Cause::Stuck => format!(
             "the work is kept; `longhaul result {id}` and `longhaul logs {id}` show where it stands, then `longhaul resume {id}`"
-        )),
-        Ending::Paused(Cause::Parked | Cause::Provider) => render::hint(&format!(
+        ),
+        Cause::Parked | Cause::Provider => format!(
             "the work is kept; try the model with `longhaul models check {model}`, then `longhaul resume {id}`, \
              or go on with another: `longhaul resume {id} --model P/M`",
             model = run.spec.model
-        )),
-        Ending::Paused(_) => render::hint(&format!("go on with `longhaul resume {id}`")),
+        ),
+        Cause::Asked | Cause::Finished | Cause::DiskFull | Cause::Rejected | Cause::Error => {
+            format!("go on with `longhaul resume {id}`")
+        }
     }
 }
 

@@ -13,11 +13,96 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Source;
+use super::layers::{Layer, flatten};
+use crate::branch;
 use crate::failure::Failure;
+use crate::rules::WrittenRules;
+
+/// All sources, laid one over another.
+pub(super) struct Laid {
+    /// Every key with its value and the source that has set it.
+    pub(super) origins: BTreeMap<String, (Value, Source)>,
+    /// Every key with where it is written, for those who have to mend it.
+    pub(super) places: BTreeMap<String, String>,
+    pub(super) providers: BTreeMap<String, ProviderConfig>,
+    pub(super) rules: WrittenRules,
+    pub(super) mcp_servers: BTreeMap<String, ServerConfig>,
+    pub(super) hooks: HooksConfig,
+    pub(super) search: Option<SearchConfig>,
+    pub(super) notify: NotifyConfig,
+}
+
+impl Laid {
+    /// In the order of precedence, the last one wins.
+    pub(super) fn of(layers: Vec<Layer>) -> Result<Laid, Failure> {
+        let mut laid = Laid {
+            origins: BTreeMap::new(),
+            places: BTreeMap::new(),
+            providers: BTreeMap::new(),
+            rules: WrittenRules::new(),
+            mcp_servers: BTreeMap::new(),
+            hooks: HooksConfig::default(),
+            search: None,
+            notify: NotifyConfig::default(),
+        };
+        for (source, place, mut layer) in layers {
+            laid.lay_sections(source, &place, &mut layer)?;
+            laid.lay_values(source, &place, &layer)?;
+        }
+        Ok(laid)
+    }
+
+    /// Takes the sections out of a layer that are more than a value for each key.
+    fn lay_sections(&mut self, source: Source, place: &str, layer: &mut Value) -> Result<(), Failure> {
+        let origins = &mut self.origins;
+        if let Some(configured) = taken(layer, "providers") {
+            add_providers(&configured, source, place, &mut self.providers, origins)?;
+        }
+        if let Some(Value::Object(section)) = layer.get_mut("permissions") {
+            self.rules.add(taken_rules(section)?, source, place)?;
+        }
+        if let Some(mut configured) = taken(layer, "mcp") {
+            add_servers(configured["servers"].take(), source, place, &mut self.mcp_servers, origins)?;
+        }
+        if let Some(configured) = taken(layer, "hooks") {
+            add_hooks(configured, source, place, &mut self.hooks, origins)?;
+        }
+        if let Some(configured) = taken(layer, "search") {
+            self.search = Some(search_provider(configured, source, place, origins)?);
+        }
+        if let Some(configured) = taken(layer, "notify") {
+            let before = std::mem::take(&mut self.notify);
+            self.notify = add_notify(before, configured, source, place, origins)?;
+        }
+        if let Some(asks) = layer["git"]["require_approval"].as_bool().filter(|_| source != Source::Default) {
+            self.rules.add(branch::push_rule(asks), source, place)?;
+        }
+        Ok(())
+    }
+
+    fn lay_values(&mut self, source: Source, place: &str, layer: &Value) -> Result<(), Failure> {
+        let mut leaves = Vec::new();
+        flatten("", layer, &mut leaves);
+        if source == Source::Project {
+            refuse_loosening(place, &leaves, &self.origins)?;
+        }
+        for (key, value) in leaves {
+            if source == Source::Default || !value.is_null() {
+                self.places.insert(key.clone(), place.to_owned());
+                self.origins.insert(key, (value, source));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn taken(layer: &mut Value, section: &str) -> Option<Value> {
+    layer.as_object_mut()?.remove(section)
+}
 
 /// A project's file comes with the project, and an agent may have written it: it may hold commands tighter than the user
 /// does, never looser.
-pub(super) fn refuse_loosening(
+fn refuse_loosening(
     place: &str,
     leaves: &[(String, Value)],
     origins: &BTreeMap<String, (Value, Source)>,
@@ -74,7 +159,7 @@ pub(super) const UNRAISED: [&str; 6] = [
 const UNWARNED: &str = "harness.limits.policies.max_cost";
 
 /// Lays a source's providers over those of the sources before it, field by field.
-pub(super) fn add_providers(
+fn add_providers(
     configured: &Value,
     source: Source,
     place: &str,
@@ -100,7 +185,7 @@ pub(super) fn add_providers(
 
 /// A source's servers take the place of those of the same name. They are not laid over them: the headers of one would go
 /// to the address of the other.
-pub(super) fn add_servers(
+fn add_servers(
     configured: Value,
     source: Source,
     place: &str,
@@ -118,7 +203,7 @@ pub(super) fn add_servers(
 }
 
 /// Takes the rules out of a file's `permissions`, which leaves what is no rule.
-pub(super) fn taken_rules(section: &mut Map<String, Value>) -> Result<permission::Permissions, Failure> {
+fn taken_rules(section: &mut Map<String, Value>) -> Result<permission::Permissions, Failure> {
     let written = std::mem::take(section);
     let (plain, rules) =
         written.into_iter().partition(|(key, _)| matches!(key.as_str(), "sandbox" | "network"));
@@ -128,7 +213,7 @@ pub(super) fn taken_rules(section: &mut Map<String, Value>) -> Result<permission
 }
 
 /// A source's hooks are added to those of the sources before it: what one of them guards another cannot open.
-pub(super) fn add_hooks(
+fn add_hooks(
     configured: Value,
     source: Source,
     place: &str,
@@ -147,7 +232,7 @@ pub(super) fn add_hooks(
 }
 
 /// A source's search provider takes the place of that of the sources before it, whole.
-pub(super) fn search_provider(
+fn search_provider(
     configured: Value,
     source: Source,
     place: &str,
@@ -161,7 +246,7 @@ pub(super) fn search_provider(
 }
 
 /// Who is told, and of what: a source's ways take the place of those of the sources before it, each whole.
-pub(super) fn add_notify(
+fn add_notify(
     before: NotifyConfig,
     configured: Value,
     source: Source,

@@ -13,7 +13,6 @@ use longhaul_agents::{Origin, Place, Roster};
 use longhaul_core::budget::Budget;
 use longhaul_core::collaboration::{Isolation, Strategy, Way};
 use longhaul_core::conduct::Compaction;
-use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::spec::{Autonomy, Limits};
 use longhaul_core::tool::RetryPolicy;
 use longhaul_engine::notify::NotifyConfig;
@@ -26,16 +25,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::agents::AgentDirs;
-use crate::branch;
 use crate::failure::Failure;
 use crate::rules::WrittenRules;
 use crate::trust::{self, Item, Trust};
 
 pub use self::layers::user_dir;
-use self::layers::{Layer, defaults, flatten, from_environment, read_layer, user_file};
-use self::laying::{
-    add_hooks, add_notify, add_providers, add_servers, refuse_loosening, search_provider, taken_rules,
-};
+use self::layers::{Layer, defaults, from_environment, read_layer, user_file};
+use self::laying::Laid;
 use self::reading::Reading;
 
 /// Where a value came from. The order is the precedence.
@@ -171,115 +167,39 @@ pub fn template() -> &'static str {
 }
 
 fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
-    let mut origins: BTreeMap<String, (Value, Source)> = BTreeMap::new();
-    let mut places: BTreeMap<String, String> = BTreeMap::new();
-    let mut providers: BTreeMap<String, ProviderConfig> = BTreeMap::new();
-    let mut rules = WrittenRules::new();
-    let mut mcp_servers: BTreeMap<String, ServerConfig> = BTreeMap::new();
-    let mut hooks = HooksConfig::default();
-    let mut search = None;
-    let mut notify = NotifyConfig::default();
-    for (source, place, mut layer) in layers {
-        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("providers")) {
-            add_providers(&configured, source, &place, &mut providers, &mut origins)?;
-        }
-        if let Some(Value::Object(section)) = layer.get_mut("permissions") {
-            rules.add(taken_rules(section)?, source, &place)?;
-        }
-        if let Some(mut configured) = layer.as_object_mut().and_then(|layer| layer.remove("mcp")) {
-            add_servers(configured["servers"].take(), source, &place, &mut mcp_servers, &mut origins)?;
-        }
-        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("hooks")) {
-            add_hooks(configured, source, &place, &mut hooks, &mut origins)?;
-        }
-        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("search")) {
-            search = Some(search_provider(configured, source, &place, &mut origins)?);
-        }
-        if let Some(configured) = layer.as_object_mut().and_then(|layer| layer.remove("notify")) {
-            notify = add_notify(notify, configured, source, &place, &mut origins)?;
-        }
-        if let Some(asks) = layer["git"]["require_approval"].as_bool().filter(|_| source != Source::Default) {
-            rules.add(branch::push_rule(asks), source, &place)?;
-        }
-        let mut leaves = Vec::new();
-        flatten("", &layer, &mut leaves);
-        if source == Source::Project {
-            refuse_loosening(&place, &leaves, &origins)?;
-        }
-        for (key, value) in leaves {
-            if source == Source::Default || !value.is_null() {
-                places.insert(key.clone(), place.clone());
-                origins.insert(key, (value, source));
-            }
-        }
-    }
-    let read = Reading { origins: &origins, places: &places };
+    let laid = Laid::of(layers)?;
+    let read = Reading { origins: &laid.origins, places: &laid.places };
     read.duration("nats.ttl")?;
     read.workspaces("workspace.path")?;
     Ok(Settings {
         enabled: read.value("harness.enabled")?,
         autonomy: read.autonomy()?,
-        limits: Limits {
-            max_tool_calls: read.value("harness.limits.max_tool_calls")?,
-            max_steps: read.value("harness.limits.max_steps")?,
-            max_tokens: read.value("harness.limits.max_tokens")?,
-            max_cost: read.money("harness.limits.max_cost")?,
-            max_sub_agent_depth: read.value("harness.limits.max_sub_agent_depth")?,
-            timeout_ms: read.duration("harness.limits.timeout")?,
-            policies: read.policies()?,
-            max_iteration_steps: read.value("harness.limits.max_iteration_steps")?,
-            max_iteration_tokens: read.value("harness.limits.max_iteration_tokens")?,
-            max_iteration_cost: read.money("harness.limits.max_iteration_cost")?,
-            max_child_idle_ms: read.duration("harness.limits.max_child_idle")?,
-        },
+        limits: read.limits()?,
         budget: Budget { day: read.allowance("day")?, repo: read.allowance("repo")? },
-        compaction: Compaction {
-            enabled: read.value("compaction.enabled")?,
-            threshold: read.percent("compaction.threshold")?,
-            protect_tokens: read.value("compaction.protect_tokens")?,
-            summarizer: read.value("compaction.summarizer")?,
-        },
-        git: Git {
-            auto_branch: read.value("git.auto_branch")?,
-            branch_prefix: read.branch("git.branch_prefix")?.unwrap_or_default(),
-            auto_commit: read.value("git.auto_commit")?,
-            working_branch: read.branch("git.working_branch")?,
-            collaboration: read.parsed("git.collaboration")?,
-            workflow_branch_strategy: read.parsed("git.workflow_branch_strategy")?,
-        },
+        compaction: read.compaction()?,
+        git: read.git()?,
         nats: read.value("nats.enabled")?,
         copy: read.paths("workspace.copy")?,
         setup: read.commands("workspace.setup")?,
         isolation: read.parsed("workspace.isolation_mode")?,
-        retention: Retention {
-            cleanup_on_complete: read.value("workspace.cleanup_on_complete")?,
-            cleanup_after: Duration::from_millis(
-                read.duration("workspace.cleanup_after")?.unwrap_or_default(),
-            ),
-            workspaces_max: read.bytes("workspace.quota")?,
-            checkpoints_max: read.bytes("checkpoints.quota")?,
-        },
-        retry: RetryPolicy {
-            max_retries: read.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
-            base_backoff_ms: read.at_most("harness.retries.base_backoff_ms", BACKOFF_BASE_MS_MAX)?,
-            timeout_ms: read.value("harness.retries.timeout_ms")?,
-        },
+        retention: read.retention()?,
+        retry: read.retry()?,
         checkpoint_interval_ms: read.value("harness.checkpoint_interval_ms")?,
         model: read.value("models.default")?,
         provider: read.value("models.provider")?,
-        providers,
+        providers: laid.providers,
         permissions: Permissions {
             sandbox: read.parsed("permissions.sandbox")?,
             network: read.value("permissions.network")?,
         },
-        mcp_servers,
-        hooks,
-        search,
-        notify,
+        mcp_servers: laid.mcp_servers,
+        hooks: laid.hooks,
+        search: laid.search,
+        notify: laid.notify,
         items: Vec::new(),
         untrusted: false,
         agent_dirs: AgentDirs { roster: read.roster(project)?, most: read.most()? },
-        rules,
-        origins,
+        rules: laid.rules,
+        origins: laid.origins,
     })
 }

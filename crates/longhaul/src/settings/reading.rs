@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use longhaul_agents::{Origin, Place, Roster};
 use longhaul_core::budget::Allowance;
+use longhaul_core::conduct::Compaction;
+use longhaul_core::limits::{BACKOFF_BASE_MS_MAX, RETRIES_MAX};
 use longhaul_core::money::Usd;
 use longhaul_core::policy::{BadPolicy, Policies};
-use longhaul_core::spec::Autonomy;
+use longhaul_core::spec::{Autonomy, Limits};
+use longhaul_core::tool::RetryPolicy;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Source;
 use super::file::OneOrMore;
 use super::laying::UNRAISED;
+use super::{Git, Retention, Source};
 use crate::agents::Most;
 use crate::branch;
 use crate::duration;
@@ -26,6 +30,61 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    pub(super) fn limits(&self) -> Result<Limits, Failure> {
+        Ok(Limits {
+            max_tool_calls: self.value("harness.limits.max_tool_calls")?,
+            max_steps: self.value("harness.limits.max_steps")?,
+            max_tokens: self.value("harness.limits.max_tokens")?,
+            max_cost: self.money("harness.limits.max_cost")?,
+            max_sub_agent_depth: self.value("harness.limits.max_sub_agent_depth")?,
+            timeout_ms: self.duration("harness.limits.timeout")?,
+            policies: self.policies()?,
+            max_iteration_steps: self.value("harness.limits.max_iteration_steps")?,
+            max_iteration_tokens: self.value("harness.limits.max_iteration_tokens")?,
+            max_iteration_cost: self.money("harness.limits.max_iteration_cost")?,
+            max_child_idle_ms: self.duration("harness.limits.max_child_idle")?,
+        })
+    }
+
+    pub(super) fn compaction(&self) -> Result<Compaction, Failure> {
+        Ok(Compaction {
+            enabled: self.value("compaction.enabled")?,
+            threshold: self.percent("compaction.threshold")?,
+            protect_tokens: self.value("compaction.protect_tokens")?,
+            summarizer: self.value("compaction.summarizer")?,
+        })
+    }
+
+    pub(super) fn git(&self) -> Result<Git, Failure> {
+        Ok(Git {
+            auto_branch: self.value("git.auto_branch")?,
+            branch_prefix: self.branch("git.branch_prefix")?.unwrap_or_default(),
+            auto_commit: self.value("git.auto_commit")?,
+            working_branch: self.branch("git.working_branch")?,
+            collaboration: self.parsed("git.collaboration")?,
+            workflow_branch_strategy: self.parsed("git.workflow_branch_strategy")?,
+        })
+    }
+
+    pub(super) fn retention(&self) -> Result<Retention, Failure> {
+        Ok(Retention {
+            cleanup_on_complete: self.value("workspace.cleanup_on_complete")?,
+            cleanup_after: Duration::from_millis(
+                self.duration("workspace.cleanup_after")?.unwrap_or_default(),
+            ),
+            workspaces_max: self.bytes("workspace.quota")?,
+            checkpoints_max: self.bytes("checkpoints.quota")?,
+        })
+    }
+
+    pub(super) fn retry(&self) -> Result<RetryPolicy, Failure> {
+        Ok(RetryPolicy {
+            max_retries: self.at_most("harness.retries.max_retries", u64::from(RETRIES_MAX))? as u32,
+            base_backoff_ms: self.at_most("harness.retries.base_backoff_ms", BACKOFF_BASE_MS_MAX)?,
+            timeout_ms: self.value("harness.retries.timeout_ms")?,
+        })
+    }
+
     pub(super) fn value<T: for<'de> Deserialize<'de>>(&self, key: &str) -> Result<T, Failure> {
         let value = self.origins.get(key).map_or(Value::Null, |(value, _)| value.clone());
         serde_json::from_value(value).map_err(|error| self.wrong(key, &error.to_string()))

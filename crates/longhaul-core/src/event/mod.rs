@@ -2,7 +2,19 @@
 //!
 //! Indexes (`#[n(…)]`) are the journal's format: an index is never reused, a new field is an `Option`.
 
+mod ask;
+mod cause;
+mod files;
+mod rest;
+mod stop;
+
 use minicbor::{Decode, Encode};
+
+pub use self::ask::{Ask, AskKind};
+pub use self::cause::Cause;
+pub use self::files::{Kept, Moment, Stored};
+pub use self::rest::Rest;
+pub use self::stop::{Aside, FreshStart, Purpose, StopAction};
 
 use crate::child::{ChildLedger, Errand};
 use crate::command::Wish;
@@ -511,247 +523,6 @@ pub enum Event {
         #[n(1)]
         why: String,
     },
-}
-
-/// What became of the files of a workspace when they were to be stored.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stored {
-    /// They are kept as this tree.
-    #[n(0)]
-    Tree {
-        #[n(0)]
-        tree: String,
-        /// How many files and nested repositories are no part of it.
-        #[n(1)]
-        left_out: u32,
-    },
-    #[n(1)]
-    Failed {
-        #[n(0)]
-        why: String,
-    },
-}
-
-/// When the files of a workspace were stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[cbor(index_only)]
-#[serde(rename_all = "snake_case")]
-pub enum Moment {
-    /// The intent of the first call that may change them was on record, and nothing done.
-    #[n(0)]
-    BeforeFirst,
-    /// As things stand on record.
-    #[n(1)]
-    Now,
-}
-
-/// What became of the files in a run's worktree.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kept {
-    /// They are on the branch, as this commit.
-    #[n(0)]
-    Committed {
-        #[n(0)]
-        commit: String,
-        /// `None` on no branch.
-        #[n(1)]
-        branch: Option<String>,
-    },
-    /// None of them had changed.
-    #[n(1)]
-    Unchanged,
-    /// They are where they were, and not committed.
-    #[n(2)]
-    Uncommitted {
-        #[n(0)]
-        why: String,
-    },
-}
-
-/// What follows when an agent stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[cbor(index_only)]
-#[serde(rename_all = "snake_case")]
-pub enum StopAction {
-    /// The work is shown to be done.
-    #[n(0)]
-    Complete,
-    /// Fresh context, same mission.
-    #[n(1)]
-    Restart,
-    /// The same conversation goes on.
-    #[n(2)]
-    Continue,
-    /// No iterations are left.
-    #[n(3)]
-    Limit,
-    /// A person has to look.
-    #[n(4)]
-    Pause,
-}
-
-/// What the work is looked at for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[serde(tag = "for", rename_all = "snake_case")]
-pub enum Purpose {
-    /// The agent says it is done: the verify commands run.
-    #[n(0)]
-    Claim,
-    /// It stopped without saying so.
-    #[n(1)]
-    Stop,
-    /// The conversation is to be begun anew, wherever it stands.
-    #[n(2)]
-    FreshStart {
-        #[n(0)]
-        why: FreshStart,
-    },
-    /// Nothing has begun: what there is now is what changes are told from.
-    #[n(3)]
-    Baseline,
-    /// All steps are done, some of them by others: the verify commands of the run go over the whole.
-    #[n(4)]
-    Whole,
-}
-
-impl Purpose {
-    /// Is it said that something is done, so that the verify commands run?
-    pub fn is_claim(self) -> bool {
-        match self {
-            Purpose::Claim | Purpose::Whole => true,
-            Purpose::Stop | Purpose::FreshStart { .. } | Purpose::Baseline => false,
-        }
-    }
-}
-
-/// Why a conversation is begun anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[cbor(index_only)]
-#[serde(rename_all = "snake_case")]
-pub enum FreshStart {
-    /// The agent stopped without keeping its promise.
-    #[n(0)]
-    NoPromise,
-    /// It said it was done, and was not.
-    #[n(1)]
-    Refuted,
-    /// The window is full, and compaction no longer helps.
-    #[n(2)]
-    Context,
-    /// It went round in circles.
-    #[n(3)]
-    DoomLoop,
-    /// It reached a limit of one conversation.
-    #[n(4)]
-    Limit,
-}
-
-/// What is asked beside the conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[serde(tag = "for", rename_all = "snake_case")]
-pub enum Aside {
-    /// A summary of the messages before this place, to make room.
-    #[n(0)]
-    Compaction {
-        #[n(0)]
-        before: u32,
-    },
-    /// A summary of the iteration that ends, for the next.
-    #[n(1)]
-    Iteration {
-        #[n(0)]
-        why: FreshStart,
-    },
-    /// Whether the work is what was asked for.
-    #[n(2)]
-    Judgement,
-    /// What steps the task has.
-    #[n(3)]
-    Planning {
-        #[n(0)]
-        round: u32,
-    },
-}
-
-/// What a call asks a person.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Ask {
-    #[n(0)]
-    pub call: CallId,
-    #[n(1)]
-    pub kind: AskKind,
-    /// The question, or why leave is needed.
-    #[n(2)]
-    pub text: String,
-    /// Of the exact action: tool and arguments.
-    #[n(3)]
-    pub digest: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[cbor(index_only)]
-#[serde(rename_all = "snake_case")]
-pub enum AskKind {
-    /// May this call be made?
-    #[n(0)]
-    Permission,
-    /// The agent wants to know something.
-    #[n(1)]
-    Question,
-    /// It cannot go on without something only a person can provide.
-    #[n(2)]
-    Need,
-}
-
-/// Why a status changed; decides the exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[cbor(index_only)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    #[n(0)]
-    Asked,
-    #[n(1)]
-    Finished,
-    #[n(2)]
-    Limit,
-    #[n(3)]
-    DiskFull,
-    #[n(4)]
-    Rejected,
-    #[n(5)]
-    Provider,
-    #[n(6)]
-    Error,
-    /// Only a person can help: a key, an account, a model's name, a conversation that no longer fits.
-    #[n(7)]
-    Parked,
-    /// The agent came to a stop by itself, for want of progress or of an answer that could be used: nobody but it is at fault.
-    #[n(8)]
-    Stuck,
-}
-
-/// A wait before the next try. Both ends are kept: the moment for restarts, the length because clocks jump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Rest {
-    #[n(0)]
-    pub until: Timestamp,
-    #[n(1)]
-    pub delay_ms: u64,
-}
-
-impl Rest {
-    pub fn from(at: Timestamp, delay_ms: u64) -> Rest {
-        Rest { until: at.plus_millis(delay_ms), delay_ms }
-    }
-
-    /// What is left of the wait at `now`: never negative, and never longer than was decided, wherever the clock went.
-    pub fn left_ms(&self, now: Timestamp) -> u64 {
-        self.until.millis_since(now).min(self.delay_ms)
-    }
 }
 
 impl Event {

@@ -1,30 +1,30 @@
 //! Tool calls: whether one may run, its intent, its outcome, and its retries. Calls of a turn run one after another.
 
+mod circles;
+mod permit;
+
 use serde_json::json;
 
+use self::circles::{broken_off, repeats};
+use self::permit::{Leave, class_of, permit, permit_targets};
 use super::{Decision, ask, child, iteration, limit, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
 use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Rest};
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
-use crate::limits::{
-    ARGUMENT_BYTES_MAX, BROKEN_HOOKS_MAX, CALLS_PER_TURN_MAX, CHANGING_REPEATS_FACTOR, GUARDS_MAX,
-    OUTPUT_INLINE_BYTES_MAX, PARALLEL_DEFAULT,
-};
-use crate::permission::{Action, Here, Verdict, judge, judge_path, risk};
+use crate::limits::{BROKEN_HOOKS_MAX, GUARDS_MAX, OUTPUT_INLINE_BYTES_MAX, PARALLEL_DEFAULT};
+use crate::permission::{Here, risk};
 use crate::prompt::head;
-use crate::repetition::{self, Remedy};
-use crate::run::{Call, CallState, Phase, Run};
+use crate::repetition::Remedy;
+use crate::run::{Call, CallState, Run};
 use crate::spec::Limits;
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::tool::{ASK_HUMAN, EffectClass, Failure, Outcome, SPAWN, Trace};
+use crate::tool::{EffectClass, Failure, Outcome, SPAWN, Trace};
 
 /// What is kept in place of arguments that were too large to keep.
 const OVERSIZED: &str = "longhaul_arguments_too_large_bytes";
-
-const ONCE_MORE: &str = "not made: it was asked for again in the same turn";
 
 const BEGUN_ANEW: &str = "not made: the conversation was begun anew";
 
@@ -325,18 +325,7 @@ fn work_through<'a>(
     let mut asked = asked.peekable();
     while let Some(call) = asked.next() {
         if let Some(found) = repeats(run, &call) {
-            // The agent has not heard of it yet: once for each turn is enough.
-            if told_of_circles(run, decision) {
-                refuse(call.id, Failure::DoomLoop, ONCE_MORE.to_owned(), decision);
-                continue;
-            }
-            let remedy = match repetition::remedy(run) {
-                // Who is on an errand would come back to a conversation that knows nothing of it.
-                Remedy::FreshStart if is_errand_out(run, turn, decision) => Remedy::Nudge,
-                remedy @ (Remedy::Nudge | Remedy::FreshStart | Remedy::Pause) => remedy,
-            };
-            circling(&call, found, remedy, decision);
-            match remedy {
+            match broken_off(run, turn, &call, found, decision) {
                 Remedy::Nudge => continue,
                 Remedy::FreshStart => {
                     asked.for_each(|other| {
@@ -367,29 +356,27 @@ fn work_through<'a>(
                 Ok(()) => return,
                 Err(message) => refuse(call.id, Failure::Tool, message, decision),
             },
-            Ok(Leave::Given(EffectClass::Checkable)) => {
-                limit::warn_of_calls(run, limits, decision);
-                return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
-            }
-            Ok(Leave::Given(class @ (EffectClass::Repeatable | EffectClass::Once))) => {
-                limit::warn_of_calls(run, limits, decision);
-                let risk = risk(
-                    Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) },
-                    call.tool,
-                    &call.args.value(),
-                );
-                start(call.id, call.attempt, class, Vec::new(), decision);
-                if let Some(command) = risk {
-                    guard(run, call.id, command, decision);
-                }
-                return;
-            }
+            Ok(Leave::Given(class)) => return begin_given(run, &call, class, limits, decision),
             Err((failure, message)) => refuse(call.id, failure, message, decision),
         }
     }
     // The model hears of all its errands at once, also of those that a person is asked about.
     if !is_errand_out(run, turn, decision) && !is_other_asked(run, turn, decision) {
         turn::begin(run, turn + 1, limits, decision);
+    }
+}
+
+/// Begins a call that may be made: what can be checked is prepared first, anything else starts at once.
+fn begin_given(run: &Run, call: &Asked<'_>, class: EffectClass, limits: Limits, decision: &mut Decision) {
+    limit::warn_of_calls(run, limits, decision);
+    if class == EffectClass::Checkable {
+        return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
+    }
+    let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
+    let risk = risk(here, call.tool, &call.args.value());
+    start(call.id, call.attempt, class, Vec::new(), decision);
+    if let Some(command) = risk {
+        guard(run, call.id, command, decision);
     }
 }
 
@@ -475,33 +462,6 @@ pub(super) fn go_on_beside(run: &Run, done: &Call, decision: &mut Decision) {
     }
 }
 
-/// Does this call only repeat what led nowhere before? A call that a hook or a person has looked at is not asked again.
-fn repeats(run: &Run, call: &Asked<'_>) -> Option<repetition::Found> {
-    let max = run.spec.conduct().repeats_max().filter(|_| call.attempt == Attempt::FIRST && !call.granted)?;
-    let here = |other: &&Call| (other.step, other.iteration) == (run.current_step, run.iteration);
-    let most = (max * CHANGING_REPEATS_FACTOR) as usize;
-    let before = run.calls[..(call.id.0 as usize - 1).min(run.calls.len())].iter();
-    let mut before: Vec<&Call> = before.rev().take_while(here).take(most).collect();
-    before.reverse();
-    repetition::found(&before, call.tool, call.args, max)
-}
-
-fn told_of_circles(run: &Run, decision: &Decision) -> bool {
-    let is_loop = |outcome: &Outcome| matches!(outcome, Outcome::Failed { failure: Failure::DoomLoop, .. });
-    let before = run.calls.last().is_some_and(|last| {
-        matches!(run.phase, Phase::Calling { .. })
-            && run.calls_of_turn(last).iter().any(|call| call.outcome().is_some_and(is_loop))
-    });
-    before || decision.events.iter().any(|event| matches!(event, Event::DoomLoop { .. }))
-}
-
-/// The agent goes round in circles: what is done about it is on record, and the call is not made.
-fn circling(call: &Asked<'_>, found: repetition::Found, remedy: Remedy, decision: &mut Decision) {
-    let (repetition, count) = (found.repetition, found.count);
-    decision.and(Event::DoomLoop { repetition, remedy, tool: call.tool.to_owned(), count });
-    refuse(call.id, Failure::DoomLoop, found.explained(), decision);
-}
-
 /// Where commands begin, as the call that ended with this very decision left it.
 fn cwd<'a>(run: &'a Run, decision: &'a Decision) -> &'a str {
     let left = |event: &'a Event| {
@@ -510,118 +470,6 @@ fn cwd<'a>(run: &'a Run, decision: &'a Decision) -> &'a str {
     };
     let left = decision.events.iter().rev().find_map(left);
     left.or(run.cwd.as_deref()).unwrap_or_default()
-}
-
-/// What a call that is not refused needs.
-enum Leave {
-    Given(EffectClass),
-    /// It is written down, and that is all.
-    Noted,
-    /// Somebody else is to do it: which agent, and what.
-    Errand((String, String)),
-    Ask(Ask),
-    /// What is left is set aside for others, who may have some to give back.
-    Later(limit::Reached),
-}
-
-/// May this call run? Asked once, before its intent; a refusal is an answer for the model.
-fn permit(
-    run: &Run,
-    call: &Asked<'_>,
-    limits: Limits,
-    decision: &Decision,
-) -> Result<Leave, (Failure, String)> {
-    if call.place >= CALLS_PER_TURN_MAX {
-        let message = format!("a turn may ask for at most {CALLS_PER_TURN_MAX} calls");
-        return Err((Failure::BudgetExceeded, message));
-    }
-    let Some(class) = class_of(run, call.tool) else {
-        let permitted: Vec<&str> = run.spec.tools.iter().map(|grant| grant.name.as_str()).collect();
-        let message = format!(
-            "tool `{}` is not permitted for agent {}; permitted: {}",
-            call.tool,
-            run.spec.agent,
-            if permitted.is_empty() { "none".to_owned() } else { permitted.join(", ") },
-        );
-        return Err((Failure::NotPermitted, message));
-    };
-    let is_counted = call.attempt != Attempt::FIRST;
-    match limit::calls_out(run, limits, decision).filter(|_| !is_counted) {
-        Some(out) if out.may_get_more => return Ok(Leave::Later(out.reached)),
-        Some(out) => {
-            let message =
-                format!("tool call budget exceeded: {} of {} used", out.used, limits.max_tool_calls);
-            return Err((Failure::BudgetExceeded, message));
-        }
-        None => {}
-    }
-    if let Some(reason) = call.malformed {
-        let message =
-            format!("the arguments cannot be read: {reason}; give a JSON object that fits the tool");
-        return Err((Failure::InvalidArguments, message));
-    }
-    if call.args.as_str().contains(OVERSIZED) && call.args.value().get(OVERSIZED).is_some() {
-        let message = format!("the arguments are too large: one call may have {ARGUMENT_BYTES_MAX} bytes");
-        return Err((Failure::InvalidArguments, message));
-    }
-    if call.tool == ASK_HUMAN {
-        return question(call);
-    }
-    let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
-    let verdict = judge(run.spec.rules(), here, call.tool, &call.args.value());
-    if verdict.action == Action::Deny {
-        return Err((Failure::NotPermitted, denied(&verdict)));
-    }
-    let given = match call.tool {
-        SPAWN => Leave::Errand(child::asked(run, call.args)?),
-        _ => Leave::Given(class),
-    };
-    if call.granted {
-        return Ok(given);
-    }
-    if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
-        return Err((Failure::NotPermitted, unclear(&verdict)));
-    }
-    if verdict.action == Action::Ask {
-        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, Some(&verdict))));
-    }
-    if needs_leave(run, call.tool) {
-        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, None)));
-    }
-    Ok(given)
-}
-
-/// May these files be changed? Asked when it is known which they are: a patch has them in its text. What was settled at the
-/// first attempt is not asked again.
-fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result<Option<Ask>, String> {
-    let (rules, workspace) = (run.spec.rules(), &run.spec.workspace);
-    let verdicts = traces.iter().map(|trace| judge_path(rules, workspace, &call.tool, &trace.target));
-    let Some(strictest) = verdicts.max_by_key(|verdict| verdict.action) else { return Ok(None) };
-    match strictest.action {
-        Action::Deny => Err(denied(&strictest)),
-        Action::Ask if !call.granted && matches!(call.state, CallState::Proposed) => {
-            Ok(Some(leave(call.id, &call.tool, &call.args, Some(&strictest))))
-        }
-        Action::Ask | Action::Allow => Ok(None),
-    }
-}
-
-fn denied(verdict: &Verdict) -> String {
-    format!("not permitted: {verdict}; do it in another way or without it")
-}
-
-fn unclear(verdict: &Verdict) -> String {
-    format!(
-        "not run, because it cannot be told what it would do: {verdict}. Put it more plainly: one command after the other, with \
-         paths and programs written out; put code into a file of the workspace and run that"
-    )
-}
-
-/// A request for a person's leave, for exactly this action.
-fn leave(call: CallId, tool: &str, args: &Json, verdict: Option<&Verdict>) -> Ask {
-    let why = verdict.map_or_else(String::new, |verdict| format!(" {verdict}"));
-    let text = head(&format!("may {tool} be called?{why}"), OUTPUT_INLINE_BYTES_MAX).to_owned();
-    Ask { call, kind: AskKind::Permission, text, digest: ask::digest(tool, args) }
 }
 
 /// Ends every call of the turn in hand, for a run that does not come back to it.
@@ -645,33 +493,6 @@ pub(super) fn abandon_all(run: &Run, why: &str, decision: &mut Decision) {
 pub(super) fn refuse(call: CallId, failure: Failure, message: String, decision: &mut Decision) {
     decision.and(Event::CallRefused { call, failure, message: message.clone() });
     decision.and(Event::ToolFailed { call, message });
-}
-
-/// What an agent has to say to a person: a question and a need wait, an assumption is only written down.
-fn question(call: &Asked<'_>) -> Result<Leave, (Failure, String)> {
-    let args = call.args.value();
-    let kind = match args.get("kind").map(|kind| kind.as_str().unwrap_or_default()) {
-        None | Some("question") => AskKind::Question,
-        Some("need") => AskKind::Need,
-        Some("assumption") => return Ok(Leave::Noted),
-        Some(other) => {
-            let message = format!("`kind` is question, need or assumption, not `{other}`");
-            return Err((Failure::InvalidArguments, message));
-        }
-    };
-    let text = args.get("question").and_then(|text| text.as_str()).filter(|text| !text.trim().is_empty());
-    let missing = || (Failure::InvalidArguments, "`question` is missing".to_owned());
-    let text = head(text.ok_or_else(missing)?, OUTPUT_INLINE_BYTES_MAX).to_owned();
-    let digest = ask::digest(call.tool, call.args);
-    Ok(Leave::Ask(Ask { call: call.id, kind, text, digest }))
-}
-
-fn needs_leave(run: &Run, tool: &str) -> bool {
-    run.spec.tools.iter().any(|grant| grant.name == tool && grant.ask == Some(true))
-}
-
-fn class_of(run: &Run, tool: &str) -> Option<EffectClass> {
-    run.spec.tools.iter().find(|grant| grant.name == tool).map(|grant| grant.class)
 }
 
 /// The call that a preparation was made for, if it still waits for it.

@@ -1,0 +1,61 @@
+//! Calls that only repeat what led nowhere before: they are not made, and something is done about it.
+
+use super::{Asked, is_errand_out, refuse};
+use crate::decide::Decision;
+use crate::event::Event;
+use crate::ids::Attempt;
+use crate::limits::CHANGING_REPEATS_FACTOR;
+use crate::repetition::{self, Remedy};
+use crate::run::{Call, Phase, Run};
+use crate::tool::{Failure, Outcome};
+
+const ONCE_MORE: &str = "not made: it was asked for again in the same turn";
+
+/// Does this call only repeat what led nowhere before? A call that a hook or a person has looked at is not asked again.
+pub(super) fn repeats(run: &Run, call: &Asked<'_>) -> Option<repetition::Found> {
+    let max = run.spec.conduct().repeats_max().filter(|_| call.attempt == Attempt::FIRST && !call.granted)?;
+    let here = |other: &&Call| (other.step, other.iteration) == (run.current_step, run.iteration);
+    let most = (max * CHANGING_REPEATS_FACTOR) as usize;
+    let before = run.calls[..(call.id.0 as usize - 1).min(run.calls.len())].iter();
+    let mut before: Vec<&Call> = before.rev().take_while(here).take(most).collect();
+    before.reverse();
+    repetition::found(&before, call.tool, call.args, max)
+}
+
+/// Refuses a call that goes round in circles, and says what is done about it.
+pub(super) fn broken_off(
+    run: &Run,
+    turn: u32,
+    call: &Asked<'_>,
+    found: repetition::Found,
+    decision: &mut Decision,
+) -> Remedy {
+    // The agent has not heard of it yet: once for each turn is enough.
+    if told_of_circles(run, decision) {
+        refuse(call.id, Failure::DoomLoop, ONCE_MORE.to_owned(), decision);
+        return Remedy::Nudge;
+    }
+    let remedy = match repetition::remedy(run) {
+        // Who is on an errand would come back to a conversation that knows nothing of it.
+        Remedy::FreshStart if is_errand_out(run, turn, decision) => Remedy::Nudge,
+        remedy @ (Remedy::Nudge | Remedy::FreshStart | Remedy::Pause) => remedy,
+    };
+    circling(call, found, remedy, decision);
+    remedy
+}
+
+fn told_of_circles(run: &Run, decision: &Decision) -> bool {
+    let is_loop = |outcome: &Outcome| matches!(outcome, Outcome::Failed { failure: Failure::DoomLoop, .. });
+    let before = run.calls.last().is_some_and(|last| {
+        matches!(run.phase, Phase::Calling { .. })
+            && run.calls_of_turn(last).iter().any(|call| call.outcome().is_some_and(is_loop))
+    });
+    before || decision.events.iter().any(|event| matches!(event, Event::DoomLoop { .. }))
+}
+
+/// The agent goes round in circles: what is done about it is on record, and the call is not made.
+fn circling(call: &Asked<'_>, found: repetition::Found, remedy: Remedy, decision: &mut Decision) {
+    let (repetition, count) = (found.repetition, found.count);
+    decision.and(Event::DoomLoop { repetition, remedy, tool: call.tool.to_owned(), count });
+    refuse(call.id, Failure::DoomLoop, found.explained(), decision);
+}

@@ -1,0 +1,152 @@
+//! Whether a call may be made: what limits, grants and rules say to it, and whether a person is asked first.
+
+use super::{Asked, OVERSIZED, cwd};
+use crate::decide::{Decision, ask, child, limit};
+use crate::event::{Ask, AskKind};
+use crate::ids::{Attempt, CallId};
+use crate::json::Json;
+use crate::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
+use crate::permission::{Action, Here, Verdict, judge, judge_path};
+use crate::prompt::head;
+use crate::run::{Call, CallState, Run};
+use crate::spec::Limits;
+use crate::tool::{ASK_HUMAN, EffectClass, Failure, SPAWN, Trace};
+
+/// What a call that is not refused needs.
+pub(super) enum Leave {
+    Given(EffectClass),
+    /// It is written down, and that is all.
+    Noted,
+    /// Somebody else is to do it: which agent, and what.
+    Errand((String, String)),
+    Ask(Ask),
+    /// What is left is set aside for others, who may have some to give back.
+    Later(limit::Reached),
+}
+
+/// May this call run? Asked once, before its intent; a refusal is an answer for the model.
+pub(super) fn permit(
+    run: &Run,
+    call: &Asked<'_>,
+    limits: Limits,
+    decision: &Decision,
+) -> Result<Leave, (Failure, String)> {
+    if call.place >= CALLS_PER_TURN_MAX {
+        let message = format!("a turn may ask for at most {CALLS_PER_TURN_MAX} calls");
+        return Err((Failure::BudgetExceeded, message));
+    }
+    let Some(class) = class_of(run, call.tool) else {
+        let permitted: Vec<&str> = run.spec.tools.iter().map(|grant| grant.name.as_str()).collect();
+        let message = format!(
+            "tool `{}` is not permitted for agent {}; permitted: {}",
+            call.tool,
+            run.spec.agent,
+            if permitted.is_empty() { "none".to_owned() } else { permitted.join(", ") },
+        );
+        return Err((Failure::NotPermitted, message));
+    };
+    let is_counted = call.attempt != Attempt::FIRST;
+    match limit::calls_out(run, limits, decision).filter(|_| !is_counted) {
+        Some(out) if out.may_get_more => return Ok(Leave::Later(out.reached)),
+        Some(out) => {
+            let message =
+                format!("tool call budget exceeded: {} of {} used", out.used, limits.max_tool_calls);
+            return Err((Failure::BudgetExceeded, message));
+        }
+        None => {}
+    }
+    if let Some(reason) = call.malformed {
+        let message =
+            format!("the arguments cannot be read: {reason}; give a JSON object that fits the tool");
+        return Err((Failure::InvalidArguments, message));
+    }
+    if call.args.as_str().contains(OVERSIZED) && call.args.value().get(OVERSIZED).is_some() {
+        let message = format!("the arguments are too large: one call may have {ARGUMENT_BYTES_MAX} bytes");
+        return Err((Failure::InvalidArguments, message));
+    }
+    if call.tool == ASK_HUMAN {
+        return question(call);
+    }
+    let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
+    let verdict = judge(run.spec.rules(), here, call.tool, &call.args.value());
+    if verdict.action == Action::Deny {
+        return Err((Failure::NotPermitted, denied(&verdict)));
+    }
+    let given = match call.tool {
+        SPAWN => Leave::Errand(child::asked(run, call.args)?),
+        _ => Leave::Given(class),
+    };
+    if call.granted {
+        return Ok(given);
+    }
+    if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
+        return Err((Failure::NotPermitted, unclear(&verdict)));
+    }
+    if verdict.action == Action::Ask {
+        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, Some(&verdict))));
+    }
+    if needs_leave(run, call.tool) {
+        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, None)));
+    }
+    Ok(given)
+}
+
+/// May these files be changed? Asked when it is known which they are: a patch has them in its text. What was settled at the
+/// first attempt is not asked again.
+pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result<Option<Ask>, String> {
+    let (rules, workspace) = (run.spec.rules(), &run.spec.workspace);
+    let verdicts = traces.iter().map(|trace| judge_path(rules, workspace, &call.tool, &trace.target));
+    let Some(strictest) = verdicts.max_by_key(|verdict| verdict.action) else { return Ok(None) };
+    match strictest.action {
+        Action::Deny => Err(denied(&strictest)),
+        Action::Ask if !call.granted && matches!(call.state, CallState::Proposed) => {
+            Ok(Some(leave(call.id, &call.tool, &call.args, Some(&strictest))))
+        }
+        Action::Ask | Action::Allow => Ok(None),
+    }
+}
+
+/// What an agent has to say to a person: a question and a need wait, an assumption is only written down.
+fn question(call: &Asked<'_>) -> Result<Leave, (Failure, String)> {
+    let args = call.args.value();
+    let kind = match args.get("kind").map(|kind| kind.as_str().unwrap_or_default()) {
+        None | Some("question") => AskKind::Question,
+        Some("need") => AskKind::Need,
+        Some("assumption") => return Ok(Leave::Noted),
+        Some(other) => {
+            let message = format!("`kind` is question, need or assumption, not `{other}`");
+            return Err((Failure::InvalidArguments, message));
+        }
+    };
+    let text = args.get("question").and_then(|text| text.as_str()).filter(|text| !text.trim().is_empty());
+    let missing = || (Failure::InvalidArguments, "`question` is missing".to_owned());
+    let text = head(text.ok_or_else(missing)?, OUTPUT_INLINE_BYTES_MAX).to_owned();
+    let digest = ask::digest(call.tool, call.args);
+    Ok(Leave::Ask(Ask { call: call.id, kind, text, digest }))
+}
+
+/// A request for a person's leave, for exactly this action.
+fn leave(call: CallId, tool: &str, args: &Json, verdict: Option<&Verdict>) -> Ask {
+    let why = verdict.map_or_else(String::new, |verdict| format!(" {verdict}"));
+    let text = head(&format!("may {tool} be called?{why}"), OUTPUT_INLINE_BYTES_MAX).to_owned();
+    Ask { call, kind: AskKind::Permission, text, digest: ask::digest(tool, args) }
+}
+
+fn denied(verdict: &Verdict) -> String {
+    format!("not permitted: {verdict}; do it in another way or without it")
+}
+
+fn unclear(verdict: &Verdict) -> String {
+    format!(
+        "not run, because it cannot be told what it would do: {verdict}. Put it more plainly: one command after the other, with \
+         paths and programs written out; put code into a file of the workspace and run that"
+    )
+}
+
+fn needs_leave(run: &Run, tool: &str) -> bool {
+    run.spec.tools.iter().any(|grant| grant.name == tool && grant.ask == Some(true))
+}
+
+pub(super) fn class_of(run: &Run, tool: &str) -> Option<EffectClass> {
+    run.spec.tools.iter().find(|grant| grant.name == tool).map(|grant| grant.class)
+}

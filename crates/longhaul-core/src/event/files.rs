@@ -1,0 +1,60 @@
+//! What became of the files of a workspace when they were to be stored or committed.
+
+use minicbor::{Decode, Encode};
+
+/// What became of the files of a workspace when they were to be stored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stored {
+    /// They are kept as this tree.
+    #[n(0)]
+    Tree {
+        #[n(0)]
+        tree: String,
+        /// How many files and nested repositories are no part of it.
+        #[n(1)]
+        left_out: u32,
+    },
+    #[n(1)]
+    Failed {
+        #[n(0)]
+        why: String,
+    },
+}
+
+/// When the files of a workspace were stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// The intent of the first call that may change them was on record, and nothing done.
+    #[n(0)]
+    BeforeFirst,
+    /// As things stand on record.
+    #[n(1)]
+    Now,
+}
+
+/// What became of the files in a run's worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// They are on the branch, as this commit.
+    #[n(0)]
+    Committed {
+        #[n(0)]
+        commit: String,
+        /// `None` on no branch.
+        #[n(1)]
+        branch: Option<String>,
+    },
+    /// None of them had changed.
+    #[n(1)]
+    Unchanged,
+    /// They are where they were, and not committed.
+    #[n(2)]
+    Uncommitted {
+        #[n(0)]
+        why: String,
+    },
+}

@@ -1,0 +1,134 @@
+//! What keeps an agent on course: examinations of its work, questions beside the conversation, shortening it, beginning anew.
+
+use std::sync::Arc;
+
+use crate::context::{self, Shortening};
+use crate::conversation::Message;
+use crate::event::{Aside, FreshStart, Purpose};
+use crate::evidence::Examination;
+use crate::ids::Attempt;
+use crate::policy::Limit;
+use crate::prompt;
+use crate::run::{Baseline, Files, Phase, Resumed, Run, Seen};
+use crate::time::Timestamp;
+
+impl Run {
+    pub(super) fn begin_examination(&mut self, turn: u32, round: u32, attempt: Attempt, purpose: Purpose) {
+        self.examinations = round;
+        // Verify commands run what the agent wrote.
+        if purpose.is_claim() && self.files != Files::Untouched {
+            self.files.touch();
+        }
+        self.phase = Phase::Examining { turn, round, attempt, purpose };
+    }
+
+    pub(super) fn see(&mut self, at: Timestamp, found: &Examination) {
+        let Phase::Examining { turn, purpose, .. } = self.phase else { return };
+        if purpose == Purpose::Baseline {
+            self.phase = Phase::Idle;
+            self.pace.tree.clone_from(&found.tree);
+            let (protected, commit, tree) =
+                (found.baseline.clone(), found.commit.clone(), found.tree.clone());
+            self.baseline = Some(Baseline { protected, commit, tree });
+            self.feature_list = found.features.as_ref().and_then(|features| features.list.clone());
+            return;
+        }
+        if purpose == Purpose::Whole {
+            self.phase = Phase::Idle;
+            self.unseen = !found.holds() || self.spec.conduct().judge.is_some();
+            self.examined = Some(Seen { at, purpose, found: found.clone() });
+            return;
+        }
+        if purpose == Purpose::Claim && found.holds() && self.spec.conduct().judge.is_none() {
+            self.unseen = false;
+        }
+        self.phase = Phase::Answered { turn };
+        // A list that may be half written is not yet the list.
+        if let Some(features) = &found.features
+            && !matches!(purpose, Purpose::FreshStart { .. })
+        {
+            self.feature_list = self.feature_list.take().or_else(|| features.list.clone());
+        }
+        let same = found.tree.is_some() && found.tree == self.pace.tree;
+        match purpose {
+            Purpose::Claim if !found.holds() => {
+                // A tree that cannot be hashed is no sign that anything changed.
+                self.pace.refuted =
+                    if same || found.tree.is_none() { self.pace.refuted.saturating_add(1) } else { 1 };
+            }
+            Purpose::Claim
+            | Purpose::Stop
+            | Purpose::FreshStart { .. }
+            | Purpose::Baseline
+            | Purpose::Whole => {
+                self.pace.refuted = 0;
+            }
+        }
+        self.pace.idle_iterations = if same { self.pace.idle_iterations.saturating_add(1) } else { 0 };
+        self.pace.tree.clone_from(&found.tree);
+        self.examined = Some(Seen { at, purpose, found: found.clone() });
+    }
+
+    pub(super) fn hear_aside(&mut self, aside: Aside, text: &Option<String>) {
+        match aside {
+            Aside::Iteration { .. } => self.resumed.next_summary.clone_from(text),
+            Aside::Judgement => self.hear_judge(text.as_deref()),
+            Aside::Compaction { .. } | Aside::Planning { .. } => {}
+        }
+    }
+
+    fn hear_judge(&mut self, answer: Option<&str>) {
+        let Some(opinion) = answer.and_then(prompt::opinion) else { return };
+        if opinion.accepted {
+            self.unseen = false;
+        }
+        if self.plan.is_completed() {
+            self.phase = Phase::Idle;
+            return;
+        }
+        let tree = self.examined.as_ref().and_then(|seen| seen.found.tree.clone());
+        let same = tree.is_none() || tree == self.pace.judged_tree;
+        self.pace.judge_refusals = match (opinion.accepted, same) {
+            (true, _) => 0,
+            (false, true) => self.pace.judge_refusals.saturating_add(1),
+            (false, false) => 1,
+        };
+        self.pace.judged_tree = tree;
+    }
+
+    pub(super) fn shorten(&mut self, shortening: &Shortening, tokens_after: u64, futile: bool) {
+        self.messages = Arc::new(context::shortened(&self.messages, shortening, &self.calls));
+        self.fill.shrink(&self.messages, tokens_after);
+        self.fill.compactions = self.fill.compactions.saturating_add(1);
+        self.fill.futile = if futile { self.fill.futile.saturating_add(1) } else { 0 };
+    }
+
+    pub(super) fn begin_anew(&mut self, number: u32, why: FreshStart, note: Option<&str>) {
+        self.iteration = number;
+        self.phase = Phase::Opened;
+        self.cwd = None;
+        self.resumed = Resumed {
+            handoff: self.examined.as_ref().and_then(|seen| seen.found.handoff.clone()),
+            summary: self.resumed.next_summary.take(),
+            next_summary: None,
+            next_note: None,
+        };
+        self.messages = Arc::new(vec![Message::User { text: prompt::iteration_text(self, why, note) }]);
+        self.fill.recount(&self.messages);
+        self.pace.fresh_starts = match why {
+            FreshStart::Context | FreshStart::DoomLoop => self.pace.fresh_starts.saturating_add(1),
+            // A loop counts its iterations, and has a limit for them.
+            FreshStart::Limit if self.spec.conduct().looping.is_none() => {
+                self.pace.fresh_starts.saturating_add(1)
+            }
+            FreshStart::NoPromise | FreshStart::Refuted | FreshStart::Limit => 0,
+        };
+        self.forget_warnings();
+    }
+
+    /// What is counted anew with a conversation is told anew.
+    pub(super) fn forget_warnings(&mut self) {
+        let lasts = |name: &String| !name.parse::<Limit>().is_ok_and(Limit::is_of_one_iteration);
+        self.warned.retain(lasts);
+    }
+}

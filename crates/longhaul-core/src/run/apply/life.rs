@@ -1,0 +1,94 @@
+//! Status, the clock, and commands: where a run stands as a whole.
+
+use crate::conduct::Checks;
+use crate::event::{Cause, Kept};
+use crate::ids::CommandId;
+use crate::limits;
+use crate::run::{Pace, Patience, Run};
+use crate::status::{Status, Wait};
+use crate::time::Timestamp;
+
+impl Run {
+    /// Why a run has not begun that was told to; nobody need be there to be told. Once it is mended, that is no longer so.
+    pub(super) fn end_set_up(&mut self, error: Option<&String>) {
+        // Who paused or stopped it meanwhile has said why.
+        let is_left_off = !std::mem::take(&mut self.setting_up);
+        if !is_left_off && (self.status == Status::Created || error.is_some()) {
+            self.reason = error.map(|error| format!("its workspace could not be set up: {error}"));
+        }
+    }
+
+    pub(super) fn change_status(&mut self, at: Timestamp, to: Status, cause: Cause, reason: Option<String>) {
+        self.status = to;
+        self.setting_up = false;
+        self.stop_the_clock(at);
+        if to == Status::Running {
+            self.working_since = Some(at);
+            // A person has looked: what went wrong before counts no longer.
+            self.pace = Pace { tree: self.pace.tree.take(), ..Pace::default() };
+            self.repetitions.clear();
+            self.fill.futile = 0;
+            self.fill.overflows = 0;
+        }
+        self.model_failures = 0;
+        self.patience = Patience { reached: self.patience.reached, ..Patience::default() };
+        self.cause = Some(cause);
+        self.reason = reason;
+        match to {
+            Status::Created | Status::Running | Status::Paused => {}
+            Status::Completed => self.completed_at = Some(at),
+            Status::Failed => {
+                self.completed_at = Some(at);
+                if self.error.is_none() {
+                    self.error.clone_from(&self.reason);
+                }
+            }
+        }
+    }
+
+    pub(super) fn reopen(&mut self) {
+        self.status = Status::Paused;
+        self.cause = Some(Cause::Asked);
+        self.reason = Some("it failed, and was given another plan".to_owned());
+        self.completed_at = None;
+        self.error = None;
+    }
+
+    pub(super) fn remember_command(&mut self, command: &CommandId) {
+        if self.commands.len() == limits::COMMANDS_REMEMBERED_MAX {
+            self.commands.pop_front();
+        }
+        self.commands.push_back(command.clone());
+    }
+
+    pub(super) fn change_checks(&mut self, checks: &Checks) {
+        let conduct = self.spec.conduct.take().unwrap_or_default();
+        self.spec.conduct = Some(Box::new(conduct.checked_by(checks.clone())));
+    }
+
+    pub(super) fn keep_work(&mut self, steps: u32, kept: &Kept) {
+        self.kept_steps = steps;
+        if let Kept::Committed { commit, .. } = kept {
+            self.commits.push(commit.clone());
+        }
+    }
+
+    /// Time counts while somebody works, not while everybody waits for a person.
+    pub(in crate::run) fn mind_the_clock(&mut self, at: Timestamp) {
+        if self.status != Status::Running {
+            return;
+        }
+        if self.wait() == Wait::Human {
+            self.stop_the_clock(at);
+        } else {
+            self.working_since.get_or_insert(at);
+        }
+    }
+
+    /// What was worked until `at` is counted; what comes after only once the clock is started again.
+    pub(in crate::run) fn stop_the_clock(&mut self, at: Timestamp) {
+        if let Some(since) = self.working_since.take() {
+            self.worked_ms = self.worked_ms.saturating_add(at.millis_since(since));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The plan, its steps, and the gates before them.
+
+use std::sync::Arc;
+
+use crate::child::Origin;
+use crate::conversation::Message;
+use crate::plan::Plan;
+use crate::prompt;
+use crate::run::{Answer, CallState, Gate, Older, Phase, Resumed, Run};
+
+impl Run {
+    pub(super) fn take_plan(&mut self, plan: &Plan) {
+        self.plan = plan.clone();
+        self.planned = true;
+        self.bad_plan = None;
+        self.error = None;
+        self.phase = Phase::Idle;
+        self.current_step = self.current_step.min(plan.steps.len().saturating_sub(1) as u32);
+        self.older = Older { gates: self.gates.len(), children: self.children.len() };
+    }
+
+    pub(super) fn refuse_plan(&mut self, why: &str) {
+        self.bad_plan = Some(why.to_owned());
+        if self.is_planning() {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    pub(super) fn come_to_step(&mut self, step: u32) {
+        if self.phase == Phase::Idle {
+            self.current_step = step;
+        }
+    }
+
+    pub(super) fn open_step(&mut self, step: u32) {
+        self.current_step = step;
+        self.plan.start(step as usize);
+        self.phase = Phase::Opened;
+        self.cwd = None;
+        self.resumed = Resumed::default();
+        self.pace.fresh_starts = 0;
+        self.forget_warnings();
+        self.messages = Arc::new(vec![Message::User { text: prompt::opening_text(self, step as usize) }]);
+        self.fill.recount(&self.messages);
+    }
+
+    pub(super) fn complete_step(&mut self, step: u32, output: &str) {
+        self.leave_step(step);
+        self.plan.complete(step as usize, output.to_owned());
+    }
+
+    pub(super) fn fail_step(&mut self, step: u32, error: &str) {
+        self.leave_step(step);
+        self.plan.fail(step as usize, error.to_owned());
+        self.error = Some(error.to_owned());
+    }
+
+    /// The conversation is over if it was about that step; a step somebody else is on leaves it alone.
+    fn leave_step(&mut self, step: u32) {
+        let is_ours = self.current_step == step && !self.is_sent(step);
+        if is_ours {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    fn is_sent(&self, step: u32) -> bool {
+        self.live_children().any(|child| child.errand.origin == Origin::Step { step })
+    }
+
+    pub(super) fn open_gate(&mut self, gate: Gate) {
+        let (number, ask) = (gate.number, gate.ask.clone());
+        self.gates.push(gate);
+        let Some(ask) = ask else { return };
+        if let Some(call) = self.call_mut(ask.call)
+            && let CallState::Started { attempt, .. } = call.state
+        {
+            call.next = attempt.next();
+        }
+        self.set_call(ask.call, CallState::Asking { gate: number });
+    }
+
+    pub(super) fn answer_gate(&mut self, number: u32, answer: Answer) {
+        let approved = answer.approved;
+        let Some(gate) = self.gates.iter_mut().find(|gate| gate.number == number) else { return };
+        gate.answer = Some(answer);
+        let Some(call) = gate.ask.as_ref().map(|ask| ask.call) else { return };
+        self.set_call(call, CallState::Proposed);
+        if let Some(call) = self.call_mut(call) {
+            call.granted = approved;
+        }
+    }
+}

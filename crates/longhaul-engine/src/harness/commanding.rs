@@ -1,0 +1,83 @@
+//! Wishes for a run, whoever drives it, and what they lead to if nobody does.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul_core::command::{Command, Wish};
+use longhaul_core::effect::Effect;
+use longhaul_core::event::Moment;
+use longhaul_core::ids::{CommandId, RunId};
+use longhaul_core::input::Input;
+use longhaul_core::run::Run;
+
+use super::Harness;
+use crate::clock::fresh_bits;
+use crate::error::Error;
+use crate::perform::stored;
+
+impl Harness {
+    /// A wish under a name of its own, so that it is obeyed once however often and by whichever way it arrives.
+    pub fn command(&self, mut wish: Wish) -> Result<Command, Error> {
+        match &mut wish {
+            Wish::Pause { reason: text }
+            | Wish::Stop { reason: text }
+            | Wish::Reject { reason: text, .. }
+            | Wish::Answer { text, .. } => *text = self.secrets.strike(text).into_owned(),
+            Wish::Replan { plan } => {
+                for step in &mut plan.steps {
+                    step.description = self.secrets.strike(&step.description).into_owned();
+                }
+            }
+            Wish::Start { .. } | Wish::Approve { .. } | Wish::Plan | Wish::Checkpoint { .. } => {}
+        }
+        Ok(Command { id: CommandId::from_bits(fresh_bits(self.clock.now())?), wish })
+    }
+
+    /// Leaves a command with a run, whoever drives it, now or later.
+    pub fn post(&self, id: &RunId, command: &Command) -> Result<(), Error> {
+        let body = serde_json::to_vec(command).unwrap_or_default();
+        Ok(self.store_of(id)?.post(id, &command.id, &body)?)
+    }
+
+    /// Applies a wish to a run that nobody drives and that need not be driven for it: stopping a paused run. What was
+    /// asked earlier and is still in the inbox comes first.
+    pub fn apply(&self, id: &RunId, command: Command) -> Result<Run, Error> {
+        let store = self.store_of(id)?;
+        let (mut ledger, _) = self.open(Arc::clone(&store), id, Vec::new())?;
+        let mut effects = ledger.settle_all_but_answers()?;
+        // A run that is paused or stopped after its process died must not go on working behind our back.
+        self.reap(id);
+        let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
+        effects.extend(ledger.commit(Input::Command(command))?);
+        if let Some(home) = self.home().filter(|_| is_checkpoint) {
+            let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), &self.checkpoints_quota);
+            ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
+        }
+        let run = ledger.put_down()?;
+        self.keep_row(&run, store.as_ref());
+        self.end_children(&run, effects)?;
+        Ok(run)
+    }
+
+    /// Ends what a run and those below it have left running.
+    pub fn reap(&self, id: &RunId) {
+        longhaul_tools::reap_leftovers(id);
+        let below = format!("{id}.");
+        let runs = self.all_runs().unwrap_or_default();
+        for run in runs.iter().filter(|run| run.as_str().starts_with(&below)) {
+            longhaul_tools::reap_leftovers(run);
+        }
+    }
+
+    /// Of what was to be done for a run that nobody drives: children are ended, nothing else was begun.
+    pub(super) fn end_children(&self, run: &Run, effects: Vec<Effect>) -> Result<(), Error> {
+        for effect in effects {
+            if let Effect::EndChild { child, reason } = effect
+                && let Some(child) = run.child(child)
+            {
+                self.end_child(&child.errand.id, Some(&run.spec.id), &reason)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! What is kept of a run's work: files out of the agent's reach, commits, and large outputs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use longhaul_core::event::{Kept, Stored};
+use longhaul_core::ids::RunId;
+use longhaul_store::Store;
+use longhaul_tools::Blobs;
+use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::checkpoints::Vault;
+use longhaul_workspace::commit::{self, Committed};
+
+use super::Keep;
+use crate::retention::Quota;
+use crate::secrets::Secrets;
+
+/// Puts what stands in a workspace out of the agent's reach. That it cannot be done is no reason for a run to stop.
+pub(crate) fn stored(tree: &Path, state: &Path, quota: &Quota) -> Stored {
+    if let Some(why) = quota.over(state, Instant::now()) {
+        return Stored::Failed { why };
+    }
+    match Vault::open(tree, state).and_then(|vault| vault.store()) {
+        Ok(found) => Stored::Tree { tree: found.tree, left_out: found.left_out.len() as u32 },
+        Err(error) => Stored::Failed { why: error.to_string() },
+    }
+}
+
+/// Commits what stands in a worktree. That it cannot be done is no reason for a run to end otherwise than it did.
+pub(super) fn kept(tree: &Path, scratch: &Path, keep: &Keep) -> Kept {
+    let commit = || -> Result<Option<Committed>, commit::Error> {
+        let checkout = Checkout::open(tree, scratch, Filters::Failing)?;
+        commit::commit(&checkout, keep.run.as_str(), &keep.message)
+    };
+    match commit() {
+        Ok(Some(Committed { commit, branch, .. })) => Kept::Committed { commit, branch },
+        Ok(None) => Kept::Unchanged,
+        Err(error) => Kept::Uncommitted { why: error.to_string() },
+    }
+}
+
+/// Large outputs kept in the run's own blobs.
+pub struct RunBlobs {
+    pub store: Arc<dyn Store>,
+    pub run: RunId,
+    pub secrets: Secrets,
+    /// Where blobs are that were kept for an earlier try at the same.
+    pub earlier: Option<RunId>,
+}
+
+impl Blobs for RunBlobs {
+    fn keep(&self, bytes: &[u8]) -> Result<String, String> {
+        self.store.put_blob(&self.run, &self.secrets.strike_bytes(bytes)).map_err(|error| error.to_string())
+    }
+
+    fn fetch(&self, hash: &str) -> Result<Vec<u8>, String> {
+        let own = self.store.blob(&self.run, hash);
+        let found = match &self.earlier {
+            Some(earlier) => own.or_else(|error| self.store.blob(earlier, hash).map_err(|_| error)),
+            None => own,
+        };
+        found.map_err(|error| error.to_string())
+    }
+}
