@@ -8,9 +8,13 @@ use crate::rig::{Chance, Rig, told};
 
 const STEPS: usize = 20;
 const KILLS: usize = 500;
-const DELAY_US_MAX: u64 = 60_000;
 
-/// A run that makes no headway because the machine is slower than the killer is left alone after this many.
+/// How long a killer waits at most, to begin with. One that finds nothing under way learns to wait longer, so that a busy
+/// machine is killed at its work too.
+const DELAY_US_FIRST: u64 = 60_000;
+const DELAY_US_MAX: u64 = 8_000_000;
+
+/// A run that makes no headway all the same is left alone after this many.
 const KILLS_PER_RUN_MAX: usize = 60;
 
 /// AX2, A1.4: killed at random at least five hundred times over several runs of twenty steps, every run completes, every
@@ -46,17 +50,22 @@ struct Tally {
 
 fn one_run(chance: &mut Chance, tally: &Tally) {
     let rig = Rig::with_steps(STEPS);
-    let mut kills = 0;
+    let (mut kills, mut delay_us) = (0, DELAY_US_FIRST);
     let id = loop {
         let id = rig.runs().pop();
         let resume = id.as_deref().map(|id| vec!["resume", id]);
         let mut live = rig.start(&resume.unwrap_or_else(|| rig.run_args()));
         if kills < KILLS_PER_RUN_MAX {
-            std::thread::sleep(Duration::from_micros(chance.below(DELAY_US_MAX)));
+            std::thread::sleep(Duration::from_micros(chance.below(delay_us)));
             if !live.has_ended() {
                 live.kill();
                 kills += 1;
-                count_kill(&rig, tally);
+                let was_under_way = count_kill(&rig, tally);
+                delay_us = if was_under_way {
+                    DELAY_US_FIRST.max(delay_us * 3 / 4)
+                } else {
+                    DELAY_US_MAX.min(delay_us * 2)
+                };
                 match rig.runs().pop() {
                     Some(id) if rig.status(&id) == "completed" => break id,
                     Some(_) | None => continue,
@@ -77,16 +86,19 @@ fn one_run(chance: &mut Chance, tally: &Tally) {
     tally.cut_short.fetch_add(cut_short, Ordering::SeqCst);
 }
 
-fn count_kill(rig: &Rig, tally: &Tally) {
+/// Was the run under way?
+fn count_kill(rig: &Rig, tally: &Tally) -> bool {
     tally.kills.fetch_add(1, Ordering::SeqCst);
     match rig.runs().pop() {
         None => {
             tally.before_creation.fetch_add(1, Ordering::SeqCst);
+            false
         }
         Some(id) => {
             rig.says(&["store", "verify", &id]);
             let under_way = rig.status(&id) == "running";
             tally.mid_run.fetch_add(usize::from(under_way), Ordering::SeqCst);
+            under_way
         }
     }
 }
