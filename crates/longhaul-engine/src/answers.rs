@@ -56,6 +56,13 @@ impl Harness {
         Ok(Claim::Late(Box::new(earlier)))
     }
 
+    /// The answer to an approval that counts, and whose it is, if one was given.
+    pub fn given(&self, id: &RunId, gate: u32) -> Result<Option<Given>, Error> {
+        let Some(home) = self.home() else { return Ok(None) };
+        let path = home.dir().join("answers").join(gate_id(id, gate));
+        read(&path).map_err(|source| Error::Answer { path, source })
+    }
+
     /// Everything that waits for a person and has no answer on record, of the newest run first.
     pub fn waiting(&self) -> Result<Vec<GateView>, Error> {
         let mut waiting = Vec::new();

@@ -59,6 +59,14 @@ pub const NOTICE_TRIES_IN_ALL_MAX: u32 = 20;
 /// The wait before a notice is tried again.
 pub const NOTICE_BACKOFF_MS: u64 = 1000;
 
+/// When somebody who was told that a run waits is told again: each time four times as late, and at most once a day. With the
+/// tries in all that ends after two weeks.
+pub const REMINDER_MS_FIRST: i64 = 30 * 60 * 1000;
+pub const REMINDER_MS_MAX: i64 = 24 * 60 * 60 * 1000;
+
+/// How often it is looked whether a reminder is due.
+pub const REMINDER_LOOK: Duration = Duration::from_secs(60);
+
 /// How long one try may take.
 pub const NOTICE_TRY_TIME: Duration = Duration::from_secs(10);
 

@@ -103,3 +103,6 @@ pub const ACTION_CHARS_MAX: usize = 120;
 
 /// How long `result` looks whether the files are still those that were verified. A tree of a million files takes less.
 pub const TREE_LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// Bytes of a night's objective in the notice that it is over; a telephone shows no more.
+pub const NIGHT_NOTICE_BYTES_MAX: usize = 800;

@@ -1,19 +1,20 @@
 //! Telling people that a run waits for them, has paused or has ended.
 //!
 //! Owns when something is said, in which ways, and what became of it. It watches a run like any other onlooker: it cannot fail,
-//! and nothing it does holds the run up. Refuses to say the same twice: every try is on record beside the run before it is
-//! made, and one whose end is not known is not made again.
+//! and nothing it does holds the run up. Every try is on record beside the run before it is made, so that nothing is said
+//! twice by two processes; only who is waited for is reminded, at growing distances.
 
 mod notice;
 mod record;
 mod way;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
 use std::time::Duration;
 
 use longhaul_core::event::Event;
+use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,9 @@ use self::record::Record;
 pub use self::record::{Line, Outcome, read as read_record};
 use self::way::Way;
 use crate::clock::Clock;
-use crate::limits::{NOTICE_BACKOFF_MS, NOTICE_CLOSE_TIME, NOTICE_TRIES_MAX, NOTICES_WAITING_MAX};
+use crate::limits::{
+    NOTICE_BACKOFF_MS, NOTICE_CLOSE_TIME, NOTICE_TRIES_MAX, NOTICES_WAITING_MAX, REMINDER_LOOK,
+};
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
 
@@ -145,7 +148,12 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// The wait before the second try.
     pub backoff: Duration,
+    /// How the run of a sub-agent is found, which has what it asks.
+    pub below: Below,
 }
+
+/// The run of that name as it is now, if it can be read.
+pub type Below = Arc<dyn Fn(&RunId) -> Option<Run> + Send + Sync>;
 
 impl Options {
     pub fn new(
@@ -155,7 +163,15 @@ impl Options {
         clock: Arc<dyn Clock>,
     ) -> Options {
         let backoff = Duration::from_millis(NOTICE_BACKOFF_MS);
-        Options { config, record, secrets, withheld: BTreeSet::new(), clock, backoff }
+        Options {
+            config,
+            record,
+            secrets,
+            withheld: BTreeSet::new(),
+            clock,
+            backoff,
+            below: Arc::new(|_| None),
+        }
     }
 }
 
@@ -177,6 +193,11 @@ struct Teller {
     config: Arc<NotifyConfig>,
     /// Keys that were handed on already.
     told: Arc<Mutex<HashSet<String>>>,
+    /// What the run waits for now: who does not answer is reminded of it.
+    open: Arc<Mutex<Vec<Notice>>>,
+    below: Below,
+    /// What each sub-agent asks that rests. It is read once for each rest.
+    asked_below: Arc<Mutex<HashMap<RunId, Vec<Notice>>>>,
 }
 
 impl Notifier {
@@ -188,15 +209,19 @@ impl Notifier {
         let (words, inbox) = mpsc::channel(NOTICES_WAITING_MAX);
         let (ending, ended) = blocking::channel();
         let config = Arc::new(options.config.clone());
+        let below = Arc::clone(&options.below);
+        let open: Arc<Mutex<Vec<Notice>>> = Arc::default();
+        let waited_for = Arc::clone(&open);
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(deliver_all(options, inbox));
+                runtime.block_on(deliver_all(options, inbox, &waited_for));
             }
             ending.send(()).ok();
         };
         std::thread::Builder::new().name("notifier".to_owned()).spawn(work).ok()?;
-        Some(Notifier { teller: Teller { words, config, told: Arc::default() }, ended })
+        let teller = Teller { words, config, told: Arc::default(), open, below, asked_below: Arc::default() };
+        Some(Notifier { teller, ended })
     }
 
     /// Sees all that happens to a run, and says what is worth saying.
@@ -231,12 +256,27 @@ impl Teller {
     }
 
     fn look(&self, run: &Run) {
-        notice::of_gates(run).into_iter().for_each(|notice| self.tell(notice));
+        let mut open = notice::of_gates(run);
+        let mut asked = self.asked_below.lock().unwrap_or_else(PoisonError::into_inner);
+        for child in notice::asking(run) {
+            let asks = asked
+                .entry(child.errand.id.clone())
+                .or_insert_with(|| notice::of_child(run, child, &self.below));
+            open.extend(asks.iter().cloned());
+        }
+        open.retain(|notice| self.config.wants(notice.occasion));
+        open.iter().cloned().for_each(|notice| self.tell(notice));
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
     }
 }
 
 impl Watcher for Teller {
     fn event(&mut self, run: &Run, seq: u64, _at: Timestamp, event: &Event) {
+        if let Event::ChildRested { number, .. } = event
+            && let Some(child) = run.children.iter().find(|child| child.errand.number == *number)
+        {
+            self.asked_below.lock().unwrap_or_else(PoisonError::into_inner).remove(&child.errand.id);
+        }
         if let Event::StatusChanged { to, cause, .. } = event
             && let Some(notice) = notice::of_status(run, seq, *to, *cause)
         {
@@ -254,14 +294,28 @@ impl Watcher for Teller {
     }
 }
 
-async fn deliver_all(options: Options, mut inbox: mpsc::Receiver<Word>) {
+async fn deliver_all(options: Options, mut inbox: mpsc::Receiver<Word>, open: &Mutex<Vec<Notice>>) {
     let ways = way::all(&options);
     let record = Arc::new(Mutex::new(Record::open(options.record.as_deref())));
     let mut under_way = JoinSet::new();
-    while let Some(Word::Tell(notice)) = inbox.recv().await {
-        let notice = notice.struck(&options.secrets);
-        for way in &ways {
-            under_way.spawn(deliver(Arc::clone(way), notice.clone(), Arc::clone(&record), options.clone()));
+    loop {
+        let due = tokio::select! {
+            word = inbox.recv() => match word {
+                Some(Word::Tell(notice)) => vec![notice],
+                Some(Word::Close) | None => break,
+            },
+            () = options.clock.sleep(REMINDER_LOOK) => open.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        for notice in due {
+            let notice = notice.struck(&options.secrets);
+            for way in &ways {
+                under_way.spawn(deliver(
+                    Arc::clone(way),
+                    notice.clone(),
+                    Arc::clone(&record),
+                    options.clone(),
+                ));
+            }
         }
         while under_way.try_join_next().is_some() {}
     }
@@ -275,8 +329,8 @@ async fn deliver(way: Arc<Way>, notice: Notice, record: Arc<Mutex<Record>>, opti
     };
     let mut wait = options.backoff;
     for number in 1..=NOTICE_TRIES_MAX {
-        let Some(attempt) = begin() else { return };
-        let tried = way.send(&notice).await;
+        let Some(this) = begin() else { return };
+        let tried = way.send(&notice.again(this.reminder)).await;
         let (outcome, error, again) = match tried {
             Ok(()) => (Outcome::Delivered, None, false),
             Err(failure) => (Outcome::Failed, Some(failure.why), failure.again),
@@ -286,7 +340,7 @@ async fn deliver(way: Arc<Way>, notice: Notice, record: Arc<Mutex<Record>>, opti
         record.lock().unwrap_or_else(PoisonError::into_inner).end(
             &notice,
             way.name(),
-            attempt,
+            this.number,
             outcome,
             error,
             at,

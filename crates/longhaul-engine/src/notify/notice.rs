@@ -9,7 +9,7 @@ use longhaul_core::text::undisguised;
 use longhaul_core::view::gate_id;
 use serde::Serialize;
 
-use super::Occasion;
+use super::{Below, Occasion};
 use crate::limits::{NOTICE_BYTES_MAX, NOTICE_SAID_BYTES_MAX, NOTICE_TASK_BYTES_MAX};
 use crate::secrets::Secrets;
 
@@ -27,9 +27,22 @@ pub struct Notice {
     pub gate_id: Option<String>,
     pub title: String,
     pub text: String,
+    /// How often the same was said before.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reminder: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Notice {
+    /// The same to somebody who was told so often and has not answered.
+    pub(super) fn again(&self, reminder: u32) -> Notice {
+        let title = if reminder == 0 { self.title.clone() } else { format!("Still: {}", self.title) };
+        Notice { title, reminder, ..self.clone() }
+    }
+
     /// The same without any secret in it.
     pub(super) fn struck(mut self, secrets: &Secrets) -> Notice {
         for text in [&mut self.task, &mut self.title, &mut self.text] {
@@ -48,24 +61,36 @@ impl Notice {
             gate_id: None,
             title: plain(&title),
             text: head(&undisguised(text), NOTICE_BYTES_MAX).to_owned(),
+            reminder: 0,
         }
     }
 }
 
-/// Every question of the run that nobody has answered.
+/// Every question of the run itself that nobody has answered.
 pub(super) fn of_gates(run: &Run) -> Vec<Notice> {
     if run.status.is_terminal() {
         return Vec::new();
     }
-    let own = run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| of_gate(run, gate));
-    let below = run.children.iter().filter(|child| child.state == ChildState::Waiting);
-    own.chain(below.map(|child| of_child(run, child))).collect()
+    run.gates.iter().filter(|gate| gate.answer.is_none()).map(|gate| of_gate(run, gate)).collect()
 }
 
-/// A sub-agent asks, or one below it: what it asks is in its own run.
-fn of_child(run: &Run, child: &Child) -> Notice {
+/// The children that ask, or below which somebody does.
+pub(super) fn asking(run: &Run) -> impl Iterator<Item = &Child> {
+    let live = run.children.iter().filter(|_| !run.status.is_terminal());
+    live.filter(|child| child.state == ChildState::Waiting)
+}
+
+/// What a sub-agent asks, or those below it. One whose own run cannot be read is told of by its name.
+pub(super) fn of_child(run: &Run, child: &Child, below: &Below) -> Vec<Notice> {
+    let found = below(&child.errand.id).map_or(Vec::new(), |asks| {
+        let deeper: Vec<Notice> = asking(&asks).flat_map(|child| of_child(&asks, child, below)).collect();
+        of_gates(&asks).into_iter().chain(deeper).collect()
+    });
+    if found.is_empty() { vec![of_somebody_below(run, child)] } else { found }
+}
+
+fn of_somebody_below(run: &Run, child: &Child) -> Notice {
     let (agent, id) = (&child.errand.agent, &child.errand.id);
-    // Every wait of it is told once, and it has gone on in between.
     let key = format!("{id}.waits.{}.{}", child.ledger.turns, child.ledger.calls);
     let task = head(&child.errand.task, NOTICE_TASK_BYTES_MAX);
     let text =

@@ -1,6 +1,6 @@
 //! `notices.jsonl`: every try to tell somebody something, beside the run it is about. A try is written down before it is made.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,8 +9,8 @@ use std::path::Path;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Notice;
-use crate::limits::{NOTICE_RECORD_BYTES_MAX, NOTICE_TRIES_IN_ALL_MAX};
+use super::{Notice, Occasion};
+use crate::limits::{NOTICE_RECORD_BYTES_MAX, NOTICE_TRIES_IN_ALL_MAX, REMINDER_MS_FIRST, REMINDER_MS_MAX};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
@@ -47,9 +47,48 @@ impl Outcome {
 /// What was said so far, and where the next is written.
 pub(super) struct Record {
     file: Option<File>,
-    /// Said, or perhaps said: not to be said again.
-    settled: HashSet<(String, String)>,
-    tries: HashMap<(String, String), u32>,
+    said: HashMap<(String, String), Said>,
+}
+
+/// What became of one notice on one way.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    tries: u32,
+    /// How often it was said, or perhaps was.
+    times: u32,
+    last: Timestamp,
+}
+
+/// A try that may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Try {
+    pub number: u32,
+    /// How often the same was said before.
+    pub reminder: u32,
+}
+
+impl Said {
+    fn take(&mut self, at: Timestamp, outcome: Outcome) {
+        match outcome {
+            Outcome::Sending => {
+                self.tries += 1;
+                self.times += 1;
+                self.last = at;
+            }
+            Outcome::Delivered => self.last = at,
+            Outcome::Failed => self.times = self.times.saturating_sub(1),
+        }
+    }
+
+    /// May it be said now? What a run waits for is said again if nobody has answered for long.
+    fn is_due(&self, occasion: Occasion, now: Timestamp) -> bool {
+        if self.tries >= NOTICE_TRIES_IN_ALL_MAX {
+            return false;
+        }
+        let Some(before) = self.times.checked_sub(1) else { return true };
+        let wait = REMINDER_MS_FIRST.saturating_mul(4_i64.saturating_pow(before)).min(REMINDER_MS_MAX);
+        occasion == Occasion::Waiting && now.as_millis() - self.last.as_millis() >= wait
+    }
 }
 
 /// The lines of a record; one that is torn is left out. Nothing, if there is none.
@@ -63,22 +102,10 @@ pub fn read(path: &Path) -> Vec<Line> {
 
 impl Record {
     pub(super) fn open(path: Option<&Path>) -> Record {
-        let mut record = Record { file: None, settled: HashSet::new(), tries: HashMap::new() };
+        let mut record = Record { file: None, said: HashMap::new() };
         let Some(path) = path else { return record };
         for line in read(path) {
-            let key = (line.key, line.way);
-            match line.outcome {
-                Outcome::Sending => {
-                    *record.tries.entry(key.clone()).or_default() += 1;
-                    record.settled.insert(key);
-                }
-                Outcome::Delivered => {
-                    record.settled.insert(key);
-                }
-                Outcome::Failed => {
-                    record.settled.remove(&key);
-                }
-            }
+            record.said.entry((line.key, line.way)).or_default().take(line.at, line.outcome);
         }
         let mut options = OpenOptions::new();
         record.file = options.create(true).append(true).mode(0o600).open(path).ok();
@@ -89,18 +116,24 @@ impl Record {
         record
     }
 
-    /// The number of the try that may now be made; nothing if none may.
-    pub(super) fn begin(&mut self, notice: &Notice, way: &str, at: Timestamp) -> Option<u32> {
-        let key = (notice.key.clone(), way.to_owned());
-        let tries = self.tries.entry(key.clone()).or_default();
-        if self.settled.contains(&key) || *tries >= NOTICE_TRIES_IN_ALL_MAX {
+    /// The try that may now be made; nothing if none may.
+    pub(super) fn begin(&mut self, notice: &Notice, way: &str, at: Timestamp) -> Option<Try> {
+        let said = self.said.entry((notice.key.clone(), way.to_owned())).or_default();
+        if !said.is_due(notice.occasion, at) {
             return None;
         }
-        *tries += 1;
-        let attempt = *tries;
-        self.settled.insert(key.clone());
-        self.write(&Line { at, key: key.0, way: key.1, attempt, outcome: Outcome::Sending, error: None });
-        Some(attempt)
+        let reminder = said.times;
+        said.take(at, Outcome::Sending);
+        let number = said.tries;
+        self.write(&Line {
+            at,
+            key: notice.key.clone(),
+            way: way.to_owned(),
+            attempt: number,
+            outcome: Outcome::Sending,
+            error: None,
+        });
+        Some(Try { number, reminder })
     }
 
     pub(super) fn end(
@@ -113,9 +146,7 @@ impl Record {
         at: Timestamp,
     ) {
         let (key, way) = (notice.key.clone(), way.to_owned());
-        if outcome == Outcome::Failed {
-            self.settled.remove(&(key.clone(), way.clone()));
-        }
+        self.said.entry((key.clone(), way.clone())).or_default().take(at, outcome);
         self.write(&Line { at, key, way, attempt, outcome, error });
     }
 

@@ -24,6 +24,7 @@ fn notice(key: &str) -> Notice {
         gate_id: Some("run_1.g1".to_owned()),
         title: "cöder waits for you".to_owned(),
         text: "May it? <b> sk-very-secret-key-0001".to_owned(),
+        reminder: 0,
     }
 }
 
@@ -135,8 +136,8 @@ fn what_failed_is_tried_again_and_what_was_said_is_not() {
 #[test]
 fn a_try_without_an_end_is_not_repeated() {
     let dir = tempfile::tempdir().unwrap();
-    let line =
-        r#"{"at":"2026-01-01T00:00:00.000Z","key":"one","way":"command","attempt":1,"outcome":"sending"}"#;
+    let at = SystemClock.now();
+    let line = format!(r#"{{"at":"{at}","key":"one","way":"command","attempt":1,"outcome":"sending"}}"#);
     std::fs::write(dir.path().join("notices.jsonl"), format!("{line}\n{{\"at\":\"20")).unwrap();
     let said = dir.path().join("said");
     say(
@@ -148,6 +149,74 @@ fn a_try_without_an_end_is_not_repeated() {
     );
     assert_eq!(std::fs::read_to_string(said).unwrap(), "run_1.g1\n");
     assert_eq!(outcomes(&dir).last(), Some(&("two".to_owned(), 1, "delivered")));
+}
+
+/// Who is waited for is reminded at growing distances, also by another process and also if nobody knows whether the first
+/// arrived; of what is only news nobody is.
+#[test]
+fn who_does_not_answer_is_reminded_politely() {
+    const MINUTE: i64 = 60_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notices.jsonl");
+    let told = |occasion: Occasion, minutes: i64| {
+        // Each as a process of its own, which knows only what is on record.
+        let mut record = Record::open(Some(&path));
+        let notice = Notice { occasion, ..notice(occasion.as_str()) };
+        record.begin(&notice, "command", Timestamp::from_millis(minutes * MINUTE)).map(|this| this.reminder)
+    };
+    let mut said = Vec::new();
+    for minutes in 0..6 * 24 * 60 {
+        said.extend(told(Occasion::Waiting, minutes).map(|reminder| (reminder, minutes)));
+        assert_eq!(told(Occasion::Completed, minutes).is_some(), minutes == 0);
+    }
+    let hours = |hours: i64| hours * 60;
+    let (third, fourth) = (30 + hours(2), 30 + hours(10));
+    let days: Vec<(u32, i64)> = (1..=5).map(|day| (day as u32 + 3, fourth + hours(24) * day)).collect();
+    assert_eq!(said[..4], [(0, 0), (1, 30), (2, third), (3, fourth)]);
+    assert_eq!(said[4..], days);
+}
+
+/// Time that passes as quickly as it is waited for.
+#[derive(Default)]
+struct Quick(Arc<std::sync::atomic::AtomicI64>);
+
+impl Clock for Quick {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(std::sync::atomic::Ordering::SeqCst))
+    }
+
+    fn sleep(&self, duration: Duration) -> futures_util::future::BoxFuture<'static, ()> {
+        let now = Arc::clone(&self.0);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            now.fetch_add(duration.as_millis() as i64, std::sync::atomic::Ordering::SeqCst);
+        })
+    }
+}
+
+/// A process that lives while its run waits reminds by itself, until somebody has answered.
+#[test]
+fn a_live_process_reminds() {
+    let (dir, said) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let said = said.path().join("said");
+    let command = format!("echo \"$LONGHAUL_NOTICE_TITLE\" >> {}", said.display());
+    std::fs::create_dir_all(said.parent().unwrap()).unwrap();
+    let options = Options {
+        clock: Arc::new(Quick::default()),
+        ..options(json!({ "command": ["sh", "-c", command] }), &dir)
+    };
+    let notifier = Notifier::start(options).unwrap();
+    notifier.tell(notice("k"));
+    *notifier.teller.open.lock().unwrap() = vec![notice("k")];
+    let lines = || std::fs::read_to_string(&said).unwrap_or_default().lines().count();
+    while lines() < 3 {
+        std::thread::yield_now();
+    }
+    notifier.teller.open.lock().unwrap().clear();
+    notifier.close();
+    let text = std::fs::read_to_string(&said).unwrap();
+    let titles: Vec<&str> = text.lines().collect();
+    assert_eq!(titles[..2], ["cöder waits for you", "Still: cöder waits for you"]);
 }
 
 /// A redirect is not followed, to no host, and not tried again.

@@ -3,7 +3,7 @@
 use longhaul_core::command::Wish;
 use longhaul_core::ids::RunId;
 use longhaul_core::time::Timestamp;
-use longhaul_core::view::GateView;
+use longhaul_core::view::{GateView, gate_id};
 use longhaul_engine::{Claim, Given, Harness};
 use serde_json::Value;
 
@@ -14,6 +14,9 @@ use crate::failure::Failure;
 use crate::insider;
 use crate::limits::ACTION_CHARS_MAX;
 use crate::render::{self, table};
+
+/// How a need is called among what waits for a person.
+pub const NEED: &str = "unblock";
 
 /// List what waits for a person
 #[derive(Debug, clap::Args)]
@@ -92,6 +95,20 @@ pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
     settle(app, &run, Wish::Reject { gate, reason: args.reason })
 }
 
+/// The same of what an agent needs to go on: a question is not answered with "it is there".
+pub fn resolve(app: &App, args: AnswerArgs) -> Result<Exit, Failure> {
+    refuse_agents()?;
+    let (run, number) = known(app, &args.id)?;
+    let run = app.reading()?.look(&run)?;
+    let kind = run.gate(number).map(|gate| GateView::of(&run, gate).kind);
+    if let Some(kind) = kind.filter(|kind| kind != NEED) {
+        let id = &args.id;
+        return Err(Failure::usage(format!("{id} is no need but a {kind}"))
+            .hint(format!("`longhaul approvals show {id}` shows what is asked")));
+    }
+    answer(app, args)
+}
+
 pub fn answer(app: &App, args: AnswerArgs) -> Result<Exit, Failure> {
     refuse_agents()?;
     if args.text.trim().is_empty() {
@@ -114,7 +131,11 @@ fn refuse_agents() -> Result<(), Failure> {
 /// An answer that starts work is left in the inbox for whoever drives the run; the rejection of a step can be applied here.
 fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     let harness = app.telling()?;
-    refuse_early(&harness, id, &wish)?;
+    let gate = wish.gate().unwrap_or_default();
+    if let Err(refused) = refuse_early(&harness, id, &wish) {
+        // Whoever comes second is told who was first, also when the run has heard that one already.
+        return Err(harness.given(id, gate)?.map_or(refused, |earlier| late(&harness, id, gate, &earlier)));
+    }
     let verb = wish.verb();
     let driven = harness.store_of(id)?.holder(id)?.is_some();
     let of_call = |gate: u32| {
@@ -131,10 +152,9 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         | Wish::Replan { .. }
         | Wish::Checkpoint { .. } => wish.is_answer(),
     };
-    let gate = wish.gate().unwrap_or_default();
     let command = harness.command(wish)?;
     if let Claim::Late(earlier) = harness.claim(id, gate, &whoever(), &command)? {
-        return Err(late(&harness, id, &earlier));
+        return Err(late(&harness, id, gate, &earlier));
     }
     if driven || starts_work {
         harness.post(id, &command)?;
@@ -159,10 +179,13 @@ pub fn whoever() -> String {
     format!("{}@{}", user.as_deref().unwrap_or("somebody"), longhaul_store::host())
 }
 
-fn late(harness: &Harness, id: &RunId, earlier: &Given) -> Failure {
-    let root = root(harness, id);
-    Failure::from(anyhow::anyhow!("{}", given(earlier)))
-        .hint(format!("it counts as soon as the run goes on: `longhaul resume {root}`"))
+fn late(harness: &Harness, id: &RunId, gate: u32, earlier: &Given) -> Failure {
+    let failure = Failure::from(anyhow::anyhow!("{}: {}", gate_id(id, gate), given(earlier)));
+    let is_heard = harness.look(id).is_ok_and(|run| run.gate(gate).is_some_and(|gate| gate.answer.is_some()));
+    if is_heard {
+        return failure;
+    }
+    failure.hint(format!("it counts as soon as the run goes on: `longhaul resume {}`", root(harness, id)))
 }
 
 /// An answer that was there first, in words.
@@ -213,11 +236,15 @@ pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
 
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let (run, number) = known(app, id)?;
-    let run = app.reading()?.look(&run)?;
+    let harness = app.reading()?;
+    let by = harness.given(&run, number)?.map(|given| given.by);
+    let run = harness.look(&run)?;
     let gate = run.gate(number).ok_or_else(|| unknown(id))?;
     let gate = GateView::of(&run, gate);
     if app.json() {
-        render::json(&gate);
+        let mut shown = serde_json::json!(gate);
+        shown["answeredBy"] = by.into();
+        render::json(&shown);
         return Ok(Exit::Ok);
     }
     let whole = action(&serde_json::json!(gate));
@@ -232,6 +259,7 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
         ("action", whole),
         ("since", time(gate.created_at)),
         ("answered", gate.resolved_at.map(time).unwrap_or_default()),
+        ("by", by.unwrap_or_default()),
         ("answer", gate.answer.unwrap_or_default()),
         ("reason", gate.reason.unwrap_or_default()),
     ];

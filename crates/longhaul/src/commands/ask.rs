@@ -52,6 +52,7 @@ fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Fail
     refuse_early(&harness, id, &wish)?;
     let command = harness.command(wish)?;
     let run = obeyed(&harness, id, &command, expected)?;
+    let_go(&harness, id)?;
     if app.json() {
         render::json(&RunView::of(&run));
     } else {
@@ -94,6 +95,17 @@ fn obeyed(harness: &Harness, id: &RunId, command: &Command, expected: Status) ->
         }
         std::thread::sleep(Duration::from_millis(OBEY_LOOK_MS));
     }
+}
+
+/// Waits until whoever drove the run has put it down, within bounds: sub-agents come to rest after it, and who types `resume`
+/// next should not be told that it is held.
+fn let_go(harness: &Harness, id: &RunId) -> Result<(), Failure> {
+    let asked = Instant::now();
+    let store = harness.store_of(id)?;
+    while store.holder(id)?.is_some() && asked.elapsed() < Duration::from_millis(OBEY_MS_MAX) {
+        std::thread::sleep(Duration::from_millis(OBEY_LOOK_MS));
+    }
+    Ok(())
 }
 
 /// The run has heard the command; if it did not follow, its status had changed before.

@@ -25,7 +25,7 @@ use super::cost;
 use super::create::LimitArgs;
 use super::holding::HoldingArgs;
 use super::looping::IterationArgs;
-use super::notify;
+use super::notify::{self, Whole};
 use super::workspace;
 use crate::app::App;
 use crate::exit::Exit;
@@ -46,7 +46,8 @@ pub fn drive(
     while let Rested::InOrder { ending: Ending::WaitingForHuman, interrupted: false, .. } = &rested
         && desk.offer(app, harness, id)?
     {
-        rested = watched(app, harness, id, Opening::default(), Live::going_on())?;
+        let notifier = notify::notifier(app, harness, id, Whole::Run);
+        rested = watched(app, harness, id, Opening::default(), Live::going_on(), notifier)?;
     }
     drop(held);
     if let Rested::InOrder { run, .. } = &rested
@@ -91,7 +92,14 @@ pub fn plan(harness: &Harness, id: &RunId) -> Result<Run, Failure> {
 
 /// The same without a word about how it ended: that is for the caller.
 pub fn until_rested(app: &App, harness: &Harness, id: &RunId, opening: Opening) -> Result<Rested, Failure> {
-    watched(app, harness, id, opening, Live::new())
+    let notifier = notify::notifier(app, harness, id, Whole::Run);
+    watched(app, harness, id, opening, Live::new(), notifier)
+}
+
+/// The same of a run that is one of a night's: nobody is told of its end.
+pub fn until_rested_at_night(app: &App, harness: &Harness, id: &RunId) -> Result<Rested, Failure> {
+    let notifier = notify::notifier(app, harness, id, Whole::Night);
+    watched(app, harness, id, Opening::default(), Live::new(), notifier)
 }
 
 fn watched(
@@ -100,9 +108,9 @@ fn watched(
     id: &RunId,
     opening: Opening,
     live: Live,
+    notifier: Option<Notifier>,
 ) -> Result<Rested, Failure> {
     let runtime = runtime()?;
-    let notifier = notify::notifier(app, harness, id);
     let line = live.clone();
     let rested = runtime.block_on(async {
         if let Some(servers) = app.servers_in_use() {

@@ -34,13 +34,13 @@ pub enum What {
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match args.what.unwrap_or(What::List) {
         What::List => list(app),
-        What::Resolve { id, text } => approvals::answer(app, AnswerArgs { id, text }),
+        What::Resolve { id, text } => approvals::resolve(app, AnswerArgs { id, text }),
     }
 }
 
 fn list(app: &App) -> Result<Exit, Failure> {
     let mut needs = approvals::waiting(app)?;
-    needs.retain(|gate| gate["kind"] == "unblock");
+    needs.retain(|gate| gate["kind"] == approvals::NEED);
     if app.json() {
         render::json(&needs);
         return Ok(Exit::Ok);

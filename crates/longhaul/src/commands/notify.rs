@@ -1,10 +1,12 @@
 //! `notify`: who is told when a run waits for a person, pauses or ends, and what became of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::ids::RunId;
+use longhaul_core::overnight::Night;
+use longhaul_core::prompt::head;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_engine::notify::{
@@ -15,6 +17,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::NIGHT_NOTICE_BYTES_MAX;
 use crate::render::{self, table};
 use crate::servers;
 use crate::settings::Settings;
@@ -31,6 +34,7 @@ The ways are set in longhaul.yaml, in your own directory or the project's:
     webhook: { url: \"https://ntfy.sh/my-topic\", format: ntfy }    # or slack, or json
 
 Nothing is said twice, also if the process dies; what fails is tried again, a few times now and again when the run is next driven.
+While a run waits for an answer you are reminded: after half an hour, two hours, eight, and then once a day.
 Nobody is told that a run was paused or stopped by a person.")]
 pub struct Args {
     #[command(subcommand)]
@@ -55,11 +59,50 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     }
 }
 
+/// Whose end a run's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// Its own.
+    Run,
+    /// It is one of a night's, whose end is told instead.
+    Night,
+}
+
 /// Tells people about a run that is driven here. `None` if nobody is to be told, or nothing is kept of the run.
-pub fn notifier(app: &App, harness: &Harness, id: &RunId) -> Option<Notifier> {
+pub fn notifier(app: &App, harness: &Harness, id: &RunId, whole: Whole) -> Option<Notifier> {
     let settings = app.settings_quietly().ok()?;
     let dir = harness.home()?.run_dir(id);
-    Notifier::start(options(app, &settings, dir.is_dir().then(|| dir.join(RECORD))))
+    let mut options = options(app, &settings, dir.is_dir().then(|| dir.join(RECORD)));
+    let reader = harness.clone();
+    options.below = Arc::new(move |id| reader.look(id).ok());
+    if whole == Whole::Night {
+        let asks = |occasion: &Occasion| matches!(occasion, Occasion::Waiting | Occasion::Paused);
+        let on = options.config.on.get_or_insert_with(|| vec![Occasion::Waiting, Occasion::Paused]);
+        on.retain(asks);
+    }
+    Notifier::start(options)
+}
+
+/// Tells people once that a night is over, and where its report is.
+pub fn night_is_over(app: &App, night: &Night, dir: &Path) {
+    let Ok(settings) = app.settings_quietly() else { return };
+    let Some(notifier) = Notifier::start(options(app, &settings, Some(dir.join(RECORD)))) else { return };
+    notifier.tell(Notice {
+        key: "over".to_owned(),
+        occasion: Occasion::Completed,
+        run_id: night.id.clone(),
+        agent_name: night.order.agent.clone(),
+        task: night.order.objective.clone(),
+        gate_id: None,
+        title: "The night is over".to_owned(),
+        text: format!(
+            "{}\nRead: longhaul overnight report {}",
+            head(&night.order.objective, NIGHT_NOTICE_BYTES_MAX),
+            night.id
+        ),
+        reminder: 0,
+    });
+    notifier.close();
 }
 
 /// The file beside a run's journal.
@@ -119,6 +162,7 @@ fn example() -> Notice {
         gate_id: None,
         title: "longhaul can reach you".to_owned(),
         text: "This is how you are told that a run waits for you.".to_owned(),
+        reminder: 0,
     }
 }
 

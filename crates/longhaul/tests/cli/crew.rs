@@ -358,6 +358,18 @@ conversations:
     assert_eq!(desk.json(&["needs"]), json!([]));
 }
 
+/// C1.4: what is a person's to judge is not answered by saying that something is there.
+#[test]
+fn a_question_is_no_need() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: ask_human, args: { question: Keep it? } } ] }, { text: ok } ] } ]\n";
+    let desk = Desk::with_script(script);
+    let id = id(&desk.say(&["run", "x", "--model", "scripted/s.yaml", "--json"]));
+    let refused = desk.say(&["needs", "resolve", &format!("{id}.g1")]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("is no need but a question"), "{}", refused.err);
+    assert_eq!(desk.json(&["approvals"]).as_array().unwrap().len(), 1, "it still waits");
+}
+
 /// A64, A105: a sub-agent has no tool that its sender has not.
 #[test]
 fn a_child_has_no_more_rights_than_its_parent() {
@@ -417,8 +429,14 @@ fn one_answer_counts() {
     assert_eq!((won, answered), (1, 1));
     for lost in outputs.iter().filter(|output| !output.status.success()) {
         let told = String::from_utf8_lossy(&lost.stderr);
-        assert!(told.contains("answer on record") || told.contains("already"), "{told}");
+        assert!(told.contains("answer on record") && told.contains(", by "), "{told}");
     }
+    // Whoever comes when the run has long heard it is told whose it was as well.
+    let late = desk.say(&["approve", &gate]);
+    assert!(late.err.contains("answer on record") && late.err.contains(", by "), "{}", late.err);
+    assert!(
+        desk.json(&["approvals", "show", &gate])["answeredBy"].as_str().is_some_and(|by| by.contains('@'))
+    );
 }
 
 /// A run that is taken back sends its errands anew: what the ones before did is put away, and not taken for theirs.

@@ -53,6 +53,72 @@ fn a_wait_is_told_once() {
     assert!(desk.get(&["notify", "show", &id]).contains("delivered"));
 }
 
+/// Whoever takes up a run that has waited for long reminds those who have not answered.
+#[test]
+fn a_long_wait_is_told_again() {
+    let desk = desk(SETTINGS);
+    let run = ["run", "x", "--in-place", "--autonomy", "1", "--model", "scripted/s.yaml", "--json"];
+    let said = desk.say(&run);
+    let id = serde_json::from_str::<Value>(&said.out).unwrap()["id"].as_str().unwrap().to_owned();
+    let record = desk.path(".longhaul/runs").join(&id).join("notices.jsonl");
+    // As if the first notice had been of another year.
+    let text = std::fs::read_to_string(&record).unwrap();
+    let aged: Vec<String> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .map(|mut line| {
+            line["at"] = json!("2020-01-01T00:00:00.000Z");
+            line.to_string()
+        })
+        .collect();
+    std::fs::write(&record, aged.join("\n") + "\n").unwrap();
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    let waits = ("waiting".to_owned(), json!(format!("{id}.g1")));
+    assert_eq!(told(&desk), [waits.clone(), waits]);
+    let text = std::fs::read_to_string(desk.path("told.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["reminder"], 1);
+    assert!(last["title"].as_str().unwrap().starts_with("Still: "), "{last}");
+}
+
+/// Each question of a sub-agent is told by its own name, also if the one before was refused.
+#[test]
+fn every_question_of_a_sub_agent_is_told() {
+    let desk = desk(SETTINGS);
+    desk.write(
+        "s.yaml",
+        r#"conversations:
+  - match: { agent: PLUTO }
+    turns:
+      - calls: [ { tool: bash, args: { command: "echo one" } }, { tool: bash, args: { command: "echo two" } } ]
+      - text: done
+  - turns: [ { text: ok } ]
+"#,
+    );
+    desk.write("plan.yaml", "steps: [ { id: a, description: d, agent: PLUTO } ]\n");
+    let run = [
+        "run",
+        "x",
+        "--in-place",
+        "--autonomy",
+        "3",
+        "--ask",
+        "bash",
+        "--plan",
+        "plan.yaml",
+        "--model",
+        "scripted/s.yaml",
+        "--json",
+    ];
+    let said = desk.say(&run);
+    let id = serde_json::from_str::<Value>(&said.out).unwrap()["id"].as_str().unwrap().to_owned();
+    let waits = |gate: u32| ("waiting".to_owned(), json!(format!("{id}.1.g{gate}")));
+    assert_eq!(told(&desk), [waits(1)], "{}", said.err);
+    desk.get(&["reject", &format!("{id}.1.g1"), "--reason", "no"]);
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    assert_eq!(told(&desk), [waits(1), waits(2)]);
+}
+
 /// A run that could not begin is told of: in the background nobody is there to read why.
 #[test]
 fn a_workspace_that_cannot_be_set_up_is_told_of() {

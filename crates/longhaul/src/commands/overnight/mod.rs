@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use self::night_file::NightFile;
 use self::runner::Runner;
 use super::holding::{HoldingArgs, hold, tell};
-use super::{create, placing, show};
+use super::{create, notify, placing, show};
 use crate::agents;
 use crate::app::{App, repository};
 use crate::duration;
@@ -200,8 +200,9 @@ fn go(app: &App, mut runner: Runner<'_>) -> Result<Exit, Failure> {
         told(app, night);
     }
     if night.end.is_some() {
-        let path = night_file::nights_dir(app).join(&night.id).join("report.md");
-        render::talk(&format!("the report is in {}", path.display()));
+        let dir = night_file::nights_dir(app).join(&night.id);
+        render::talk(&format!("the report is in {}", dir.join("report.md").display()));
+        notify::night_is_over(app, night, &dir);
     }
     Ok(exit)
 }

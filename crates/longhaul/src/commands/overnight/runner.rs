@@ -14,7 +14,7 @@ use longhaul_core::overnight::means::{Means, Spent};
 use longhaul_core::overnight::{End, Measured, Next, Night, Outcome, Standing, ideas, standing};
 use longhaul_core::prompt::head;
 use longhaul_core::run::Run;
-use longhaul_engine::{Ending, Error as EngineError, Harness, Opening};
+use longhaul_engine::{Ending, Error as EngineError, Harness};
 use longhaul_store::Error as StoreError;
 use longhaul_tools::{Examine, Sandbox};
 use longhaul_workspace::place;
@@ -297,7 +297,7 @@ impl Runner<'_> {
         if stands != Standing::Open {
             return Ok(Driven::Over(Box::new(run), stands));
         }
-        let rested = match drive::until_rested(self.app, &self.harness, id, Opening::default()) {
+        let rested = match drive::until_rested_at_night(self.app, &self.harness, id) {
             Ok(rested) => rested,
             Err(failure) if failure.exit == Exit::Held => {
                 render::warn(&format!("{id} is driven by another process"));
