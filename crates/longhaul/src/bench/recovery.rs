@@ -22,30 +22,44 @@ const LOOK_PAUSE: Duration = Duration::from_micros(200);
 /// How long a run may take to come so far. Far more than it needs on a slow disk.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-pub fn measure(ground: &Ground, sizes: &Sizes) -> Result<[Row; 2], Failure> {
+/// What a process looks for before it goes on.
+#[derive(Clone, Copy, Debug)]
+enum Sandbox {
+    Off,
+    /// Tries to get out of it first, as a run does unless it is told otherwise.
+    Probed,
+}
+
+pub fn measure(ground: &Ground, sizes: &Sizes) -> Result<[Row; 4], Failure> {
     let [short, long] = sizes.killed_at;
-    Ok([
-        resume(ground, "resume_short", "short", short, sizes.kills)?.target(Target::AtMost(20.0)),
-        resume(ground, "resume_long", "long", long, sizes.kills)?.target(Target::AtMost(60.0)),
-    ])
+    let [short, short_probed] = resume(ground, ["resume_short", "resume_short_probed"], short, sizes.kills)?;
+    let [long, long_probed] = resume(ground, ["resume_long", "resume_long_probed"], long, sizes.kills)?;
+    let (short, long) = (short.target(Target::AtMost(20.0)), long.target(Target::AtMost(60.0)));
+    Ok([short, short_probed, long, long_probed])
 }
 
 fn resume(
     ground: &Ground,
-    name: &'static str,
-    place: &str,
+    names: [&'static str; 2],
     steps: usize,
     kills: usize,
-) -> Result<Row, Failure> {
-    let state_dir = ground.place(place)?;
+) -> Result<[Row; 2], Failure> {
+    let state_dir = ground.place(names[0])?;
     let mut victim = Victim::start(ground, &state_dir)?;
     victim.wait_for_steps(steps)?;
-    let mut times = Vec::new();
-    for _ in 0..kills {
-        times.push(victim.kill_and_resume(ground, &state_dir)?);
-    }
-    let about = format!("kill -9 after {steps} steps to the first new append of a new process");
-    Ok(Row::new(name, about, median(&times), "ms"))
+    let mut row = |name, sandbox| {
+        let mut times = Vec::new();
+        for _ in 0..kills {
+            times.push(victim.kill_and_resume(ground, &state_dir, sandbox)?);
+        }
+        let how = match sandbox {
+            Sandbox::Off => "sandbox off",
+            Sandbox::Probed => "sandbox probed first",
+        };
+        let about = format!("kill -9 after {steps} steps to the first new append of a new process, {how}");
+        Ok::<_, Failure>(Row::new(name, about, median(&times), "ms"))
+    };
+    Ok([row(names[0], Sandbox::Off)?, row(names[1], Sandbox::Probed)?])
 }
 
 /// A run in another process, watched from here.
@@ -109,9 +123,19 @@ impl Victim {
         })
     }
 
-    fn kill_and_resume(&mut self, ground: &Ground, state_dir: &Path) -> Result<f64, Failure> {
+    fn kill_and_resume(
+        &mut self,
+        ground: &Ground,
+        state_dir: &Path,
+        sandbox: Sandbox,
+    ) -> Result<f64, Failure> {
         let mut resume = ground.longhaul(state_dir)?;
         resume.args(["resume", self.id.as_str()]);
+        match sandbox {
+            Sandbox::Off => &mut resume,
+            // A machine without bubblewrap is measured too.
+            Sandbox::Probed => resume.env("LONGHAUL_SANDBOX", "best_effort"),
+        };
         self.onlooker.look(&mut |_, _, _, _| {})?;
         let killed = Instant::now();
         self.process.0.kill()?;

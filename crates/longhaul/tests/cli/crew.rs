@@ -324,7 +324,7 @@ fn pause_and_stop_reach_the_leaves() {
     };
     until("running");
     desk.get(&["pause", &id]);
-    until("paused");
+    assert_eq!(desk.json(&["show", &child])["status"], "paused", "who paused it has waited for all of it");
     desk.get(&["resume", &id, "--detach"]);
     until("running");
     desk.get(&["stop", &id]);
