@@ -84,7 +84,9 @@ fn a_long_wait_is_told_again() {
 /// Each question of a sub-agent is told by its own name, also if the one before was refused.
 #[test]
 fn every_question_of_a_sub_agent_is_told() {
-    let desk = desk(SETTINGS);
+    let desk = desk(&format!("{SETTINGS}agents: {{ dirs: [agents] }}\n"));
+    std::fs::create_dir(desk.path("agents")).unwrap();
+    desk.write("agents/PLUTO.md", "---\ndescription: x\n---\nYou are PLUTO.\n");
     desk.write(
         "s.yaml",
         r#"conversations:
