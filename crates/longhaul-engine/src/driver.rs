@@ -1,6 +1,6 @@
 //! The driver: decide, append, apply, perform, in that order, in one function. Everything else here only waits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use longhaul_core::effect::{Effect, Wake};
 use longhaul_core::event::{Cause, Moment, Purpose, Rest, Stored};
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
-use longhaul_core::run::{Files, Run};
+use longhaul_core::run::{Call, Files, Run};
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::{prompt, report};
-use longhaul_tools::{Cancel, CancelSwitch, Examine};
+use longhaul_tools::{Cancel, CancelSwitch, Earlier, Examine};
 use longhaul_workspace::place;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -349,8 +349,24 @@ impl Driver {
             // Leave that a rule asked for says nothing about what a hook has against the call.
             granted: known.granted && known.next != Attempt::FIRST,
             cwd: self.run().cwd.clone(),
+            seen: self.seen(known),
             timeout: Duration::from_millis(self.run().spec.retry.timeout_ms),
         })
+    }
+
+    /// What the conversation has last seen of the file that an edit is about.
+    fn seen(&self, call: &Call) -> Option<String> {
+        if call.tool != "edit" {
+            return None;
+        }
+        let run = self.run();
+        let before = run.calls.iter().rev().filter(|other| {
+            other.id < call.id && (other.step, other.iteration) == (call.step, call.iteration)
+        });
+        let earlier = before.filter_map(|other| {
+            Some(Earlier { tool: &other.tool, args: &other.args, outcome: other.outcome()? })
+        });
+        longhaul_tools::seen(Path::new(&run.spec.workspace), &call.args, earlier)
     }
 
     /// Ends what is under way, and only that: what is started after a resume has a switch of its own.

@@ -15,6 +15,7 @@ use crate::arguments::{invalid, parse, schema};
 use crate::change;
 use crate::patch::{self, Action, FileChange};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
+use crate::{really, tag};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -74,7 +75,7 @@ impl ApplyPatch {
             for (done, work) in all.iter().enumerate() {
                 work.perform(&context).map_err(|error| stuck(&error, done, all.len()))?;
             }
-            Ok(Outcome::done(report(&changes)))
+            Ok(Outcome::done(report(&changes, &all)))
         })
         .await?
     }
@@ -210,6 +211,7 @@ enum Todo {
 
 impl<'a> Work<'a> {
     fn new(context: &Context, step: &Step<'a>, trace: Option<&Trace>) -> Result<Work<'a>, Outcome> {
+        really::permitted(context, "apply_patch", step.path)?;
         let before = context.workspace.digest(step.path).map_err(|error| refused(&error))?;
         if let Some(trace) = trace {
             if before == trace.after {
@@ -295,12 +297,16 @@ fn stuck(error: &Error, done: usize, all: usize) -> Outcome {
     Outcome::failed(Failure::Tool, message)
 }
 
-fn report(changes: &[FileChange]) -> String {
+fn report(changes: &[FileChange], all: &[Work<'_>]) -> String {
+    let tag = |path: &str| {
+        let work = all.iter().find(|work| work.step.path == path);
+        work.map_or_else(String::new, |work| format!(" (tag {})", tag::of(&work.trace.after)))
+    };
     let lines = changes.iter().map(|change| match &change.action {
-        Action::Add { .. } => format!("added {}\n", change.path),
+        Action::Add { .. } => format!("added {}{}\n", change.path, tag(&change.path)),
         Action::Delete => format!("deleted {}\n", change.path),
-        Action::Update { move_to: None, .. } => format!("updated {}\n", change.path),
-        Action::Update { move_to: Some(to), .. } => format!("moved {} to {to}\n", change.path),
+        Action::Update { move_to: None, .. } => format!("updated {}{}\n", change.path, tag(&change.path)),
+        Action::Update { move_to: Some(to), .. } => format!("moved {} to {to}{}\n", change.path, tag(to)),
     });
     lines.collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns finding them; `nearby` says why one was not found. Several pieces are replaced one after the other, all or none.
 //! Refuses to guess: a piece that is absent, or that occurs more often than was said, changes nothing, and neither does an
-//! edit of a file that is no longer as its `expect` says.
+//! edit of a file that is no longer as its `expect` says, or as the agent last saw it.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::arguments::{invalid, parse, schema};
 use crate::change::{self, Change, Prepared};
 use crate::limits;
 use crate::nearby;
+use crate::really;
 use crate::tag;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 
@@ -35,7 +36,7 @@ struct Args {
     replace_all: bool,
     /// Several replacements, made in this order, all or none; instead of old and new.
     edits: Option<Vec<Piece>>,
-    /// The tag that read showed: the edit is refused if the file has changed since.
+    /// The tag that read showed: the edit is refused if the file has changed since. Default: the last that was shown.
     expect: Option<String>,
 }
 
@@ -104,8 +105,9 @@ impl Edit {
     async fn trace(&self, context: &Context, args: &Json) -> Result<Trace, Outcome> {
         let (context, args, prepared) = (context.clone(), self.arguments(args)?, Arc::clone(&self.prepared));
         blocking(move || {
+            really::permitted(&context, "edit", &args.path)?;
             let bytes = context.workspace.read(&args.path).map_err(|error| refused(&error))?;
-            let change = edited(&args, digest_of(&bytes), bytes)?;
+            let change = edited(&context, &args, digest_of(&bytes), bytes)?;
             let trace = change.trace();
             prepared.keep(&context.key, change);
             Ok(trace)
@@ -117,6 +119,7 @@ impl Edit {
         let (context, args, trace) = (context.clone(), self.arguments(args)?, trace.cloned());
         let prepared = trace.as_ref().and_then(|trace| self.prepared.take(&context.key, trace));
         blocking(move || {
+            really::permitted(&context, "edit", &args.path)?;
             if let Some(change) = prepared {
                 return Ok(change.make_prepared(&context));
             }
@@ -132,7 +135,7 @@ impl Edit {
                     return Err(change::changed_meanwhile(&args.path));
                 }
             }
-            Ok(edited(&args, digest, bytes)?.make(&context, trace.as_ref()))
+            Ok(edited(&context, &args, digest, bytes)?.make(&context, trace.as_ref()))
         })
         .await?
     }
@@ -184,10 +187,11 @@ impl Tool for Edit {
 }
 
 /// The file after the edit; `before` is the digest of `bytes`.
-fn edited(order: &Order, before: String, bytes: Vec<u8>) -> Result<Change, Outcome> {
+fn edited(context: &Context, order: &Order, before: String, bytes: Vec<u8>) -> Result<Change, Outcome> {
     let failed = |message: String| Outcome::failed(Failure::Tool, message);
     let path = &order.path;
-    if let Some(expect) = order.expect.as_deref().filter(|expect| !tag::fits(expect, &before)) {
+    let expect = order.expect.as_deref().or(context.seen.as_deref());
+    if let Some(expect) = expect.filter(|expect| !tag::fits(expect, &before)) {
         let now = tag::of(&before);
         let message =
             format!("`{path}` has changed since it was read: its tag is {now}, not {expect}; read it again");

@@ -19,6 +19,7 @@ use crate::limits;
 use crate::output;
 use crate::patience::Patience;
 use crate::pattern::Pattern;
+use crate::really;
 use crate::search::{Query, Search, Total, Wanted};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 use crate::walk::{Scope, shown, walk};
@@ -184,7 +185,10 @@ fn types(name: &str) -> Result<Types, Outcome> {
 
 /// What was found, and what is to be said about it.
 fn find(context: &Context, args: &Args, query: &Query) -> Result<(String, String), Outcome> {
-    let path = args.path.as_deref().unwrap_or(".");
+    let asked = args.path.as_deref().unwrap_or(".");
+    // What is searched is named as it really is, so that rules about its files hold for them.
+    let real = really::permitted(context, "read", asked)?;
+    let path = if real.as_os_str().is_empty() { "." } else { real.to_str().unwrap_or(asked) };
     let patience = Patience::new(context);
     let workspace = &context.workspace;
     let kind = workspace.metadata(path).map_err(|error| refused(&error))?.map(|metadata| metadata.kind);

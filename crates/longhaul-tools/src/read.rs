@@ -21,6 +21,7 @@ use crate::list;
 use crate::notebook;
 use crate::output::BLOB_PREFIX;
 use crate::patience::Patience;
+use crate::really;
 use crate::tag;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 
@@ -94,11 +95,17 @@ fn show(context: &Context, args: &Args) -> Result<Outcome, Outcome> {
         }
         return Lines::new(patience, &args.path, Source::held(content)).show(page, "");
     }
+    // Asked before and after it is opened: a link may be exchanged in between.
+    let real = really::permitted(context, "read", &args.path)?;
     let file = match context.workspace.open_file(&args.path) {
         Ok(file) => file,
         Err(Error::Directory { .. }) => return directory(context, &args.path),
         Err(error) => return Err(refused(&error)),
     };
+    if really::permitted(context, "read", &args.path)? != real {
+        let message = format!("`{}` leads elsewhere than a moment ago; read it again", args.path);
+        return Err(Outcome::failed(Failure::Tool, message));
+    }
     let bytes = file.metadata().map_err(|error| unreadable(&args.path, &error))?.len();
     if bytes > limits::TAGGED_BYTES_MAX {
         let mut lines = Lines::new(patience, &args.path, Source::file(file, bytes));

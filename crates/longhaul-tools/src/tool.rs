@@ -30,6 +30,8 @@ pub struct Context {
     pub cwd: Option<String>,
     pub cancel: Cancel,
     pub blobs: Arc<dyn Blobs>,
+    /// The tag of the file that the call is about, as its conversation has last seen it.
+    pub seen: Option<String>,
     /// What the run is held to, for tools that come to files by themselves.
     pub rules: Arc<[Permissions]>,
     pub printed: Arc<dyn Printed>,

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::arguments::{parse, schema};
 use crate::change::{self, Change};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
+use crate::{really, tag};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,12 +38,15 @@ impl Write {
 
     async fn change(&self, context: &Context, args: &Json) -> Result<Change, Outcome> {
         let args: Args = parse(args, &self.0.schema)?;
-        let workspace = context.workspace.clone();
+        let context = context.clone();
         blocking(move || {
+            let workspace = &context.workspace;
+            really::permitted(&context, "write", &args.path)?;
             let before = workspace.digest(&args.path).map_err(|error| refused(&error))?;
             let bytes = args.content.into_bytes();
-            let report = format!("wrote {} bytes to {}", bytes.len(), args.path);
-            Ok(Change { path: args.path, before, after: digest_of(&bytes), bytes, report })
+            let after = digest_of(&bytes);
+            let report = format!("wrote {} bytes to {} (tag {})", bytes.len(), args.path, tag::of(&after));
+            Ok(Change { path: args.path, before, after, bytes, report })
         })
         .await?
     }

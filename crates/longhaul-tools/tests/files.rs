@@ -236,7 +236,9 @@ async fn write_creates_and_replaces() {
     assert_eq!((trace.target.as_str(), trace.before.as_str()), ("a/b/file", ABSENT));
     assert_eq!(trace.after, digest_of(b"hello"));
     assert!(fixture.names().is_empty());
-    assert_eq!(done(&fixture.run_traced("write", &args, &trace).await), "wrote 5 bytes to a/b/file");
+    let tag = &digest_of(b"hello")[..10];
+    let expected = format!("wrote 5 bytes to a/b/file (tag {tag})");
+    assert_eq!(done(&fixture.run_traced("write", &args, &trace).await), expected);
     assert_eq!(fs::read(fixture.path("a/b/file")).unwrap(), b"hello");
     assert_eq!(fs::read_dir(fixture.path("a/b")).unwrap().count(), 1);
 }
@@ -716,4 +718,63 @@ async fn guarded_places_are_left_alone() {
     }
     assert!(!fixture.path(".git/new").exists() && !fixture.path("kept/new").exists());
     assert!(fixture.run("write", &json!({ "path": ".gitignore", "content": "x" })).await.is_done());
+}
+
+/// A60: a link in the workspace leads around no rule: what is denied or asked about is refused by its other name too, also where
+/// nothing is yet.
+#[tokio::test]
+async fn a_link_leads_around_no_rule() {
+    use longhaul_core::permission::{Action, Permissions, Rules};
+    let mut fixture = Fixture::new();
+    let secret =
+        |action| Rules([(".env".to_owned(), action), ("hidden/**".to_owned(), action)].into_iter().collect());
+    let rules = [("read", Action::Deny), ("write", Action::Ask), ("edit", Action::Ask)];
+    let rules = rules.map(|(section, action)| (section.to_owned(), secret(action)));
+    fs::create_dir(fixture.path("hidden")).unwrap();
+    fs::write(fixture.path("hidden/a"), "SECRET\n").unwrap();
+    fs::write(fixture.path(".env"), "SECRET\n").unwrap();
+    fs::write(fixture.path("open"), "SECRET\n").unwrap();
+    for (target, link) in [(".env", "link"), ("hidden", "in"), ("hidden/none/x", "new"), ("open", "fine")] {
+        symlink(target, fixture.path(link)).unwrap();
+    }
+    let calls = [
+        ("read", json!({ "path": "link" })),
+        ("read", json!({ "path": "in/a" })),
+        ("grep", json!({ "path": "link", "pattern": "SECRET" })),
+        ("grep", json!({ "path": "in", "pattern": "SECRET" })),
+        ("write", json!({ "path": "link", "content": "x" })),
+        ("write", json!({ "path": "in/deep/b", "content": "x" })),
+        ("write", json!({ "path": "new", "content": "x" })),
+        ("edit", json!({ "path": "link", "old": "SECRET", "new": "x" })),
+        (
+            "apply_patch",
+            json!({ "patch": "*** Begin Patch\n*** Update File: link\n@@\n-SECRET\n+x\n*** End Patch\n" }),
+        ),
+    ];
+    let control = fixture.run("read", &json!({ "path": "link" })).await;
+    assert!(done(&control).contains("SECRET"), "void: it cannot be read at all");
+    fixture.context.rules = std::sync::Arc::from([Permissions(rules.into_iter().collect())]);
+    for (tool, args) in calls {
+        let outcome = fixture.run(tool, &args).await;
+        let text = format!("{outcome:?}");
+        assert!(!text.contains("SECRET\\n") && !text.contains("1\\tSECRET"), "{tool} {args}: {text}");
+        assert!(text.contains("is a link to") || text.contains("nothing matches"), "{tool} {args}: {text}");
+    }
+    assert_eq!(fs::read_to_string(fixture.path(".env")).unwrap(), "SECRET\n");
+    assert!(!fixture.path("hidden/deep").exists() && !fixture.path("hidden/none").exists());
+    assert!(done(&fixture.run("read", &json!({ "path": "fine" })).await).contains("SECRET"));
+}
+
+/// An edit without a tag is of the file as it was last seen.
+#[tokio::test]
+async fn a_file_that_changed_since_it_was_seen_is_not_edited() {
+    let mut fixture = Fixture::new();
+    fs::write(fixture.path("a"), "one\n").unwrap();
+    let args = json!({ "path": "a", "old": "one", "new": "two" });
+    fixture.context.seen = Some(digest_of(b"one\n")[..10].to_owned());
+    fs::write(fixture.path("a"), "one\nmore\n").unwrap();
+    let outcome = fixture.prepare("edit", &args).await.unwrap_err();
+    assert!(failure(&outcome).1.contains("has changed since it was read"), "{outcome:?}");
+    fixture.context.seen = Some(digest_of(b"one\nmore\n")[..10].to_owned());
+    assert!(fixture.prepare("edit", &args).await.is_ok());
 }

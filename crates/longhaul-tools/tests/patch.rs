@@ -263,6 +263,21 @@ async fn found(fixture: &Fixture, traces: &[Trace]) -> Found {
     fixture.tool("apply_patch").check(&fixture.context, &Json::of(&args(MANY)), traces).await
 }
 
+/// A report without the tags that end its lines.
+fn untagged(report: &str) -> String {
+    report.lines().map(|line| format!("{}\n", line.split(" (tag ").next().unwrap())).collect()
+}
+
+/// A patch that makes a link is not taken for one that makes a file.
+#[tokio::test]
+async fn a_link_is_not_added_as_a_file() {
+    let fixture = Fixture::new();
+    let link = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+target\n\\ No newline at end of file\n";
+    let outcome = fixture.run("apply_patch", &args(link)).await;
+    assert!(fixture::failure(&outcome).1.contains("make it with bash"), "{outcome:?}");
+    assert!(!fixture.path("l").exists());
+}
+
 /// D6.3: files are added, changed, deleted and moved in one call, and a moved one keeps its rights.
 #[tokio::test]
 async fn several_files_are_changed_together() {
@@ -273,7 +288,7 @@ async fn several_files_are_changed_together() {
     assert_eq!(targets, ["new/deep/file", "change", "bin/tool.sh", "gone", "tool.sh"]);
     assert_eq!((traces[0].before.as_str(), traces[3].after.as_str()), (ABSENT, ABSENT));
     assert_eq!(
-        done(&run(&fixture, &traces).await),
+        untagged(done(&run(&fixture, &traces).await)),
         "added new/deep/file\nupdated change\ndeleted gone\nmoved tool.sh to bin/tool.sh\n"
     );
     assert_eq!(tree(&fixture), as_patched());
@@ -283,7 +298,7 @@ async fn several_files_are_changed_together() {
                diff --git a/n b/n\nnew file mode 100644\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+x\n\
                diff --git a/bin/tool.sh b/bin/tool.sh\ndeleted file mode 100755\n--- a/bin/tool.sh\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-#!/bin/sh\n-echo new\n";
     assert_eq!(
-        done(&fixture.run("apply_patch", &args(git)).await),
+        untagged(done(&fixture.run("apply_patch", &args(git)).await)),
         "moved change to changed\nadded n\ndeleted bin/tool.sh\n"
     );
     let names: Vec<String> = tree(&fixture).into_keys().collect();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::OFlags;
 
-use crate::git::{self, Git};
+use crate::git::{self, Git, Setting};
 use crate::gitdirs::{self, GitDirs};
 use crate::{commit, limits, process, stage};
 
@@ -65,7 +65,7 @@ pub struct Checkout {
     directory: PathBuf,
     /// Where our own files go for a while, out of every agent's reach.
     scratch: PathBuf,
-    settings: Vec<(String, String)>,
+    settings: Vec<Setting>,
     has_name: bool,
 }
 
@@ -113,7 +113,7 @@ impl Checkout {
         fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
         sweep(scratch);
         let names = setting_names(&top)?;
-        let has = |key: &str| names.iter().any(|name| name == key);
+        let has = |key: &str| names.iter().any(|name| name == key.as_bytes());
         let has_name = has("user.name") && has("user.email");
         Ok(Checkout {
             settings: replaced(&names, filters),
@@ -141,8 +141,6 @@ impl Checkout {
         let git = Git::at(&self.top)
             .set(&self.settings)
             .printing_much()
-            .with("GIT_NO_LAZY_FETCH", "1")
-            .with("GIT_ALLOW_PROTOCOL", "none")
             .with("GIT_OPTIONAL_LOCKS", "0")
             .with("GIT_LITERAL_PATHSPECS", "1");
         if self.has_name {
@@ -246,8 +244,8 @@ impl Checkout {
         let printed = self.git().reading(asked).bytes(&["check-attr", "-z", "--stdin", "filter"])?;
         let words: Vec<&[u8]> = split(&printed).collect();
         let known = |name: &[u8]| {
-            let clean = format!("filter.{}.clean", String::from_utf8_lossy(name));
-            self.settings.iter().any(|(key, _)| *key == clean)
+            let clean = [b"filter.", name, b".clean"].concat();
+            self.settings.iter().any(|(key, _)| key.as_bytes() == clean)
         };
         let filtered = words.chunks_exact(3).filter(|word| known(word[2]));
         Ok(filtered.map(|word| path_of(word[0])).collect())
@@ -274,13 +272,14 @@ pub(crate) fn changes_of(git: Git<'_>, top: &Path, before: &str, after: &str) ->
 }
 
 /// What goes over the configuration of a repository so that nothing it names is run.
-pub(crate) fn quiet_settings(top: &Path) -> Result<Vec<(String, String)>, git::Error> {
+pub(crate) fn quiet_settings(top: &Path) -> Result<Vec<Setting>, git::Error> {
     Ok(replaced(&setting_names(top)?, Filters::Absent))
 }
 
-fn setting_names(top: &Path) -> Result<Vec<String>, git::Error> {
+/// As git has them: a name that is no text is a name all the same, and one that was made readable is another.
+fn setting_names(top: &Path) -> Result<Vec<Vec<u8>>, git::Error> {
     let listed = Git::at(top).printing_much().bytes(&["config", "--list", "--null", "--name-only"])?;
-    Ok(split(&listed).map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    Ok(split(&listed).map(<[u8]>::to_vec).collect())
 }
 
 /// An index of our own, gone with this value.
@@ -342,26 +341,32 @@ fn carried(run: &str) -> String {
     format!("refs/longhaul/carried/{run}")
 }
 
-/// What goes over the configuration: no filter and no merge driver it names is run.
-fn replaced(names: &[String], filters: Filters) -> Vec<(String, String)> {
+/// What goes over the configuration: no filter, merge driver or hook that it names is run.
+fn replaced(names: &[Vec<u8>], filters: Filters) -> Vec<Setting> {
     let [command, required] = match filters {
         Filters::Absent => ["", "false"],
         Filters::Failing => ["false", "true"],
     };
-    let sections = |section: &str| -> BTreeSet<String> {
-        let named = names.iter().filter_map(|name| name.strip_prefix(section)?.rsplit_once('.'));
-        named.map(|(name, _)| name.to_owned()).collect()
-    };
-    let filters = sections("filter.").into_iter().flat_map(|name| {
-        // A process goes before a command, so that there must be none.
-        [("process", ""), ("smudge", command), ("clean", command), ("required", required)]
-            .map(|(key, value)| (format!("filter.{name}.{key}"), value.to_owned()))
-    });
-    let drivers =
-        sections("merge.").into_iter().map(|name| (format!("merge.{name}.driver"), "false".to_owned()));
+    // A process goes before a command, so that there must be none.
+    let filter = [("process", ""), ("smudge", command), ("clean", command), ("required", required)];
+    let named = [
+        ("filter.", &filter[..]),
+        ("merge.", &[("driver", "false")]),
+        ("hook.", &[("enabled", "false"), ("command", "true")]),
+    ];
     let fixed = [("i18n.commitEncoding", "utf-8"), ("core.quotePath", "true"), ("color.ui", "false")];
-    let fixed = fixed.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    filters.chain(drivers).chain(fixed).collect()
+    let mut settings: Vec<Setting> = fixed.map(|(key, value)| (key.into(), value.to_owned())).to_vec();
+    for (section, variables) in named {
+        let within = names.iter().filter_map(|name| name.strip_prefix(section.as_bytes()));
+        let ends = within.filter_map(|name| Some(&name[..name.iter().rposition(|byte| *byte == b'.')?]));
+        for name in ends.collect::<BTreeSet<_>>() {
+            let key = |end: &str| [section.as_bytes(), name, b".", end.as_bytes()].concat();
+            let replaced =
+                variables.iter().map(|(end, value)| (OsString::from_vec(key(end)), (*value).to_owned()));
+            settings.extend(replaced);
+        }
+    }
+    settings
 }
 
 /// Git refuses such names when it checks out; here they are refused before anything is looked at by them.
@@ -397,4 +402,31 @@ pub(crate) fn path_bytes(path: &Path) -> &[u8] {
 
 pub(crate) fn io_error<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + 'a {
     move |source| Error::Io { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Filters, replaced};
+
+    /// A48: what is known to start programs is replaced by the very name it has, whatever bytes that is made of.
+    #[test]
+    fn names_that_are_no_text_are_replaced_too() {
+        let names =
+            [&b"filter.\xff.clean"[..], b"filter.a.b.smudge", b"merge.d.name", b"hook.h.event", b"merge.ff"];
+        let names = names.map(<[u8]>::to_vec);
+        let keys: Vec<Vec<u8>> = replaced(&names, Filters::Absent)
+            .into_iter()
+            .map(|(key, value)| [key.as_encoded_bytes(), b"=", value.as_bytes()].concat())
+            .collect();
+        for expected in [
+            &b"filter.\xff.clean="[..],
+            b"filter.\xff.process=",
+            b"filter.a.b.smudge=",
+            b"filter.a.b.required=false",
+            b"merge.d.driver=false",
+            b"hook.h.enabled=false",
+        ] {
+            assert!(keys.iter().any(|key| key == expected), "{expected:?}");
+        }
+    }
 }

@@ -60,7 +60,7 @@ pub struct Vault {
     own: PathBuf,
     /// What lies in the workspace and is ours.
     state: PathBuf,
-    settings: Vec<(String, String)>,
+    settings: Vec<git::Setting>,
     /// By which a git that outlives us is known.
     marker: Option<(&'static str, String)>,
     held: File,
@@ -87,7 +87,7 @@ impl Vault {
         make_store(&all, &store)?;
         // Ours alone, by the lock: whoever left it was killed.
         fs::remove_file(own.join("index.lock")).ok();
-        let settings = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let settings = SETTINGS.map(|(key, value)| (key.into(), value.to_owned())).to_vec();
         let vault = Vault { top, store, own, state, settings, marker: None, held, _shared: shared };
         vault.make_own()?;
         Ok(vault)
@@ -128,8 +128,6 @@ impl Vault {
             .with("GIT_DIR", &self.own)
             .with("GIT_OBJECT_DIRECTORY", self.store.join("objects"))
             .with("GIT_WORK_TREE", &self.top)
-            .with("GIT_NO_LAZY_FETCH", "1")
-            .with("GIT_ALLOW_PROTOCOL", "none")
             .with("GIT_LITERAL_PATHSPECS", "1")
     }
 
@@ -178,7 +176,7 @@ impl Vault {
             let mut settings = self.settings.clone();
             if files > limits::CHECKPOINT_LOOSE_MAX {
                 // Git streams what it takes for large into one pack.
-                settings.push(("core.bigFileThreshold".to_owned(), "1".to_owned()));
+                settings.push(("core.bigFileThreshold".into(), "1".to_owned()));
             }
             self.updating(sorted.taken).set(&settings).bytes(&taken)?;
         }
@@ -218,7 +216,7 @@ impl Vault {
     /// if it is lost, and so need not last.
     fn check_out(&self, tree: &str) -> Result<(), Error> {
         let mut settings = self.settings.clone();
-        settings.push(("core.fsync".to_owned(), "none".to_owned()));
+        settings.push(("core.fsync".into(), "none".to_owned()));
         let [name, email] = ["longhaul", "longhaul@localhost"];
         let git = self.git().set(&settings).with("GIT_AUTHOR_NAME", name).with("GIT_AUTHOR_EMAIL", email);
         let git = git.with("GIT_COMMITTER_NAME", name).with("GIT_COMMITTER_EMAIL", email);

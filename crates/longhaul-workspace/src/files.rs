@@ -221,6 +221,48 @@ impl Workspace {
             .map(|stat| Metadata { kind: kind_of(&stat), bytes: u64::try_from(stat.st_size).unwrap_or(0) }))
     }
 
+    /// Where a path leads below the root, with all links resolved, also where nothing is yet. What is asked of a path is also asked
+    /// of this: a link in the workspace is as easily made as followed.
+    pub fn real(&self, path: &str) -> Result<PathBuf, Error> {
+        let mut relative = self.relative(path)?;
+        for _ in 0..limits::LINKS_MAX {
+            let (mut here, mut rest) = (relative.clone(), PathBuf::new());
+            relative = loop {
+                let Some(name) = here.file_name().map(ToOwned::to_owned) else {
+                    let directory = self.directory(&here, Parents::MustExist);
+                    return self.below(path, &directory, &rest);
+                };
+                let parent = here.parent().unwrap_or(Path::new("")).to_owned();
+                let tail = if rest.as_os_str().is_empty() {
+                    name.clone().into()
+                } else {
+                    Path::new(&name).join(&rest)
+                };
+                match self.directory(&parent, Parents::MustExist) {
+                    Err(Errno::NOENT) => (here, rest) = (parent, tail),
+                    directory => {
+                        match directory.as_ref().map(|open| beneath::link_target(open.as_fd(), &name)) {
+                            Ok(Ok(Some(target))) if target.is_absolute() => return Err(self.outside(path)),
+                            Ok(Ok(Some(target))) => break parent.join(target).join(rest),
+                            Ok(Ok(None) | Err(Errno::NOENT)) => return self.below(path, &directory, &tail),
+                            Ok(Err(errno)) => return Err(self.refusal("reach", path, errno)),
+                            Err(errno) => return Err(self.refusal("reach", path, *errno)),
+                        }
+                    }
+                }
+            };
+        }
+        Err(Error::LinkLoop { path: path.to_owned() })
+    }
+
+    /// Something in an open directory, as a path below the root.
+    fn below(&self, path: &str, directory: &Result<OwnedFd, Errno>, rest: &Path) -> Result<PathBuf, Error> {
+        let open = directory.as_ref().map_err(|errno| self.refusal("reach", path, *errno))?;
+        let Some(real) = real_path(open) else { return self.relative(path) };
+        let whole = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        Ok(whole.strip_prefix(&self.root).map(Path::to_owned).unwrap_or(whole))
+    }
+
     /// Puts `bytes` at `path`: after a crash at any point the file has its old bytes or the new ones. Missing
     /// directories are made. A link at `path` stays, and what it points to is replaced. `key` names the temporary file.
     pub fn replace(&self, path: &str, bytes: &[u8], key: &str) -> Result<(), Error> {

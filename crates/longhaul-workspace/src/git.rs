@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::limits;
 use crate::prune::bytes_below;
+use crate::{alone, limits};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -39,11 +39,16 @@ struct Room<'a> {
     bytes_max: u64,
 }
 
-/// One git command in `directory`.
+/// A key of git's configuration and what it is to be. A key may have any bytes in it.
+pub type Setting = (OsString, String);
+
+/// One git command in `directory`. It reaches nobody and starts nothing but git, unless it is told whom to reach.
 pub(crate) struct Git<'a> {
     directory: &'a Path,
     stdin: Reads,
-    settings: &'a [(String, String)],
+    settings: &'a [Setting],
+    /// The way it may take to another repository. Then it needs a shell, or ssh.
+    reaches: Option<&'static str>,
     environment: Vec<(&'static str, OsString)>,
     output_bytes_max: u64,
     /// What takes the place of its output, for one that prints nothing.
@@ -72,6 +77,7 @@ impl<'a> Git<'a> {
             directory,
             stdin: Reads::Nothing,
             settings: &[],
+            reaches: None,
             environment: Vec::new(),
             output_bytes_max: limits::GIT_OUTPUT_BYTES_MAX,
             output: None,
@@ -100,8 +106,13 @@ impl<'a> Git<'a> {
     }
 
     /// Configuration that goes over all other.
-    pub(crate) fn set(self, settings: &'a [(String, String)]) -> Git<'a> {
+    pub(crate) fn set(self, settings: &'a [Setting]) -> Git<'a> {
         Git { settings, ..self }
+    }
+
+    /// For fetching and cloning, by this protocol and no other.
+    pub(crate) fn reaching(self, protocol: &'static str) -> Git<'a> {
+        Git { reaches: Some(protocol), ..self }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Git<'a> {
@@ -138,8 +149,13 @@ impl<'a> Git<'a> {
             Reads::Held(stdin) => (stdin, None),
             Reads::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
         };
-        let (max, room) = (self.output_bytes_max, self.room);
-        let mut child = self.command(arguments).stdin(stdin).spawn().map_err(Error::Spawn)?;
+        let (max, room, reaches) = (self.output_bytes_max, self.room, self.reaches);
+        let mut command = self.command(arguments);
+        command.stdin(stdin);
+        let spawned = if reaches.is_some() { command.spawn() } else { alone::spawn(&mut command) };
+        // What it was given to hold is the child's alone.
+        drop(command);
+        let mut child = spawned.map_err(Error::Spawn)?;
         let feeder = child.stdin.take().zip(fed).map(|(mut pipe, bytes)| {
             // A git that stops reading says why by itself.
             thread::spawn(move || pipe.write_all(&bytes).ok())
@@ -162,6 +178,7 @@ impl<'a> Git<'a> {
     fn command<S: AsRef<OsStr>>(self, arguments: &[S]) -> Command {
         let mut command = command(self.directory, Listens::ToUser, self.settings);
         command
+            .envs(self.reaches.map(|protocol| ("GIT_ALLOW_PROTOCOL", protocol)))
             .envs(self.environment)
             .args(arguments)
             .stdout(self.output.unwrap_or_else(Stdio::piped))
@@ -214,6 +231,7 @@ const PINNED: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.editor", "true"),
     ("core.sshCommand", "ssh -o BatchMode=yes"),
+    ("core.alternateRefsCommand", "true"),
     ("safe.bareRepository", "explicit"),
     ("protocol.ext.allow", "never"),
     ("submodule.recurse", "false"),
@@ -242,10 +260,11 @@ const PINNED_CLOSED: &[(&str, &str)] = &[
     ("i18n.logOutputEncoding", "utf-8"),
 ];
 
-/// Git in `directory`, without arguments yet. `more` is configuration that goes over all other.
-pub fn command(directory: &Path, listens: Listens, more: &[(String, String)]) -> Command {
+/// Git in `directory`, without arguments yet. `more` is configuration that goes over all other. It fetches nothing that a
+/// repository lacks, and reaches nobody: whoever wants that says by which protocol.
+pub fn command(directory: &Path, listens: Listens, more: &[Setting]) -> Command {
     let mut command = Command::new("git");
-    let mut pinned: Vec<(&str, &str)> = PINNED.to_vec();
+    let mut pinned = PINNED.to_vec();
     match listens {
         Listens::ToUser => {
             let kept_back = std::env::vars_os().map(|(name, _)| name);
@@ -262,14 +281,14 @@ pub fn command(directory: &Path, listens: Listens, more: &[(String, String)]) ->
                 ("GIT_ATTR_NOSYSTEM", "1"),
                 ("GIT_OPTIONAL_LOCKS", "0"),
                 ("GIT_LITERAL_PATHSPECS", "1"),
-                ("GIT_NO_LAZY_FETCH", "1"),
-                ("GIT_ALLOW_PROTOCOL", "none"),
             ]);
         }
     }
-    pinned.extend(more.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-    configure(&mut command, &pinned);
+    let pinned = pinned.iter().map(|(key, value)| (OsStr::new(key), *value));
+    configure(&mut command, pinned.chain(more.iter().map(|(key, value)| (key.as_os_str(), value.as_str()))));
     command
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_ALLOW_PROTOCOL", "none")
         .arg("-C")
         .arg(directory)
         .env("PATH", programs(directory))
@@ -280,12 +299,14 @@ pub fn command(directory: &Path, listens: Listens, more: &[(String, String)]) ->
 }
 
 /// By the environment, where a key may have any characters: on the command line it ends at the first `=`.
-fn configure(command: &mut Command, pinned: &[(&str, &str)]) {
-    command.env("GIT_CONFIG_COUNT", pinned.len().to_string());
-    for (index, (key, value)) in pinned.iter().enumerate() {
-        command.env(format!("GIT_CONFIG_KEY_{index}"), key);
-        command.env(format!("GIT_CONFIG_VALUE_{index}"), value);
+fn configure<'a>(command: &mut Command, pinned: impl Iterator<Item = (&'a OsStr, &'a str)>) {
+    let mut count = 0;
+    for (key, value) in pinned {
+        command.env(format!("GIT_CONFIG_KEY_{count}"), key);
+        command.env(format!("GIT_CONFIG_VALUE_{count}"), value);
+        count += 1;
     }
+    command.env("GIT_CONFIG_COUNT", count.to_string());
 }
 
 /// Where programs are, but for those that an agent that works in `directory` could have put there.
@@ -390,20 +411,47 @@ fn keep_start(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::J
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Git, is_kept_back, past_new_worktrees};
+    use super::{Error, Git, alone, is_kept_back, past_new_worktrees};
 
     /// A52: what has no end is stopped when it has filled its room.
     #[test]
     fn a_git_that_fills_the_disk_is_stopped() {
         let place = tempfile::tempdir().unwrap();
         let endless = "!while :; do head -c 100000 /dev/zero >> big; sleep 0.01; done";
-        let settings = [("alias.endless".to_owned(), endless.to_owned())];
-        let git = || Git::at(place.path()).set(&settings);
+        let settings = [("alias.endless".into(), endless.to_owned())];
+        let git = || Git::at(place.path()).set(&settings).reaching("none");
         let error = git().filling(place.path(), 1024 * 1024).run(&["endless"]).unwrap_err();
         assert_eq!(error.to_string(), "git endless was stopped: it has written more than 1 MiB");
         let filled = crate::prune::bytes_below(place.path());
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert_eq!(crate::prune::bytes_below(place.path()), filled, "something still writes");
+    }
+
+    /// A48: also what nobody has thought of is not started, where the kernel can see to it. Git itself is.
+    #[test]
+    fn a_git_starts_nothing_but_git() {
+        let place = tempfile::tempdir().unwrap();
+        let mark = place.path().join("mark");
+        let alias = |to: String| [("alias.evil".into(), to)];
+        let (evil, git) = (alias(format!("!touch '{}'", mark.display())), alias("!git version".to_owned()));
+        Git::at(place.path()).set(&evil).reaching("none").run(&["evil"]).unwrap();
+        assert!(mark.exists(), "void: git does not run it");
+        std::fs::remove_file(&mark).unwrap();
+        if !alone::has_wall() {
+            println!("SKIP a_git_starts_nothing_but_git: no Landlock here");
+            return;
+        }
+        let refused = Git::at(place.path()).set(&evil).run(&["evil"]).unwrap_err();
+        assert!(refused.to_string().contains("Permission denied"), "{refused}");
+        assert!(!mark.exists());
+        // A shell is what is not started; git starts itself.
+        assert!(Git::at(place.path()).set(&git).run(&["evil"]).is_err());
+        let own = alias("version".to_owned());
+        assert!(Git::at(place.path()).set(&own).run(&["evil"]).is_ok());
+        let init = Git::at(place.path())
+            .run(&["init", "--quiet"])
+            .and_then(|_| Git::at(place.path()).run(&["gc", "--quiet"]));
+        init.unwrap();
     }
 
     #[test]

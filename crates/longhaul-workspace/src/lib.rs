@@ -7,6 +7,7 @@
 //! brought to the user (`landing`) and joined with that of others (`joining`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
+mod alone;
 mod beneath;
 pub mod carry;
 pub mod checkout;

@@ -20,6 +20,9 @@ pub const RESOLVE_TRIES_MAX: usize = 64;
 /// Bytes of an effect key. It becomes a file name of at most 255 bytes, with room for what is put around it.
 pub const KEY_BYTES_MAX: usize = 200;
 
+/// Bytes of the name of the loader that a program names. Linux takes no longer path.
+pub const LOADER_NAME_BYTES_MAX: usize = 4096;
+
 /// Time for one git command. Checking out a very large repository takes minutes; longer means git hangs.
 pub const GIT_TIME_MAX: Duration = Duration::from_secs(600);
 

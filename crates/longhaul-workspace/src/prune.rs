@@ -118,11 +118,7 @@ fn opened(all: &Path) -> Result<File, Error> {
 }
 
 fn asked(store: &Path) -> Git<'_> {
-    Git::at(store)
-        .printing_much()
-        .with("GIT_DIR", store)
-        .with("GIT_NO_LAZY_FETCH", "1")
-        .with("GIT_ALLOW_PROTOCOL", "none")
+    Git::at(store).printing_much().with("GIT_DIR", store)
 }
 
 /// What is known of single workspaces, and what a killed process left half made. Locks stay: somebody may wait for one.

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use crate::checkout::quiet_settings;
+use crate::checkout::{quiet_settings, split};
 use crate::git::{self, Git};
 use crate::place::create_directories;
 use crate::{digest_of, limits, place};
@@ -29,6 +29,8 @@ pub enum Error {
     Empty { url: String },
     #[error("another process has been fetching {url} for too long")]
     Busy { url: String },
+    #[error("the configuration of `{}` leads git elsewhere with `{}`", path.display(), key.escape_debug())]
+    LedAway { key: String, path: PathBuf },
     #[error("cannot reach {url}")]
     Fetch { url: String, source: git::Error },
     #[error(transparent)]
@@ -224,7 +226,8 @@ impl Store {
         asked.extend(depth.as_deref());
         let refs = ["--", self.address.as_str(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
         let refs = [&refs[..], &["+HEAD:refs/longhaul/head"]].concat();
-        let git = self.git().filling(&self.directory, limits::FETCHED_BYTES_MAX);
+        let git =
+            self.git().reaching(self.address.protocol).filling(&self.directory, limits::FETCHED_BYTES_MAX);
         if let Err(error) = git.run(&[&asked[..], &refs].concat()) {
             if self.resolve(None).is_err() {
                 // Nothing was ever fetched, and perhaps the address was a slip.
@@ -260,10 +263,7 @@ impl Store {
     }
 
     fn git(&self) -> Git<'_> {
-        Git::at(&self.directory)
-            .with("GIT_DIR", self.directory.as_os_str())
-            .with("GIT_ALLOW_PROTOCOL", self.address.protocol)
-            .with("GIT_NO_LAZY_FETCH", "1")
+        Git::at(&self.directory).with("GIT_DIR", self.directory.as_os_str())
     }
 
     fn lock(&self) -> Result<File, Error> {
@@ -334,13 +334,28 @@ pub fn refresh(store: &Path, workspace: &Path) -> Result<(), Error> {
         "--force",
         "--",
     ];
+    if let Some(key) = leading_away(workspace)? {
+        return Err(Error::LedAway { key, path: workspace.to_owned() });
+    }
     let mut asked: Vec<&std::ffi::OsStr> = asked.iter().map(std::ffi::OsStr::new).collect();
     asked.push(store.as_os_str());
     asked.extend(
         ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"].map(std::ffi::OsStr::new),
     );
-    Git::at(workspace).with("GIT_ALLOW_PROTOCOL", "file").run(&asked)?;
+    Git::at(workspace).reaching("file").run(&asked)?;
     Ok(())
+}
+
+/// What in a workspace's own configuration, which may be an agent's, makes git take an address for another, or run another program
+/// to get there: our own store has no entry in it.
+fn leading_away(workspace: &Path) -> Result<Option<String>, git::Error> {
+    let asked = ["config", "--list", "--null", "--name-only", "--show-scope"];
+    let printed = Git::at(workspace).printing_much().bytes(&asked)?;
+    let words: Vec<&[u8]> = split(&printed).collect();
+    let is_own = |scope: &[u8]| scope == b"local" || scope == b"worktree";
+    let is_plain = |name: &[u8]| !name.starts_with(b"url.") && !name.starts_with(b"remote./");
+    let mut own = words.chunks_exact(2).filter(|pair| is_own(pair[0])).map(|pair| pair[1]);
+    Ok(own.find(|name| !is_plain(name)).map(|name| String::from_utf8_lossy(name).into_owned()))
 }
 
 /// Does two things at a time.
@@ -414,7 +429,7 @@ fn make(
     let cloned = ["clone", "--quiet", "--local", "--no-checkout", "--template=", "--origin=origin", "--"];
     let mut cloned: Vec<&std::ffi::OsStr> = cloned.iter().map(std::ffi::OsStr::new).collect();
     cloned.extend([store.as_os_str(), fresh.as_os_str()]);
-    let cloning = Git::at(Path::new("/")).with("GIT_ALLOW_PROTOCOL", "file").holding(held()?);
+    let cloning = Git::at(Path::new("/")).reaching("file").holding(held()?);
     // What has a configuration of its own is the user's: a fresh clone names no filter.
     let (cloned, settings) = both(|| cloning.run(&cloned), || quiet_settings(store));
     let (_, settings) = (cloned?, settings?);

@@ -216,7 +216,8 @@ fn drop_stale_lock(common: &Path, branch: &str) -> Result<(), Error> {
     fs::remove_file(&lock).map_err(io_error("remove", &lock))
 }
 
-/// Forcing is only for a stale registration of this very path; without one, git's own refusals are wanted.
+/// Forcing is only for a stale registration of this very path; without one, git's own refusals are wanted. No filter is run for
+/// it: nobody can tell whether an agent made the repository, or wrote the script that a filter names.
 fn add(
     repo: &Path,
     path: &Path,
@@ -239,21 +240,10 @@ fn add(
         let start = if exists { branch } else { start };
         arguments.extend([OsStr::new("--"), path.as_os_str(), OsStr::new(start)]);
         let held = lock.try_clone().map_err(git::Error::Spawn)?;
-        let settings: &[_] = if is_users_own(repo, start) { &[] } else { &quiet };
-        Git::at(repo).set(settings).holding(Stdio::from(held)).run(&arguments)
+        Git::at(repo).set(&quiet).holding(Stdio::from(held)).run(&arguments)
     });
     added?;
     Ok(())
-}
-
-/// Is it the commit that the user has checked out? Its filters have run for the user already. In any other, the script that a
-/// filter names may be an agent's.
-fn is_users_own(repo: &Path, start: &str) -> bool {
-    let commit = |name: &str| {
-        let name = format!("{name}^{{commit}}");
-        Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
-    };
-    commit("HEAD").is_some_and(|head| commit(start) == Some(head))
 }
 
 fn link(path: &Path, administration: &Path) -> Result<(), Error> {

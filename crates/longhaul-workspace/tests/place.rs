@@ -363,10 +363,9 @@ fn many_worktrees_are_made_at_once() {
     assert_eq!(git(&fixture.repo(), &["status", "--porcelain"]), " M file\n?? untracked");
 }
 
-/// A47: a filter whose command stands in the repository is an agent's where the commit is: it is run for the commit that the user
-/// has checked out, and for no other.
+/// A47: a filter is run for no worktree, also not for the commit that is checked out: an agent may have made that, and the script.
 #[test]
-fn no_filter_is_run_on_what_an_agent_committed() {
+fn no_filter_is_run_for_a_worktree() {
     let fixture = Fixture::new();
     let repo = fixture.repo();
     let mark = fixture.outer.path().join("mark");
@@ -385,8 +384,9 @@ fn no_filter_is_run_on_what_an_agent_committed() {
         start: start.cloned(),
     };
     ensure(&at("own", None)).unwrap();
+    assert!(!mark.exists());
+    git(&repo, &["worktree", "add", "--quiet", "--detach", "../plain"]);
     assert!(mark.exists(), "void: git does not run it");
-    fs::remove_file(&mark).unwrap();
     git(&repo, &["stash", "--quiet"]);
     git(&repo, &["checkout", "--quiet", "main"]);
     fs::remove_file(&mark).ok();
@@ -394,7 +394,7 @@ fn no_filter_is_run_on_what_an_agent_committed() {
     ensure(&at("apart", Some(&commit))).unwrap();
     ensure(&at("there", None)).unwrap();
     detached(&repo, &fixture.path(), &commit).unwrap();
-    for name in ["apart", "there", "run_1"] {
+    for name in ["own", "apart", "there", "run_1"] {
         let file = fixture.path().with_file_name(name).join("z.txt");
         assert_eq!(fs::read_to_string(file).unwrap(), "text\n", "{name}");
     }

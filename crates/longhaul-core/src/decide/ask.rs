@@ -8,11 +8,17 @@ use crate::plan::Step;
 use crate::run::Run;
 use crate::spec::OnAsk;
 use crate::status::Status;
-use crate::tool::{Failure, Outcome};
+use crate::tool::{Failure, Outcome, Trace};
 
 /// The digest of an action, for people to see that what runs is what they were shown.
 pub(super) fn digest(tool: &str, args: &Json) -> String {
     digest_of(&[tool, args.as_str()])
+}
+
+/// The same for an action on files: also what they are before it and after it. Whoever changes one meanwhile has made it another.
+pub(super) fn digest_of_change(tool: &str, args: &Json, traces: &[Trace]) -> String {
+    let files = traces.iter().flat_map(|trace| [&trace.target, &trace.before, &trace.after]);
+    digest_of(&[tool, args.as_str()].into_iter().chain(files.map(String::as_str)).collect::<Vec<_>>())
 }
 
 /// The same for a step: whose it is, what they are told, and what must hold afterwards.

@@ -463,7 +463,8 @@ impl<'a> Bench<'a> {
     /// A program of which it is not known what its words are: one that looks like a path outside is asked about.
     fn looks_outside(&self, call: &Call) -> Vec<Finding> {
         let mut findings = Vec::new();
-        for term in call.arguments() {
+        let before = call.terms.iter().map(|term| term.fixed().unwrap_or(""));
+        for (before, term) in before.zip(call.arguments()) {
             let texts: Vec<&str> = match term {
                 Term::Fixed(text) => vec![text],
                 Term::Open { prefix, fragments, .. } => {
@@ -471,7 +472,8 @@ impl<'a> Bench<'a> {
                 }
             };
             let candidates = texts.iter().flat_map(|text| [Some(*text), attached_path(text)]).flatten();
-            for path in candidates.filter(|path| looks_like_path(path) && !is_harmless_device(path)) {
+            let is_path = |path: &&str| looks_like_path(path) || is_root(before, texts[0], path);
+            for path in candidates.filter(|path| is_path(path) && !is_harmless_device(path)) {
                 let Place::Outside(path) = place(self.workspace, "", path) else { continue };
                 let (action, rule) = self.permissions.outside(&path);
                 if action != Action::Allow {
@@ -531,6 +533,13 @@ fn looks_like_path(text: &str) -> bool {
     let climbs = text.split('/').any(|part| part == "..");
     !text.contains(char::is_whitespace)
         && ((text.starts_with('/') && text.len() > 1) || text.starts_with('~') || climbs)
+}
+
+/// A slash alone separates or divides as often as it is a directory: it is one for `-C` and long options.
+fn is_root(before: &str, word: &str, path: &str) -> bool {
+    let takes_directory = |option: &str| option == "-C" || option.starts_with("--");
+    let option = word.strip_suffix('/').map_or(word, |option| option.trim_end_matches('='));
+    path == "/" && (takes_directory(before) || takes_directory(option))
 }
 
 /// Whether a rule has the very word that makes a command more than itself.

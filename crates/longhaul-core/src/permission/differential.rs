@@ -356,6 +356,11 @@ fn simple(random: &mut Random, depth: usize) -> String {
             "V=s1; ",
             "A=\"$(s1 q)\" ",
             "X=~ ",
+            "V='a[$(bad)]'; printf -v y[V] 1; ",
+            "V='a[$(bad)]'; read y[1+V] <<< 1; ",
+            "V='a[$(bad)]'; printf -v 'y[V]' 1; ",
+            "printf -v V s3; ",
+            "read V <<< s4; ",
         ]);
     }
     text += &name(random, depth);

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use super::call::{Call, Term};
 use super::editors::{awk_is_plain, sed_is_plain};
 use super::programs::{
-    HAZARD_TEXTS, HAZARDS, INTERPRETERS, OPAQUE, RUNNERS, SHELLS, Style, WRAPPERS, Wrapper, is_option,
+    HARMLESS_VARIABLES, HAZARD_TEXTS, HAZARDS, INTERPRETERS, OPAQUE, RUNNERS, SHELLS, STEERING, Style,
+    WRAPPERS, Wrapper, is_option, listed,
 };
 use super::shell::{self, Direction, Facts, Target, Word};
 use super::walk::{Start, walk};
@@ -46,7 +47,18 @@ pub(super) fn doubts(facts: &Facts) -> Vec<Hazard> {
     let constructs = facts.doubts.iter().map(|why| (*why).to_owned());
     let evaluated = facts.arithmetic.iter().filter(|name| !is_number(facts, name));
     let evaluated = evaluated.map(|name| format!("arithmetic evaluates `{name}`, which may hold commands"));
-    constructs.chain(evaluated).map(|why| Hazard { trigger: None, why, code: Vec::new() }).collect()
+    let steering = facts.set_aside.iter().filter(|name| steers(name));
+    let steering = steering.map(|name| format!("`{name}` decides what later commands do"));
+    constructs
+        .chain(evaluated)
+        .chain(steering)
+        .map(|why| Hazard { trigger: None, why, code: Vec::new() })
+        .collect()
+}
+
+/// Whether a variable decides what runs.
+fn steers(name: &str) -> bool {
+    listed(STEERING, name) && !listed(HARMLESS_VARIABLES, name)
 }
 
 /// Whether a variable holds nothing but numbers, as far as this text sets it. Others come from our own environment.
@@ -162,7 +174,12 @@ impl Look<'_> {
                 let walked = walk(&script, start);
                 self.found.calls.extend(walked.calls);
                 self.found.is_bomb |= walked.is_bomb;
-                self.found.hazards.extend(doubts(&script.facts));
+                let mut facts = script.facts;
+                // A variable of the text around it may hold commands here too.
+                for (name, values) in &self.call.facts.values {
+                    facts.values.entry(name.clone()).or_default().extend(values.iter().cloned());
+                }
+                self.found.hazards.extend(doubts(&facts));
             }
             Err(unclear) => self.found.hazards.push(Hazard {
                 trigger: None,
@@ -322,14 +339,15 @@ impl Look<'_> {
     /// Built-in commands that take names of variables, whose subscripts bash evaluates.
     fn names_variables(&mut self, name: &str) {
         let arguments = self.call.arguments();
-        let fixed = |at: usize| arguments.get(at).and_then(Term::fixed);
         let looks = match name {
             "printf" => {
-                fixed(0).is_some_and(|word| word.starts_with("-v"))
-                    || matches!(
-                        arguments.first(),
-                        Some(Term::Open { stays_operand: false, splits: true, .. })
-                    )
+                let turns_out = |term: &Term| match term {
+                    Term::Fixed(word) => word.starts_with("-v"),
+                    Term::Open { prefix, stays_operand, splits, .. } => {
+                        !stays_operand && (*splits || prefix.starts_with('-'))
+                    }
+                };
+                arguments.first().is_some_and(turns_out)
             }
             "test" | "[" => arguments.iter().any(|term| matches!(term.fixed(), Some("-v" | "-R"))),
             _ => true,
@@ -345,6 +363,15 @@ impl Look<'_> {
             name == "let" && arguments.iter().filter_map(Term::fixed).any(|text| text.contains(['$', '`']));
         if evaluates || calculates || (open && !values) {
             self.unreadable(None, format!("`{name}` evaluates the subscript of a variable's name"));
+        }
+        for target in targets(name, arguments) {
+            match target.map(|word| word.split('[').next().unwrap_or(word).to_owned()) {
+                Some(variable) if steers(&variable) => self.found.sets.push(variable),
+                Some(_) => {}
+                None => {
+                    self.unreadable(None, format!("which variable `{name}` sets is not known before it runs"))
+                }
+            }
         }
     }
 
@@ -615,6 +642,47 @@ impl Look<'_> {
 
 fn is_input(file: &str) -> bool {
     file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/")
+}
+
+/// The names of the variables that a built-in command sets; `None` for one that is not known.
+fn targets<'a>(name: &str, arguments: &'a [Term]) -> Vec<Option<&'a str>> {
+    // Letters of options that take a word with them, and those whose word is a variable's name.
+    let (valued, naming) = match name {
+        "read" => ("adinNptu", "a"),
+        "mapfile" | "readarray" => ("dnOsuCc", ""),
+        "wait" => ("p", "p"),
+        "printf" => ("v", "v"),
+        _ => ("", ""),
+    };
+    let mut targets = Vec::new();
+    let mut at = 0;
+    while let Some(word) = arguments.get(at).and_then(Term::fixed).filter(|word| word.len() > 1) {
+        let Some(letters) = word.strip_prefix('-') else { break };
+        at += 1;
+        if letters == "-" {
+            break;
+        }
+        let Some((place, letter)) = letters.char_indices().find(|(_, letter)| valued.contains(*letter))
+        else {
+            continue;
+        };
+        let attached = &letters[place + letter.len_utf8()..];
+        let value =
+            if attached.is_empty() { arguments.get(at).map(Term::fixed) } else { Some(Some(attached)) };
+        at += usize::from(attached.is_empty());
+        targets.extend(value.filter(|_| naming.contains(letter)));
+    }
+    let rest = arguments.get(at..).unwrap_or_default();
+    // An option that is only known when it runs may bring a name with it.
+    let is_option = |term: &&Term| matches!(term, Term::Open { prefix, .. } if prefix.starts_with('-'));
+    targets.extend(rest.first().filter(is_option).filter(|_| !naming.is_empty()).map(|_| None));
+    let operands = rest.iter().map(Term::fixed);
+    match name {
+        "read" | "mapfile" | "readarray" | "unset" => targets.extend(operands),
+        "getopts" => targets.extend(operands.skip(1).take(1)),
+        _ => {}
+    }
+    targets
 }
 
 /// `tar xIf`: letters without a dash.

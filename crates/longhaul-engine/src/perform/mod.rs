@@ -107,6 +107,8 @@ pub struct ToolWork {
     pub granted: bool,
     /// Where in the workspace commands begin, if not at its root.
     pub cwd: Option<String>,
+    /// The tag of the file that the call is about, as its conversation has last seen it.
+    pub seen: Option<String>,
     pub timeout: Duration,
 }
 
@@ -277,6 +279,7 @@ impl Hands {
             key: effect_key(&work.run, work.call),
             timeout: work.timeout,
             cwd: work.cwd.clone(),
+            seen: work.seen.clone(),
             cancel,
             blobs: Arc::clone(&self.blobs),
             rules: Arc::clone(&self.rules),
@@ -291,6 +294,7 @@ impl Hands {
             run,
             timeout: LOOK_TIME_MAX,
             cwd: None,
+            seen: None,
             cancel,
             blobs: Arc::clone(&self.blobs),
             rules: Arc::clone(&self.rules),
@@ -305,6 +309,7 @@ impl Hands {
             key: format!("{}.look_{}", look.run, look.round),
             timeout: LOOK_TIME_MAX,
             cwd: None,
+            seen: None,
             cancel,
             blobs: Arc::clone(&self.blobs),
             rules: Arc::clone(&self.rules),

@@ -236,6 +236,21 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         row: "A48",
+        attack: "plant a submodule's repository with its hooks",
+        command: "d=$(git rev-parse --git-common-dir); mkdir -p $d/modules/sub/hooks; echo x > $d/modules/sub/hooks/post-checkout",
+        proof: Proof::Made("{REPO}/.git/modules/sub/hooks/post-checkout"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "plant a worktree, in place",
+        place: Place::InPlace,
+        command: "mkdir -p .git/worktrees/w; echo {OUT} > .git/worktrees/w/gitdir",
+        proof: Proof::Made("{REPO}/.git/worktrees/w/gitdir"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
         attack: "make git run a program",
         command: "git config core.fsmonitor evil",
         proof: Proof::Holds("{REPO}/.git/config", "evil"),

@@ -184,6 +184,7 @@ impl Ground {
             timeout: limits::ATTACK_TIME_MAX,
             printed: Arc::new(crate::tool::Unheard),
             cwd: None,
+            seen: None,
             cancel,
             blobs: Arc::new(Nowhere),
             rules: Arc::default(),

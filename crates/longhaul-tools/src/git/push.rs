@@ -5,6 +5,7 @@
 //! write: it is started in an empty one, which borrows the objects of this one and nothing else. Of this one's settings only
 //! the address counts, and that has to be one. Refuses to force: what others have pushed is never lost.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use std::process::Command;
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, PUSH, Trace};
 use longhaul_workspace::ABSENT;
-use longhaul_workspace::git::{self, Listens};
+use longhaul_workspace::git::{self, Listens, Setting};
 use longhaul_workspace::source::{Address, check_reference};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -173,7 +174,6 @@ impl Borrowing {
     fn command(&self, address: &Address) -> Command {
         let mut command = git::command(self.directory.path(), Listens::ToUser, &[]);
         command.env("GIT_DIR", self.directory.path()).env("GIT_ALLOW_PROTOCOL", address.protocols());
-        command.env("GIT_NO_LAZY_FETCH", "1");
         command.envs(self.shallow.iter().map(|path| ("GIT_SHALLOW_FILE", path)));
         command
     }
@@ -185,7 +185,7 @@ fn address(repository: &Repository<'_>, remote: &str) -> Result<Address, Outcome
         return Err(invalid(format!("{remote:?} is not the name of a remote")));
     }
     let last = |variable: &str| {
-        let key = format!("remote.{remote}.{variable}");
+        let key = OsString::from(format!("remote.{remote}.{variable}"));
         repository.settings().iter().rev().find(|(name, _)| *name == key).map(|(_, value)| value)
     };
     let Some(url) = last("pushurl").or_else(|| last("url")) else {
@@ -202,7 +202,7 @@ fn address(repository: &Repository<'_>, remote: &str) -> Result<Address, Outcome
 
 fn known(repository: &Repository<'_>) -> String {
     let name =
-        |(key, _): &(String, String)| Some(key.strip_prefix("remote.")?.strip_suffix(".url")?.to_owned());
+        |(key, _): &Setting| Some(key.to_str()?.strip_prefix("remote.")?.strip_suffix(".url")?.to_owned());
     let names: Vec<String> = repository.settings().iter().filter_map(name).collect();
     if names.is_empty() { String::new() } else { format!("; there are: {}", names.join(", ")) }
 }

@@ -6,6 +6,7 @@
 //! by names that only its configuration knows, so that is read first. Refuses to understand what git is asked.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ pub(super) struct Repository<'a> {
     found: Found,
     settings: Vec<Setting>,
     /// What takes the place of the repository's filters.
-    filters: Vec<(String, String)>,
+    filters: Vec<Setting>,
 }
 
 /// What a filter that a repository names is replaced by.
@@ -42,7 +43,7 @@ pub(super) enum Filters {
 }
 
 /// Key and value of git's configuration, in the order in which git reads them.
-pub(super) type Setting = (String, String);
+pub(super) use longhaul_workspace::git::Setting;
 
 const WHERE: [&str; 6] = [
     "rev-parse",
@@ -74,7 +75,7 @@ impl<'a> Repository<'a> {
         let found = run(context, sandbox, plain(), &WHERE, context.timeout).await?;
         let found = Found::parsed(root, &text(found)?)?;
         let settings = run(context, sandbox, plain(), &LIST, context.timeout).await?;
-        let settings = settings_in(&text(settings)?);
+        let settings = settings_in(&bytes(settings)?);
         let mut repository = Repository { context, sandbox, started, found, settings, filters: Vec::new() };
         repository.refuse_foreign()?;
         repository.replace_filters(Filters::Absent, &[]);
@@ -87,12 +88,13 @@ impl<'a> Repository<'a> {
             Filters::Absent => ["", "false"],
             Filters::Failing => ["false", "true"],
         };
-        let mut names: Vec<&str> =
+        let mut names: Vec<&[u8]> =
             self.settings.iter().chain(more).filter_map(|(key, _)| filter_name(key)).collect();
         names.sort_unstable();
         names.dedup();
         let replaced = names.into_iter().flat_map(|name| {
-            let key = |variable: &str| format!("filter.{name}.{variable}");
+            let key =
+                |variable: &str| OsString::from_vec([b"filter.", name, b".", variable.as_bytes()].concat());
             // A process goes before a command, so that there must be none.
             let replaced =
                 [("process", ""), ("smudge", value[0]), ("clean", value[0]), ("required", value[1])];
@@ -259,7 +261,7 @@ pub(super) async fn user_settings(context: &Context) -> Result<Vec<Setting>, Out
     command.envs(passed.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.env("GIT_DIR", "/nonexistent");
     let listed = run(context, &Sandbox::off(), command, &LIST, context.timeout).await?;
-    Ok(settings_in(&text(listed)?))
+    Ok(settings_in(&bytes(listed)?))
 }
 
 /// Runs a git that is not of the agent's world, and so is not held.
@@ -320,25 +322,36 @@ fn failed(status: &str, errors: &Capture) -> Outcome {
 }
 
 fn text(printed: Capture) -> Result<String, Outcome> {
+    Ok(String::from_utf8_lossy(&bytes(printed)?).into_owned())
+}
+
+fn bytes(printed: Capture) -> Result<Vec<u8>, Outcome> {
     if printed.lost() > 0 {
         let message = format!("git printed {} bytes, too many to read; name a path", printed.total());
         return Err(Outcome::failed(Failure::Tool, message));
     }
-    Ok(String::from_utf8_lossy(&printed.kept()).into_owned())
+    Ok(printed.kept())
 }
 
-/// What `config --list --null` printed. A key without a value is one without a line break.
-fn settings_in(printed: &str) -> Vec<Setting> {
-    let entries = printed.split_terminator('\0');
-    let pair = |entry: &str| {
-        let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
-        (key.to_owned(), value.to_owned())
+/// What `config --list --null` printed. A key without a value is one without a line break. Keys are as git has them: a filter's
+/// name need be no text.
+fn settings_in(printed: &[u8]) -> Vec<Setting> {
+    let entries = printed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    let pair = |entry: &[u8]| {
+        let mut parts = entry.splitn(2, |byte| *byte == b'\n');
+        let key = OsString::from_vec(parts.next().unwrap_or_default().to_vec());
+        (
+            key,
+            parts
+                .next()
+                .map_or_else(|| "true".to_owned(), |value| String::from_utf8_lossy(value).into_owned()),
+        )
     };
     entries.map(pair).collect()
 }
 
 /// `name` of `filter.name.clean`; it may have dots itself.
-fn filter_name(key: &str) -> Option<&str> {
-    let (name, _variable) = key.strip_prefix("filter.")?.rsplit_once('.')?;
-    Some(name)
+fn filter_name(key: &OsStr) -> Option<&[u8]> {
+    let rest = key.as_bytes().strip_prefix(b"filter.")?;
+    Some(&rest[..rest.iter().rposition(|byte| *byte == b'.')?])
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
@@ -79,16 +80,17 @@ impl Program {
         self.files().iter().map(|file| Ok((file.display().to_string(), hash(file)?))).collect()
     }
 
-    /// The program, and the script it is given if it is an interpreter.
+    /// The program, and what it is given to run if it is an interpreter, or `env` in front of one: the first file, and every other
+    /// that is code. Data that a server works on is not pinned: it changes.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = vec![self.file.clone()];
         let name = self.file.file_name().and_then(|name| name.to_str()).unwrap_or("");
         // `python3.12` is `python3`.
         let plain = name.split('.').next().unwrap_or(name);
-        if INTERPRETERS.contains(&plain) {
-            let script =
-                self.arguments.iter().map(|argument| self.cwd.join(argument)).find(|path| path.is_file());
-            files.extend(script);
+        if INTERPRETERS.contains(&plain) || plain == "env" {
+            let given = self.arguments.iter().map(|argument| self.cwd.join(argument));
+            let given = given.filter(|path| path.is_file()).enumerate();
+            files.extend(given.filter(|(index, path)| *index == 0 || is_code(path)).map(|(_, path)| path));
         }
         files
     }
@@ -112,6 +114,13 @@ impl Program {
         let wrapped = self.sandbox.wrap(&job).map_err(io::Error::other)?;
         Ok(wrapped.in_session(self.setsid.as_deref()))
     }
+}
+
+fn is_code(path: &Path) -> bool {
+    const ENDINGS: [&str; 14] =
+        ["py", "js", "mjs", "cjs", "ts", "mts", "rb", "pl", "php", "lua", "sh", "bash", "jar", "wasm"];
+    let executable = path.metadata().is_ok_and(|facts| facts.permissions().mode() & 0o111 != 0);
+    executable || path.extension().and_then(|end| end.to_str()).is_some_and(|end| ENDINGS.contains(&end))
 }
 
 /// What a program needs to be there of where it was installed: its directory, both as it is called and as links lead there;

@@ -78,6 +78,10 @@ impl<'a> Reader<'a> {
             if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
                 return Err("the patch is binary; make the change with bash".to_owned());
             }
+            let mode = ["new file mode ", "new mode "].iter().find_map(|start| line.strip_prefix(start));
+            if mode.is_some_and(|mode| matches!(mode.trim(), "120000" | "160000")) {
+                return Err("the patch makes a link or a submodule, not a file; make it with bash".to_owned());
+            }
             if let Some(path) = line.strip_prefix("rename from ") {
                 from = Some(path.trim().to_owned());
             }

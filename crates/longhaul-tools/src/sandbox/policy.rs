@@ -123,13 +123,17 @@ const PLACES: &[&str] = &[
 const GIT_GUARDED: &[&str] =
     &["config", "config.worktree", "commondir", "gitdir", "hooks", "info", "modules", "worktrees"];
 
-/// Those that, where they are missing, are covered by an empty directory: they could be made otherwise.
-const GIT_COVERED: &[&str] = &["hooks", "info"];
+/// Those that, where they are missing, are covered by an empty directory: they could be made otherwise. Git takes what lies in
+/// `modules` and `worktrees` for repositories of its own, with their hooks.
+const GIT_COVERED: &[&str] = &["hooks", "info", "modules", "worktrees"];
 
-/// Those that, where they are missing, cannot be covered without leaving a file that means something to git.
-const GIT_SWEPT: &[&str] = &["config.worktree"];
+/// Those that, where they are missing, cannot be covered without leaving a file that means something to git. Nobody makes them
+/// in the middle of a user's own work, so that one that appears is the command's.
+const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir"];
 
-/// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone.
+/// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone. What is
+/// only there while a user merges or rebases (`MERGE_HEAD`, `rebase-merge`, locks) is not among them: it can neither be covered,
+/// because then git takes it for begun, nor be swept, because the user may have begun it while the command ran.
 const GIT_CHECKOUT: &[&str] = &["HEAD", "index"];
 
 /// One thing in a command's world.
@@ -530,10 +534,13 @@ mod tests {
             "read repo/.git/config",
             "read repo/.git/hooks",
             "nothing repo/.git/info",
+            "nothing repo/.git/modules",
+            "nothing repo/.git/worktrees",
             "nothing repo/.longhaul",
         ];
         assert_eq!(below(&policy, &base), expected);
-        let swept = ["repo/.git/commondir", "repo/.git/config.worktree", "repo/longhaul.yaml"];
+        let swept =
+            ["repo/.git/commondir", "repo/.git/config.worktree", "repo/.git/gitdir", "repo/longhaul.yaml"];
         assert_eq!(policy.swept, swept.map(|path| base.join(path)));
     }
 
@@ -556,6 +563,7 @@ mod tests {
             "read repo/.git/config",
             "read repo/.git/hooks",
             "read repo/.git/info",
+            "nothing repo/.git/modules",
             "read repo/.git/worktrees",
             "write repo/.git/worktrees/run_x",
             "read repo/.git/worktrees/run_x/commondir",

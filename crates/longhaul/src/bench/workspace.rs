@@ -188,7 +188,7 @@ impl Deep {
 
     /// One commit for each megabyte of noise, which neither compresses nor resembles another.
     fn grow(&self, megabytes: usize, files: usize) -> Result<(), Failure> {
-        let settings = [("core.compression".to_owned(), "0".to_owned())];
+        let settings = [("core.compression".into(), "0".to_owned())];
         let mut command = git::command(&self.repo, Listens::ToUser, &settings);
         let mut child = command.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn()?;
         let mut noise = Noise(0x9e37_79b9_7f4a_7c15);

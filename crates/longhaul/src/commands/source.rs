@@ -104,7 +104,7 @@ fn failure(error: Error) -> Failure {
         Error::Fetch { .. } => {
             (Exit::Failed, Some("nothing was made; try `git ls-remote` with the same address"))
         }
-        Error::Place(_) => (Exit::Failed, None),
+        Error::LedAway { .. } | Error::Place(_) => (Exit::Failed, None),
     };
     Failure { exit, error: anyhow::Error::from(error), hint: hint.map(str::to_owned) }
 }

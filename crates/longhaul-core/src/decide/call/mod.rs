@@ -6,7 +6,7 @@ mod permit;
 use serde_json::json;
 
 use self::circles::{broken_off, repeats};
-use self::permit::{Leave, class_of, permit, permit_targets};
+use self::permit::{Leave, class_of, permit, permit_targets, permit_unprepared};
 use super::{Decision, ask, child, iteration, limit, turn};
 use crate::conversation::ProposedCall;
 use crate::effect::{Effect, Wake};
@@ -104,7 +104,16 @@ pub(super) fn prepared(
             }
             decision
         }
-        Err(outcome) => finish_or_hold(run, call, attempt, outcome, 1, hold),
+        Err(outcome) => match permit_unprepared(run, call).filter(|_| hold.is_none()) {
+            Some(ask) => {
+                let mut decision = Decision::nothing();
+                if !ask::open(run, ask, &mut decision) {
+                    begin_next(run, call, run.spec.limits, &mut decision);
+                }
+                decision
+            }
+            None => finish_or_hold(run, call, attempt, outcome, 1, hold),
+        },
     }
 }
 

@@ -4,7 +4,6 @@ use super::{Asked, OVERSIZED, cwd};
 use crate::decide::{Decision, ask, child, limit};
 use crate::event::{Ask, AskKind};
 use crate::ids::{Attempt, CallId};
-use crate::json::Json;
 use crate::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
 use crate::prompt::head;
@@ -82,28 +81,73 @@ pub(super) fn permit(
     if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
         return Err((Failure::NotPermitted, unclear(&verdict)));
     }
-    if verdict.action == Action::Ask {
-        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, Some(&verdict))));
+    let asks = verdict.action == Action::Ask || needs_leave(run, call.tool);
+    // Of a change of files a person is asked when it is known what they are now.
+    if !asks || CHANGES_FILES.contains(&call.tool) {
+        return Ok(given);
     }
-    if needs_leave(run, call.tool) {
-        return Ok(Leave::Ask(leave(call.id, call.tool, call.args, None)));
-    }
-    Ok(given)
+    let verdict = Some(&verdict).filter(|verdict| verdict.action == Action::Ask);
+    let digest = ask::digest(call.tool, call.args);
+    Ok(Leave::Ask(leave(call.id, call.tool, verdict, digest)))
 }
 
-/// May these files be changed? Asked when it is known which they are: a patch has them in its text. What was settled at the
-/// first attempt is not asked again.
+/// Tools that look at nothing but the files they are to change while they are prepared.
+const CHANGES_FILES: [&str; 3] = ["write", "edit", "apply_patch"];
+
+/// May these files be changed? Asked when it is known which they are, and what they hold: a patch has them in its text. What was
+/// settled at the first attempt is not asked again. Leave is for the files as they were when it was asked for.
 pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result<Option<Ask>, String> {
     let (rules, workspace) = (run.spec.rules(), &run.spec.workspace);
+    let own = own_verdict(run, call);
     let verdicts = traces.iter().map(|trace| judge_path(rules, workspace, &call.tool, &trace.target));
-    let Some(strictest) = verdicts.max_by_key(|verdict| verdict.action) else { return Ok(None) };
-    match strictest.action {
-        Action::Deny => Err(denied(&strictest)),
-        Action::Ask if !call.granted && matches!(call.state, CallState::Proposed) => {
-            Ok(Some(leave(call.id, &call.tool, &call.args, Some(&strictest))))
-        }
-        Action::Ask | Action::Allow => Ok(None),
+    let strictest =
+        verdicts.chain(own).reduce(|first, next| if next.action > first.action { next } else { first });
+    if let Some(denial) = strictest.as_ref().filter(|verdict| verdict.action == Action::Deny) {
+        return Err(denied(denial));
     }
+    let verdict = strictest.filter(|verdict| verdict.action == Action::Ask);
+    let asks = verdict.is_some() || (CHANGES_FILES.contains(&&*call.tool) && needs_leave(run, &call.tool));
+    if !asks || !matches!(call.state, CallState::Proposed) {
+        return Ok(None);
+    }
+    let digest = ask::digest_of_change(&call.tool, &call.args, traces);
+    if call.granted && is_leave_for(run, call, &digest) {
+        return Ok(None);
+    }
+    let mut ask = leave(call.id, &call.tool, verdict.as_ref(), digest);
+    if call.granted {
+        ask.text = head(&format!("{} {CHANGED_SINCE}", ask.text), OUTPUT_INLINE_BYTES_MAX).to_owned();
+    }
+    Ok(Some(ask))
+}
+
+const CHANGED_SINCE: &str = "(leave was given before a file of it changed)";
+
+/// A person is asked about a change that could not be prepared, as about any call: why it could not may say what is in a file.
+pub(super) fn permit_unprepared(run: &Run, call: &Call) -> Option<Ask> {
+    if call.granted || !CHANGES_FILES.contains(&&*call.tool) || !matches!(call.state, CallState::Proposed) {
+        return None;
+    }
+    let verdict = own_verdict(run, call).filter(|verdict| verdict.action == Action::Ask);
+    if verdict.is_none() && !needs_leave(run, &call.tool) {
+        return None;
+    }
+    Some(leave(call.id, &call.tool, verdict.as_ref(), ask::digest(&call.tool, &call.args)))
+}
+
+/// What the rules say to a change of files by its arguments; of other calls they were asked before.
+fn own_verdict(run: &Run, call: &Call) -> Option<Verdict> {
+    let here = Here { workspace: &run.spec.workspace, cwd: "" };
+    CHANGES_FILES
+        .contains(&&*call.tool)
+        .then(|| judge(run.spec.rules(), here, &call.tool, &call.args.value()))
+}
+
+/// Was leave given for exactly this? For one that was asked for before anything was known of its files, any will do.
+fn is_leave_for(run: &Run, call: &Call, digest: &str) -> bool {
+    let asked = run.gates.iter().rev().filter_map(|gate| gate.ask.as_ref()).find(|ask| ask.call == call.id);
+    let unbound = ask::digest(&call.tool, &call.args);
+    asked.is_none_or(|ask| ask.digest == digest || ask.digest == unbound)
 }
 
 /// What an agent has to say to a person: a question and a need wait, an assumption is only written down.
@@ -126,10 +170,10 @@ fn question(call: &Asked<'_>) -> Result<Leave, (Failure, String)> {
 }
 
 /// A request for a person's leave, for exactly this action.
-fn leave(call: CallId, tool: &str, args: &Json, verdict: Option<&Verdict>) -> Ask {
+fn leave(call: CallId, tool: &str, verdict: Option<&Verdict>, digest: String) -> Ask {
     let why = verdict.map_or_else(String::new, |verdict| format!(" {verdict}"));
     let text = head(&format!("may {tool} be called?{why}"), OUTPUT_INLINE_BYTES_MAX).to_owned();
-    Ask { call, kind: AskKind::Permission, text, digest: ask::digest(tool, args) }
+    Ask { call, kind: AskKind::Permission, text, digest }
 }
 
 fn denied(verdict: &Verdict) -> String {

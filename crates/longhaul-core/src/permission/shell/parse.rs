@@ -233,6 +233,7 @@ impl Parser<'_> {
             }
             self.at += name.len();
             self.lines()?;
+            self.facts.set_aside.insert(name.clone());
             if self.took_word("in") {
                 words = self.words()?;
                 let values = words.iter().cloned().map(Some);
@@ -514,16 +515,26 @@ impl Parser<'_> {
         else {
             return;
         };
+        let command = words[place].as_deref();
+        // Of the others, `printf` alone takes more than names; with `-v` the first of them is one.
+        let takes_name = |at: usize| command != Some("printf") || at < 2;
+        let typed = simple.words[place + 1..].iter().enumerate().filter(|(at, _)| takes_name(*at));
+        for subscript in typed.filter_map(|(_, word)| subscript(&word.value().unwrap_or(word.raw.clone()))) {
+            self.facts.arithmetic.extend(names_in(&subscript));
+        }
         for word in words[place + 1..].iter().flatten() {
             let name: String = word.chars().take_while(|letter| is_name_byte_char(*letter)).collect();
             if is_name(&name) {
                 self.facts.values.entry(name).or_default().push(None);
             }
         }
-        if words[place].as_deref() == Some("let") {
-            self.facts.arithmetic.extend(words[place + 1..].iter().flatten().flat_map(|word| names_in(word)));
+        if command == Some("let") {
+            let names: Vec<String> =
+                words[place + 1..].iter().flatten().flat_map(|word| names_in(word)).collect();
+            self.facts.set_aside.extend(names.iter().cloned());
+            self.facts.arithmetic.extend(names);
         }
-        if matches!(words[place].as_deref(), Some("read" | "mapfile" | "readarray")) {
+        if matches!(command, Some("read" | "mapfile" | "readarray")) {
             for name in ["REPLY", "MAPFILE"] {
                 self.facts.values.entry(name.to_owned()).or_default().push(None);
             }
@@ -660,6 +671,13 @@ fn tail(word: &Word, skipped: usize, first: usize) -> Vec<Piece> {
 
 fn has_code(text: &str) -> bool {
     text.contains("$(") || text.contains('`') || text.contains("${")
+}
+
+/// What is evaluated in the name of a variable: `x` of `y[x]`, also where an option stands before it.
+fn subscript(word: &str) -> Option<String> {
+    let (name, subscript) = word.split_once('[')?;
+    let is_name = name.trim_start_matches(['-', '\'', '"']).chars().all(is_name_byte_char);
+    is_name.then(|| subscript.to_owned())
 }
 
 /// Everything in a text that could be the name of a variable.

@@ -113,6 +113,8 @@ impl Parser<'_> {
                 Some('\\') => match self.take() {
                     Some(letter @ ('$' | '`' | '\\')) => inner.push(letter),
                     Some('"') if quoted => return self.unclear("an escaped quote in backticks in quotes"),
+                    // Bash takes it away before it looks for quotes inside, where it would stay.
+                    Some('\n') if quoted => return self.unclear("a continued line in backticks in quotes"),
                     Some(letter) => inner.extend(['\\', letter]),
                     None => return self.unclear("a backtick has no end"),
                 },
@@ -239,6 +241,7 @@ impl Parser<'_> {
         let gives_value = [":-", ":+", ":?", "-", "+", "?"].iter().any(|operator| self.took(operator));
         if !gives_value && (self.took(":=") || self.took("=")) {
             self.facts.values.entry(name.to_owned()).or_default().push(None);
+            self.facts.set_aside.insert(name.to_owned());
             return self.parameter_word(quoted, inner);
         }
         if !gives_value && self.took(":") {
@@ -331,7 +334,12 @@ impl Parser<'_> {
                     self.at += 1;
                 }
                 Some(byte) if byte.is_ascii_alphabetic() || byte == b'_' => {
+                    let before = self.text[..self.at].trim_end();
+                    let is_stepped = before.ends_with("++") || before.ends_with("--");
                     let name = self.name();
+                    if is_stepped || sets(self.rest()) {
+                        self.facts.set_aside.insert(name.clone());
+                    }
                     self.facts.arithmetic.insert(name);
                 }
                 Some(byte) if byte.is_ascii_digit() => {
@@ -361,4 +369,14 @@ impl Parser<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether what follows a name in arithmetic gives it a value.
+fn sets(rest: &str) -> bool {
+    let rest = rest.trim_start();
+    if rest.starts_with("++") || rest.starts_with("--") {
+        return true;
+    }
+    let compares = ["==", "<=", ">=", "!="].iter().any(|operator| rest.starts_with(operator));
+    !compares && rest.trim_start_matches(['*', '/', '%', '+', '-', '<', '>', '&', '^', '|']).starts_with('=')
 }

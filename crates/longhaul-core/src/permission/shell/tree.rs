@@ -27,6 +27,8 @@ pub(crate) struct Script {
 pub(crate) struct Facts {
     /// Every value a variable is given; `None` for one that is not known.
     pub(crate) values: BTreeMap<String, Vec<Option<Word>>>,
+    /// Variables that are given a value by something that is neither an assignment nor a command: a loop, arithmetic, `${x:=…}`.
+    pub(crate) set_aside: BTreeSet<String>,
     /// Variables whose value bash evaluates as arithmetic, which can run commands.
     pub(crate) arithmetic: BTreeSet<String>,
     /// Constructs that were read, but can run what is not written here.

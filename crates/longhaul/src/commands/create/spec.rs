@@ -53,7 +53,9 @@ pub fn spec(
     };
     let planner = (options.plan == AUTO).then(|| planner(app, settings)).transpose()?;
     let tools = asking(tools(harness, mode, options.tools.clone(), agent.tools.clone())?, &options.ask)?;
-    let naming = branch::Naming { git: &settings.git, task, agent: &agent.name, id: &id };
+    // A branch goes where the repository goes.
+    let told = app.secrets.strike(task);
+    let naming = branch::Naming { git: &settings.git, task: &told, agent: &agent.name, id: &id };
     if !options.in_place {
         workspace::refuse_over_quota(app, settings.retention)?;
     }
