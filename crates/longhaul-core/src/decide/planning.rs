@@ -63,7 +63,7 @@ fn may_replan(run: &Run) -> Result<(), Refusal> {
 
 /// From here on the run goes by another plan; one that had failed has something to go on with.
 fn take_over(run: &Run, at: Timestamp, plan: Plan, decision: &mut Decision) {
-    clear(run, at, decision);
+    clear(run, at, "there is another plan", decision);
     if run.status == Status::Failed {
         decision.and(Event::Reopened);
     }
@@ -71,18 +71,17 @@ fn take_over(run: &Run, at: Timestamp, plan: Plan, decision: &mut Decision) {
     decision.checkpoint(run);
 }
 
-/// What was begun for the old plan is given up: what waits is answered, who works is called back.
-fn clear(run: &Run, at: Timestamp, decision: &mut Decision) {
-    const WHY: &str = "there is another plan";
+/// What was begun before is given up: what waits is answered, who works is called back.
+pub(super) fn clear(run: &Run, at: Timestamp, why: &str, decision: &mut Decision) {
     for gate in run.gates.iter().filter(|gate| gate.answer.is_none()) {
-        decision.and(lifecycle::answered(gate, at, false, Some(WHY)));
+        decision.and(lifecycle::answered(gate, at, false, Some(why)));
     }
     for child in run.live_children() {
         let (number, ledger) = (child.errand.number, child.ledger);
-        decision.and(Event::ChildEnded { number, error: Some(WHY.to_owned()), ledger });
-        decision.then(Effect::EndChild { child: number, reason: WHY.to_owned() });
+        decision.and(Event::ChildEnded { number, error: Some(why.to_owned()), ledger });
+        decision.then(Effect::EndChild { child: number, reason: why.to_owned() });
     }
-    call::abandon_all(run, WHY, decision);
+    call::abandon_all(run, why, decision);
 }
 
 /// The planner has answered.

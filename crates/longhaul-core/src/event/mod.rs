@@ -467,7 +467,7 @@ pub enum Event {
         #[n(1)]
         name: String,
     },
-    /// A run that had failed was given another plan, and is paused again.
+    /// A run that had failed goes on after all, with another plan or with more iterations; it is paused until then.
     #[n(58)]
     Reopened,
     /// The commands that prepare a fresh workspace are about to be run.

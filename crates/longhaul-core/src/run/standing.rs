@@ -3,9 +3,10 @@
 use super::{Call, CallState, Gate, Phase, Run};
 use crate::child::{Child, ChildLedger, ChildState, Origin};
 use crate::conversation::ModelFailureKind;
-use crate::event::{Aside, Purpose};
+use crate::event::{Aside, Cause, Purpose};
 use crate::ids::CallId;
 use crate::plan::{BadPlan, Plan, Step};
+use crate::policy::Limit;
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 
@@ -158,6 +159,13 @@ impl Run {
 
     /// The call in hand: the first of the current turn that has not ended.
     pub fn open_call(&self) -> Option<&Call> {
+    /// Did it fail only because its loop had no iterations left? With more of them it can go on. A sub-agent's parent has gone on
+    /// without it.
+    pub fn is_out_of_iterations(&self) -> bool {
+        let at_limit = self.status == Status::Failed && self.cause == Some(Cause::Limit);
+        at_limit && self.reason.as_deref() == Some(Limit::Iterations.as_str()) && self.spec.parent.is_none()
+    }
+
         match self.phase {
             Phase::Calling { .. } => {
                 self.calls_of_turn(self.calls.last()?).iter().find(|call| !call.has_ended())

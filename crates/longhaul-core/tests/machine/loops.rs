@@ -1,5 +1,6 @@
 //! Loops and evidence: an end counts when it is shown, and fresh context is given until then.
 
+use longhaul_core::command::Wish;
 use longhaul_core::conduct::{Conduct, Judge, Looping};
 use longhaul_core::effect::{Effect, Wake};
 use longhaul_core::event::{Aside, Cause, Event, FreshStart, StopAction};
@@ -81,6 +82,30 @@ fn a_loop_ends_at_its_last_iteration() {
     let error = sim.run.error.as_deref().unwrap();
     assert!(error.contains("TASK_COMPLETE") && error.contains("2 of 2"), "{error}");
     assert_eq!(actions(&sim), [StopAction::Restart, StopAction::Limit]);
+}
+
+/// B5.3: a loop that used its iterations up goes on with its next one when it may take more, and knows why the last did not count.
+#[test]
+fn a_loop_out_of_iterations_goes_on_with_more() {
+    let mut sim = conducted(Conduct { verify: verified().verify, ..looping(2) });
+    let mut world = World { passes: vec![false, false, false, true], ..saying(&["TASK_COMPLETE"; 3]) };
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.iteration), (Status::Failed, 2));
+    let more = |max_iterations| Wish::Start {
+        limits: None,
+        model: None,
+        looping: Some(Looping { max_iterations, ..Looping::default() }),
+    };
+    assert!(sim.start().is_err(), "nothing was added");
+    assert!(sim.wish(more(2)).is_err(), "as many as were used are none more");
+    sim.wish(more(3)).unwrap();
+    assert_eq!((sim.run.status, sim.run.iteration), (Status::Running, 3));
+    let text = format!("{:?}", sim.run.messages);
+    assert!(text.contains("iteration 3 of at most 3") && text.contains("$ make test"), "{text}");
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.error.as_deref()), (Status::Completed, None));
+    assert_eq!(sim.run.plan.steps[0].error, None);
 }
 
 /// B2.10: a run without a promise ends with its answer, whatever that is.

@@ -661,7 +661,7 @@ conversations:
     assert!(desk.get(&["loop", "status", &only_run(&desk)]).contains("0/1 features passing"));
 }
 
-/// B7.5: what is said at the last iteration can be typed as it stands, and goes on from the files there are.
+/// B5.3, B7.5: what is said at the last iteration can be typed as it stands, and the loop goes on with its next iteration.
 #[test]
 fn a_loop_that_is_over_says_how_to_go_on() {
     let desk = Desk::with_script("conversations: [ { turns: [ { text: hm } ] } ]");
@@ -669,9 +669,14 @@ fn a_loop_that_is_over_says_how_to_go_on() {
     args.extend(["--max-iterations", "2", "--completion-promise", "ALL DONE", "--verify", "test -f ok.txt"]);
     let said = desk.say(&args);
     assert_eq!(said.code, 4, "{}", said.err);
-    let hint = said.err.lines().find(|line| line.contains("its last iteration is over")).unwrap();
+    let id = only_run(&desk);
+    let hint = said.err.lines().find(|line| line.contains("go on with more iterations")).unwrap();
     let typed = hint.split('`').find(|part| part.starts_with("longhaul loop ")).unwrap();
-    assert!(typed.contains("'Make it'\\''s end' --in-place --max-iterations 2"), "{typed}");
+    assert_eq!(typed, format!("longhaul loop --resume --run-id {id} --max-iterations 4"));
+    for none_more in [vec!["resume", &id], vec!["resume", &id, "--max-iterations", "2"]] {
+        let said = desk.say(&none_more);
+        assert!(said.code != 0 && said.err.contains("iterations"), "{}", said.err);
+    }
     desk.write("s.yaml", "conversations: [ { turns: [ { text: ALL DONE } ] } ]");
     desk.write("ok.txt", "");
     // As a shell reads it.
@@ -708,4 +713,7 @@ fn loops_say_what_cannot_be() {
     assert!(said.code == 2 && said.err.contains("--mode complete answers once"), "{}", said.err);
     let said = desk.say(&in_place("stauts"));
     assert!(said.code == 2 && said.err.contains("did you mean `longhaul loop status ID`?"), "{}", said.err);
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["iterationCount"]), (&"completed".into(), &2.into()));
+    assert_eq!((&show["maxIterations"], &show["error"]), (&4.into(), &serde_json::Value::Null));
 }

@@ -47,9 +47,13 @@ impl Run {
     }
 
     pub(super) fn reopen(&mut self) {
+        // A loop out of iterations goes on with the very step that failed.
+        if self.is_out_of_iterations() {
+            self.plan.take_up(self.current_step as usize);
+        }
         self.status = Status::Paused;
         self.cause = Some(Cause::Asked);
-        self.reason = Some("it failed, and was given another plan".to_owned());
+        self.reason = Some("it had failed, and was opened again".to_owned());
         self.completed_at = None;
         self.error = None;
     }

@@ -104,11 +104,11 @@ impl Run {
                 self.rest_call(*call, *attempt, message, *rest);
             }
 
-            Event::AgentStopped { action: StopAction::Restart, why, .. } => {
+            Event::AgentStopped { action: StopAction::Restart | StopAction::Limit, why, .. } => {
                 self.resumed.next_note.clone_from(why);
             }
             Event::AgentStopped {
-                action: StopAction::Complete | StopAction::Continue | StopAction::Limit | StopAction::Pause,
+                action: StopAction::Complete | StopAction::Continue | StopAction::Pause,
                 ..
             } => {}
             Event::ExamineStarted { turn, round, attempt, purpose } => {
