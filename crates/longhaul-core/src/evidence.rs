@@ -76,7 +76,7 @@ pub struct Check {
 pub struct ProtectedChange {
     #[n(0)]
     pub path: String,
-    /// `changed`, `removed` or `added`.
+    /// `changed`, `removed`, `added` or `mode changed`.
     #[n(1)]
     pub what: String,
     /// Was it put back?

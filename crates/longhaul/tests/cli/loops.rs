@@ -1,6 +1,8 @@
 //! `loop`, evidence and results, as a person meets them in the evening and in the morning.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -598,6 +600,8 @@ fn protection_is_not_got_round() {
         let desk = Desk::with_script(&claim(command));
         fs::create_dir(desk.path("tests")).unwrap();
         desk.write("tests/a.sh", "exit 1\n");
+        fs::set_permissions(desk.path("tests/a.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink("a.sh", desk.path("tests/known")).unwrap();
         let fixed = [
             "run",
             "x",
@@ -605,16 +609,40 @@ fn protection_is_not_got_round() {
             "scripted/s.yaml",
             "--in-place",
             "--protect",
-            "tests",
+            "tests/**",
             "--protect-policy",
             "refuse",
         ];
         let said = desk.say(&[&fixed, more].concat());
         (desk, said)
     };
-    let (desk, said) = run("ln -sf /dev/null tests/a.sh", &[]);
-    assert_eq!(said.code, 3, "a link cannot be put back, so it does not hold: {}", said.err);
+    let (desk, said) = run("rm tests/a.sh; mkdir tests/a.sh", &[]);
+    assert_eq!(said.code, 3, "a directory is not taken away, so it does not hold: {}", said.err);
     assert_eq!(desk.json(&["show", &only_run(&desk)])["finishReason"], "not_verified");
+
+    // A link in the place of the file, of its directory, or beside it; and a file that can no longer be run.
+    for command in [
+        "ln -sf /dev/null tests/a.sh",
+        "mv tests t2; ln -s t2 tests",
+        "mv tests t2; ln -s t2 tests; echo exit 0 > t2/a.sh",
+        "ln -s /etc/hosts tests/b.sh",
+        "ln -sfn code tests/known",
+        "chmod -x tests/a.sh",
+    ] {
+        let (desk, said) = run(command, &[]);
+        assert_eq!(said.code, 0, "{command}: {}", said.err);
+        let told = desk.get(&["logs", &only_run(&desk)]);
+        assert!(told.contains("These files are protected"), "{command}: {told}");
+        let tests = fs::symlink_metadata(desk.path("tests")).unwrap();
+        let file = fs::symlink_metadata(desk.path("tests/a.sh")).unwrap();
+        assert!(tests.is_dir() && file.is_file() && file.permissions().mode() & 0o100 != 0, "{command}");
+        assert_eq!(fs::read_to_string(desk.path("tests/a.sh")).unwrap(), "exit 1\n", "{command}");
+        assert!(fs::symlink_metadata(desk.path("tests/b.sh")).is_err(), "{command}");
+        assert_eq!(fs::read_link(desk.path("tests/known")).unwrap(), Path::new("a.sh"), "{command}");
+    }
+    let (desk, said) = run("true", &[]);
+    assert_eq!(said.code, 0, "a link that was there from the start is none of the agent's: {}", said.err);
+    assert_eq!(desk.json(&["result", &only_run(&desk)])["protected"], serde_json::json!([]));
 
     let (desk, said) = run("true", &["--verify", "echo exit 0 > tests/a.sh"]);
     assert_ne!(said.code, 0, "what a verify command changes counts too: {}", said.err);
@@ -685,6 +713,9 @@ fn a_loop_that_is_over_says_how_to_go_on() {
     shell.envs(desk.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = shell.args(["-c", &typed]).current_dir(desk.path(".")).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["iterationCount"]), (&"completed".into(), &2.into()));
+    assert_eq!((&show["maxIterations"], &show["error"]), (&4.into(), &serde_json::Value::Null));
 }
 
 /// What a loop is fixed to is not silently ignored on resume; a limit below what was used is refused; a wrong judge is said at
@@ -713,7 +744,4 @@ fn loops_say_what_cannot_be() {
     assert!(said.code == 2 && said.err.contains("--mode complete answers once"), "{}", said.err);
     let said = desk.say(&in_place("stauts"));
     assert!(said.code == 2 && said.err.contains("did you mean `longhaul loop status ID`?"), "{}", said.err);
-    let show = desk.json(&["show", &id]);
-    assert_eq!((&show["status"], &show["iterationCount"]), (&"completed".into(), &2.into()));
-    assert_eq!((&show["maxIterations"], &show["error"]), (&4.into(), &serde_json::Value::Null));
 }
