@@ -100,7 +100,7 @@ pub struct Features {
     #[n(2)]
     #[cbor(default)]
     pub restored: Vec<String>,
-    /// The blob of the list as it was first seen.
+    /// The blob of the list as it was last seen whole.
     #[n(3)]
     pub list: Option<String>,
 }

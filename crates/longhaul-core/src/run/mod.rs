@@ -74,7 +74,7 @@ pub struct Run {
     /// What the work began with.
     #[serde(default)]
     pub baseline: Option<Baseline>,
-    /// The blob of the list of features as it was first seen.
+    /// The blob of the list of features as it was last seen whole.
     #[serde(default)]
     pub feature_list: Option<String>,
     /// Files that calls have changed, oldest first.

@@ -37,7 +37,7 @@ pub struct Examine {
     pub features: bool,
     /// The blob that says how protected files were when the run began.
     pub baseline: Option<String>,
-    /// The blob of the list of features as it was first seen.
+    /// The blob of the list of features as it was last seen whole.
     pub feature_list: Option<String>,
     /// The commit the work starts from.
     pub base: Option<String>,

@@ -43,9 +43,10 @@ impl Run {
             self.unseen = false;
         }
         self.phase = Phase::Answered { turn };
-        // A list that may be half written is not yet the list.
-        if let Some(features) = &found.features
-            && !matches!(purpose, Purpose::FreshStart { .. })
+        // A list that may be half written is not yet the list; one that is known goes on with its marks.
+        let may_be_new = !matches!(purpose, Purpose::FreshStart { .. });
+        if let Some(list) = found.features.as_ref().and_then(|features| features.list.as_ref())
+            && (may_be_new || self.feature_list.is_some())
         {
             self.feature_list = self.feature_list.take().or_else(|| features.list.clone());
         }
