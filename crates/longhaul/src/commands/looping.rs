@@ -25,7 +25,7 @@ use crate::servers;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-The agent says the promise (TASK_COMPLETE, unless you choose another) on a line of its own when everything is done. Until it \
+The agent says the promise (TASK_COMPLETE, unless you choose another) alone on the last line of its reply when everything is done. Until it \
 does, it is started again with the same objective and no memory but the files of its workspace and state/handoff.json. With \
 --verify the promise only counts if the commands succeed.
 
@@ -84,7 +84,7 @@ pub struct IterationArgs {
     /// Iterations the loop may take [default: 10]
     #[arg(long, value_name = "N")]
     pub max_iterations: Option<u32>,
-    /// What the agent says when it is done, on a line of its own [default: TASK_COMPLETE]
+    /// What the agent says when it is done, alone on the last line of its reply [default: TASK_COMPLETE]
     #[arg(long, value_name = "TEXT")]
     pub completion_promise: Option<String>,
 }
