@@ -31,7 +31,17 @@ pub(super) fn asked(run: &Run) -> Result<Decision, Refusal> {
     }
     let mut decision = Decision::nothing();
     // Whoever asked before may have died over it.
-    let attempt = if let Phase::Aside { attempt, .. } = run.phase { attempt.next() } else { Attempt::FIRST };
+    let attempt = match run.phase {
+        Phase::Aside { attempt, .. } | Phase::AsideResting { attempt, .. } => attempt.next(),
+        Phase::Idle
+        | Phase::Opened
+        | Phase::Thinking { .. }
+        | Phase::Resting { .. }
+        | Phase::Calling { .. }
+        | Phase::Answered { .. }
+        | Phase::CutOff { .. }
+        | Phase::Examining { .. } => Attempt::FIRST,
+    };
     aside::again(Aside::Planning { round: 1 }, 1, attempt, &mut decision);
     Ok(decision)
 }

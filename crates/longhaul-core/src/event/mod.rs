@@ -341,6 +341,11 @@ pub enum Event {
         error: Option<String>,
         #[n(5)]
         usage: Option<Usage>,
+        /// How long is waited before the same is asked again, and why.
+        #[n(6)]
+        retry: Option<Rest>,
+        #[n(7)]
+        kind: Option<ModelFailureKind>,
     },
     /// The conversation was made shorter.
     #[n(34)]

@@ -8,7 +8,7 @@ use longhaul_core::input::Input;
 use longhaul_core::limits::{EMPTY_REPLIES_MAX, IDLE_ITERATIONS_MAX, REFUTED_CLAIMS_MAX};
 use longhaul_core::prompt;
 use longhaul_core::spec::{Limits, RunSpec};
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
 
 use super::sim::{Sim, World, spec};
@@ -388,6 +388,16 @@ fn a_judge_is_waited_for_and_its_refusals_are_counted() {
         sim.step(&mut world);
     }
     assert_eq!(sim.run.status, Status::Running);
+    // That it waits, and until when, is seen from outside; a process that dies meanwhile leaves the rest of the wait to the next.
+    while sim.run.wake_at().is_none() {
+        sim.step(&mut world);
+    }
+    let waits = |sim: &Sim| (sim.run.wait(), RunView::of(&sim.run).wake_at);
+    assert_eq!(waits(&sim), (Wait::Timer, sim.run.wake_at()));
+    let mut next = sim.reopened_at(sim.journal.len());
+    next.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
+    assert_eq!(waits(&next), waits(&sim));
+    assert!(matches!(next.effects.back(), Some(Effect::Sleep { wake: Wake::Aside { .. }, .. })));
     world.asides = Some(r#"{"accepted": true}"#.to_owned());
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Completed);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::context::{self, Shortening};
-use crate::conversation::Message;
-use crate::event::{Aside, FreshStart, Purpose};
+use crate::conversation::{Message, ModelFailureKind};
+use crate::event::{Aside, FreshStart, Purpose, Rest};
 use crate::evidence::Examination;
 use crate::ids::Attempt;
 use crate::policy::Limit;
@@ -48,7 +48,7 @@ impl Run {
         if let Some(list) = found.features.as_ref().and_then(|features| features.list.as_ref())
             && (may_be_new || self.feature_list.is_some())
         {
-            self.feature_list = self.feature_list.take().or_else(|| features.list.clone());
+            self.feature_list = Some(list.clone());
         }
         let same = found.tree.is_some() && found.tree == self.pace.tree;
         match purpose {
@@ -75,6 +75,14 @@ impl Run {
             Aside::Iteration { .. } => self.resumed.next_summary.clone_from(text),
             Aside::Judgement => self.hear_judge(text.as_deref()),
             Aside::Compaction { .. } | Aside::Planning { .. } => {}
+        }
+    }
+
+    /// Nobody answered what was asked beside the conversation, and it is asked again later.
+    pub(super) fn rest_aside(&mut self, retry: Option<Rest>, kind: ModelFailureKind) {
+        if let (Some(rest), Phase::Aside { aside, turn, attempt }) = (retry, &self.phase) {
+            let (aside, turn, attempt) = (*aside, *turn, *attempt);
+            self.phase = Phase::AsideResting { aside, turn, attempt, rest, kind };
         }
     }
 

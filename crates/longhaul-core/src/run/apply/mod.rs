@@ -121,9 +121,10 @@ impl Run {
             Event::AsideStarted { aside, turn, attempt } => {
                 self.phase = Phase::Aside { aside: *aside, turn: *turn, attempt: *attempt };
             }
-            Event::AsideEnded { aside, model, text, usage, .. } => {
+            Event::AsideEnded { aside, model, text, usage, retry, kind, .. } => {
                 usage.iter().for_each(|usage| self.spend_on(model, usage));
                 self.hear_aside(*aside, text);
+                self.rest_aside(*retry, kind.unwrap_or_default());
             }
             Event::Compacted { shortening, futile, tokens_after, .. } => {
                 self.shorten(shortening, *tokens_after, *futile);

@@ -48,6 +48,9 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} turn {turn}: {message}", theme::failure("failed:"))
         }
         Event::ModelChanged { model, why: Some(why) } => warning(&format!("now with {model}, because {why}")),
+        Event::AsideEnded { error: Some(error), retry: Some(rest), kind, .. } => {
+            warning(&format!("no answer beside the conversation: {error}; {}", asking_again(rest, *kind)))
+        }
         Event::AsideEnded { error: Some(error), .. } => {
             warning(&format!("no answer beside the conversation: {error}"))
         }
