@@ -238,19 +238,28 @@ conversations:
     assert_eq!(restored, 1);
 }
 
-/// B6.4: a broken handoff is a warning, and the next iteration goes on without it.
+/// B6.4: a broken handoff is a warning, and the next iteration goes on without it; so is one that cannot be read.
 #[test]
 fn a_broken_handoff_is_only_a_warning() {
-    let desk = Desk::with_script(
-        r#"
+    const SCRIPT: &str = r#"
 conversations:
   - match: { iteration: 1 }
     turns:
       - calls: [ { tool: write, args: { path: state/handoff.json, content: "garbage" } } ]
       - text: hm
   - turns: [ { text: TASK_COMPLETE } ]
-"#,
-    );
+"#;
+    let desk = Desk::with_script(SCRIPT);
+    fs::create_dir_all(desk.path("state/handoff.json")).unwrap();
+    desk.get(&in_place("x"));
+    let events = desk.events(&only_run(&desk));
+    let warned =
+        of_type(&events, "examined").iter().any(|event| event["warnings"].to_string().contains("not used"));
+    assert!(warned, "{events:?}");
+    let said = desk.say(&["handoff", "validate"]);
+    assert!(said.code == 2 && said.err.contains("no regular file"), "{}", said.err);
+
+    let desk = Desk::with_script(SCRIPT);
     desk.get(&in_place("x"));
     let id = only_run(&desk);
     let events = desk.events(&id);
