@@ -109,6 +109,16 @@ fn a_loop_out_of_iterations_goes_on_with_more() {
 }
 
 /// B2.10: a run without a promise ends with its answer, whatever that is.
+/// Every agent that has tools is told how they are used, whatever its own text says; one without tools is not.
+#[test]
+fn an_agent_with_a_text_of_its_own_is_told_of_tools() {
+    let told =
+        |spec: RunSpec| prompt::system(&Sim::create(spec).run).contains("interrupted, outcome unknown");
+    let own = RunSpec { prompt: "You write verse.".to_owned(), ..spec() };
+    assert!(told(own.clone()));
+    assert!(!told(RunSpec { tools: Vec::new(), ..own }));
+}
+
 #[test]
 fn a_plain_run_is_not_restarted() {
     let mut sim = Sim::create(spec());
