@@ -66,6 +66,12 @@ pub struct Run {
     /// What the harness last saw of the work, and when.
     #[serde(default)]
     pub examined: Option<Seen>,
+    /// What the judge said of that, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
+    /// What the agent said last in the conversation before the one in hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_before: Option<String>,
     #[serde(default)]
     pub examinations: u32,
     /// Has somebody else left work that nobody has looked at together with the rest?
@@ -206,6 +212,17 @@ pub struct Seen {
     pub found: Examination,
 }
 
+/// A judge's opinion of the work, and what it went by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Judgement {
+    pub accepted: bool,
+    pub reasons: Vec<String>,
+    /// What had to be true of the work.
+    pub acceptance: Vec<String>,
+    pub model: String,
+}
+
 /// What one model was given and gave in one iteration of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -269,6 +286,8 @@ impl Run {
             pace: Pace::default(),
             resumed: Resumed::default(),
             examined: None,
+            judgement: None,
+            said_before: None,
             examinations: 0,
             unseen: false,
             baseline: None,

@@ -2,7 +2,7 @@
 
 use super::{Call, CallState, Gate, Phase, Run};
 use crate::child::{Child, ChildLedger, ChildState, Origin};
-use crate::conversation::ModelFailureKind;
+use crate::conversation::{Message, ModelFailureKind};
 use crate::event::{Aside, Cause, Purpose};
 use crate::ids::CallId;
 use crate::plan::{BadPlan, Plan, Step};
@@ -164,6 +164,18 @@ impl Run {
     pub fn is_out_of_iterations(&self) -> bool {
         let at_limit = self.status == Status::Failed && self.cause == Some(Cause::Limit);
         at_limit && self.reason.as_deref() == Some(Limit::Iterations.as_str()) && self.spec.parent.is_none()
+    }
+
+    /// What the agent said last, in the conversation in hand or before it.
+    pub fn last_words(&self) -> Option<&str> {
+        let said = |message: &'_ Message| match message {
+            Message::Assistant { text, .. } => !text.trim().is_empty(),
+            Message::User { .. } | Message::Tool { .. } => false,
+        };
+        match self.messages.iter().rfind(|message| said(message)) {
+            Some(Message::Assistant { text, .. }) => Some(text),
+            Some(Message::User { .. } | Message::Tool { .. }) | None => self.said_before.as_deref(),
+        }
     }
 
     pub fn call(&self, id: CallId) -> Option<&Call> {

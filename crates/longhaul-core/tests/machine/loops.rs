@@ -7,6 +7,7 @@ use longhaul_core::event::{Aside, Cause, Event, FreshStart, StopAction};
 use longhaul_core::input::Input;
 use longhaul_core::limits::{EMPTY_REPLIES_MAX, IDLE_ITERATIONS_MAX, REFUTED_CLAIMS_MAX};
 use longhaul_core::prompt;
+use longhaul_core::report::Report;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
@@ -108,7 +109,6 @@ fn a_loop_out_of_iterations_goes_on_with_more() {
     assert_eq!(sim.run.plan.steps[0].error, None);
 }
 
-/// B2.10: a run without a promise ends with its answer, whatever that is.
 /// Every agent that has tools is told how they are used, whatever its own text says; one without tools is not.
 #[test]
 fn an_agent_with_a_text_of_its_own_is_told_of_tools() {
@@ -119,6 +119,7 @@ fn an_agent_with_a_text_of_its_own_is_told_of_tools() {
     assert!(!told(RunSpec { tools: Vec::new(), ..own }));
 }
 
+/// B2.10: a run without a promise ends with its answer, whatever that is.
 #[test]
 fn a_plain_run_is_not_restarted() {
     let mut sim = Sim::create(spec());
@@ -382,6 +383,31 @@ fn a_deadline_survives_a_crash() {
     sim.give(Input::Woke(Wake::Deadline)).unwrap();
     assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Limit)));
     assert!(sim.run.reason.as_ref().unwrap().starts_with("timeout"));
+}
+
+/// The result says what the agent said last, also of a run that did not end well, and what the judge thought of the work.
+#[test]
+fn a_result_has_the_last_words_and_the_judgement() {
+    let mut sim = conducted(looping(2));
+    sim.start().unwrap();
+    sim.settle(&mut saying(&["a", "I am blocked: the key is missing"]));
+    assert_eq!(sim.run.status, Status::Failed);
+    assert_eq!(Report::of(&sim.run).output, "I am blocked: the key is missing");
+    assert!(Report::of(&sim.run).markdown().contains("the key is missing"));
+
+    let judge = Judge { model: "other/model".to_owned(), acceptance: vec!["it is fast".to_owned()] };
+    let mut sim = conducted(Conduct { judge: Some(judge), ..Conduct::default() });
+    let mut world = saying(&["done"]);
+    world.asides = Some(r#"{"accepted": true, "reasons": ["I measured it"]}"#.to_owned());
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    let report = Report::of(&sim.run);
+    let judged = report.judgement.clone().unwrap();
+    assert_eq!((judged.accepted, judged.model.as_str()), (true, "other/model"));
+    let text = report.markdown();
+    for part in ["completed, and accepted by a judge", "other/model", "it is fast", "I measured it"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
 }
 
 /// A judge that is busy is waited for; one that refuses the same tree again and again brings a person.

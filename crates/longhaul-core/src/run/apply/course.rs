@@ -9,12 +9,14 @@ use crate::evidence::Examination;
 use crate::ids::Attempt;
 use crate::policy::Limit;
 use crate::prompt;
-use crate::run::{Baseline, Files, Phase, Resumed, Run, Seen};
+use crate::run::{Baseline, Files, Judgement, Phase, Resumed, Run, Seen};
 use crate::time::Timestamp;
 
 impl Run {
     pub(super) fn begin_examination(&mut self, turn: u32, round: u32, attempt: Attempt, purpose: Purpose) {
         self.examinations = round;
+        // It was about the work as it was then.
+        self.judgement.take_if(|_| purpose.is_claim());
         // Verify commands run what the agent wrote.
         if purpose.is_claim() && self.files != Files::Untouched {
             self.files.touch();
@@ -70,10 +72,10 @@ impl Run {
         self.examined = Some(Seen { at, purpose, found: found.clone() });
     }
 
-    pub(super) fn hear_aside(&mut self, aside: Aside, text: &Option<String>) {
+    pub(super) fn hear_aside(&mut self, aside: Aside, model: &str, text: &Option<String>) {
         match aside {
             Aside::Iteration { .. } => self.resumed.next_summary.clone_from(text),
-            Aside::Judgement => self.hear_judge(text.as_deref()),
+            Aside::Judgement => self.hear_judge(model, text.as_deref()),
             Aside::Compaction { .. } | Aside::Planning { .. } => {}
         }
     }
@@ -86,8 +88,15 @@ impl Run {
         }
     }
 
-    fn hear_judge(&mut self, answer: Option<&str>) {
+    fn hear_judge(&mut self, model: &str, answer: Option<&str>) {
         let Some(opinion) = answer.and_then(prompt::opinion) else { return };
+        let judge = self.spec.conduct().judge.as_ref();
+        self.judgement = Some(Judgement {
+            accepted: opinion.accepted,
+            reasons: opinion.reasons.clone(),
+            acceptance: judge.map_or(Vec::new(), |judge| judge.acceptance.clone()),
+            model: model.to_owned(),
+        });
         if opinion.accepted {
             self.unseen = false;
         }
@@ -114,6 +123,7 @@ impl Run {
 
     pub(super) fn begin_anew(&mut self, number: u32, why: FreshStart, note: Option<&str>) {
         self.iteration = number;
+        self.said_before = self.last_words().map(str::to_owned);
         self.phase = Phase::Opened;
         self.cwd = None;
         self.resumed = Resumed {

@@ -123,7 +123,7 @@ impl Run {
             }
             Event::AsideEnded { aside, model, text, usage, retry, kind, .. } => {
                 usage.iter().for_each(|usage| self.spend_on(model, usage));
-                self.hear_aside(*aside, text);
+                self.hear_aside(*aside, model, text);
                 self.rest_aside(*retry, kind.unwrap_or_default());
             }
             Event::Compacted { shortening, futile, tokens_after, .. } => {

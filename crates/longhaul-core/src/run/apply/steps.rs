@@ -40,6 +40,7 @@ impl Run {
         self.resumed = Resumed::default();
         self.pace.fresh_starts = 0;
         self.forget_warnings();
+        self.said_before = self.last_words().map(str::to_owned);
         self.messages = Arc::new(vec![Message::User { text: prompt::opening_text(self, step as usize) }]);
         self.fill.recount(&self.messages);
     }
