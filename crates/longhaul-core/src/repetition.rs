@@ -209,7 +209,8 @@ fn asks_for(call: &Call, tool: &str, args: &Json) -> bool {
 pub fn remedy(run: &Run) -> Remedy {
     let recent = run.repetitions.iter().rev();
     let recent = recent.take_while(|at| run.calls.len() < **at as usize + REPETITION_MEMORY_CALLS).count();
-    match recent {
+    // What comes back before anything new was brought comes back soon, however many calls that took.
+    match recent.max(run.novelty.told as usize) {
         0 => Remedy::Nudge,
         1 => Remedy::FreshStart,
         _ => Remedy::Pause,

@@ -28,6 +28,7 @@ use crate::event::{Cause, Event, Purpose};
 use crate::evidence::Examination;
 use crate::ids::CommandId;
 use crate::json::Json;
+use crate::novelty::Novelty;
 use crate::plan::Plan;
 use crate::spec::RunSpec;
 use crate::status::Status;
@@ -89,6 +90,9 @@ pub struct Run {
     /// How many calls there were each time the agent was found going in circles, since a person last started it.
     #[serde(default)]
     pub repetitions: Vec<u32>,
+    /// Whether the calls of the step in hand bring anything new.
+    #[serde(skip)]
+    pub novelty: Novelty,
     /// How long the run worked before `working_since`.
     #[serde(default)]
     pub worked_ms: u64,
@@ -294,6 +298,7 @@ impl Run {
             feature_list: None,
             changed_files: Vec::new(),
             repetitions: Vec::new(),
+            novelty: Novelty::default(),
             worked_ms: 0,
             working_since: None,
             calls: Vec::new(),

@@ -19,7 +19,8 @@ pub(super) fn repeats(run: &Run, call: &Asked<'_>) -> Option<repetition::Found> 
     let before = run.calls[..(call.id.0 as usize - 1).min(run.calls.len())].iter();
     let mut before: Vec<&Call> = before.rev().take_while(here).take(most).collect();
     before.reverse();
-    repetition::found(&before, call.tool, call.args, max)
+    let found = repetition::found(&before, call.tool, call.args, max);
+    found.or_else(|| run.novelty.found(call.tool, call.args, max))
 }
 
 /// Refuses a call that goes round in circles, and says what is done about it.

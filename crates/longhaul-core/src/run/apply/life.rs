@@ -4,6 +4,7 @@ use crate::conduct::Checks;
 use crate::event::{Cause, Kept};
 use crate::ids::CommandId;
 use crate::limits;
+use crate::novelty::Novelty;
 use crate::run::{Pace, Patience, Run};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -27,6 +28,7 @@ impl Run {
             // A person has looked: what went wrong before counts no longer.
             self.pace = Pace { tree: self.pace.tree.take(), ..Pace::default() };
             self.repetitions.clear();
+            self.novelty = Novelty::default();
             self.fill.futile = 0;
             self.fill.overflows = 0;
         }

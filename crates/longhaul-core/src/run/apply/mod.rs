@@ -129,7 +129,10 @@ impl Run {
             Event::Compacted { shortening, futile, tokens_after, .. } => {
                 self.shorten(shortening, *tokens_after, *futile);
             }
-            Event::DoomLoop { .. } => self.repetitions.push(self.calls.len() as u32),
+            Event::DoomLoop { .. } => {
+                self.repetitions.push(self.calls.len() as u32);
+                self.novelty.tell();
+            }
 
             Event::ChildSpawned(errand) => self.send(at, errand),
             Event::ChildRested { number, paused, reason, ledger } => {
