@@ -83,6 +83,9 @@ pub struct Run {
     /// How many calls there were each time the agent was found going in circles, since a person last started it.
     #[serde(default)]
     pub repetitions: Vec<u32>,
+    /// How many calls there were when a person last started it.
+    #[serde(default)]
+    pub calls_before_start: u32,
     /// How long the run worked before `working_since`.
     #[serde(default)]
     pub worked_ms: u64,
@@ -275,6 +278,7 @@ impl Run {
             feature_list: None,
             changed_files: Vec::new(),
             repetitions: Vec::new(),
+            calls_before_start: 0,
             worked_ms: 0,
             working_since: None,
             calls: Vec::new(),

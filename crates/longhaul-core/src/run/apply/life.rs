@@ -27,6 +27,7 @@ impl Run {
             // A person has looked: what went wrong before counts no longer.
             self.pace = Pace { tree: self.pace.tree.take(), ..Pace::default() };
             self.repetitions.clear();
+            self.calls_before_start = self.calls.len() as u32;
             self.fill.futile = 0;
             self.fill.overflows = 0;
         }
