@@ -93,6 +93,9 @@ pub struct Run {
     /// Whether the calls of the step in hand bring anything new.
     #[serde(skip)]
     pub novelty: Novelty,
+    /// How many calls there were when a person last started it.
+    #[serde(default)]
+    pub calls_before_start: u32,
     /// How long the run worked before `working_since`.
     #[serde(default)]
     pub worked_ms: u64,
@@ -299,6 +302,7 @@ impl Run {
             changed_files: Vec::new(),
             repetitions: Vec::new(),
             novelty: Novelty::default(),
+            calls_before_start: 0,
             worked_ms: 0,
             working_since: None,
             calls: Vec::new(),

@@ -29,6 +29,7 @@ impl Run {
             self.pace = Pace { tree: self.pace.tree.take(), ..Pace::default() };
             self.repetitions.clear();
             self.novelty = Novelty::default();
+            self.calls_before_start = self.calls.len() as u32;
             self.fill.futile = 0;
             self.fill.overflows = 0;
         }
