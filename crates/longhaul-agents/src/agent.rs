@@ -59,6 +59,9 @@ pub struct Agent {
     /// The model that judges its work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<String>,
+    /// What must be true of its work, for that model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Compaction::is_empty")]
     pub compaction: Compaction,
     /// The system prompt.

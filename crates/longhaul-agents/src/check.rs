@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::limits::{ITERATIONS_MAX, PROTECT_GLOBS_MAX, REPEATS_MAX_MAX, VERIFY_COMMANDS_MAX};
 use longhaul_core::money::Usd;
 use longhaul_core::policy::{BadPolicy, Policies};
 use longhaul_core::spec::Autonomy;
@@ -13,8 +14,8 @@ use longhaul_core::suggest::closest;
 
 use crate::agent::{Agent, AgentLimits, Compaction, Engine, HarnessConfig, Origin};
 use crate::limits::{
-    COUNT_MAX, DESCRIPTION_BYTES_MAX, DOLLARS_MAX, DOOM_LOOP_MAX, DOOM_LOOP_MIN, LIST_ENTRIES_MAX,
-    LIST_ENTRY_BYTES_MAX, MODELS_MAX, ROLE_BYTES_MAX, TIMEOUT_MS_MAX, TOKENS_MAX,
+    COUNT_MAX, DESCRIPTION_BYTES_MAX, DOLLARS_MAX, DOOM_LOOP_MIN, LIST_ENTRIES_MAX, LIST_ENTRY_BYTES_MAX,
+    MODELS_MAX, ROLE_BYTES_MAX, TIMEOUT_MS_MAX, TOKENS_MAX,
 };
 use crate::matter::{self, Lines, Matter, unknown};
 
@@ -32,6 +33,19 @@ pub enum BadAgent {
 /// A wrong value: its field, and why.
 type Wrong = (&'static str, String);
 
+/// The same, with the entry of a list that it is about.
+struct WrongEntry {
+    field: &'static str,
+    entry: Option<usize>,
+    why: String,
+}
+
+impl From<Wrong> for WrongEntry {
+    fn from((field, why): Wrong) -> WrongEntry {
+        WrongEntry { field, entry: None, why }
+    }
+}
+
 /// Reads the text of an agent file. `file` is what complaints are about.
 pub(crate) fn read(
     name: &str,
@@ -46,8 +60,10 @@ pub(crate) fn read(
     })?;
     let lines = Lines::of(matter);
     let matter = Matter::parse(matter).map_err(|complaint| bad(complaint.line, complaint.why))?;
-    let agent =
-        agent(name, matter).map_err(|(field, why)| bad(lines.line(field), format!("`{field}` {why}")))?;
+    let agent = agent(name, matter).map_err(|WrongEntry { field, entry, why }| {
+        let line = entry.map_or_else(|| lines.line(field), |entry| lines.line_of_entry(field, entry));
+        bad(line, format!("`{field}` {why}"))
+    })?;
     let prompt = if body.trim().is_empty() { prompt } else { body.trim() };
     Ok(Agent { origin, file: Some(file.to_owned()), prompt: prompt.to_owned(), lines, ..agent })
 }
@@ -74,6 +90,7 @@ impl Agent {
             mcp: None,
             summarizer: None,
             judge: None,
+            accept: None,
             compaction: Compaction::default(),
             prompt: prompt.to_owned(),
             lines: Lines::default(),
@@ -82,19 +99,21 @@ impl Agent {
 
     /// Are all its tools known? `is_known` answers for names and their aliases; `names` are suggested.
     pub fn check_tools(&self, names: &[&str], is_known: impl Fn(&str) -> bool) -> Result<(), BadAgent> {
-        let strange = self.tools.iter().flatten().find(|tool| !tool.contains("__") && !is_known(tool));
+        let strange = |tool: &String| !tool.contains("__") && !is_known(tool);
+        if let Some(place) = self.tools.iter().flatten().position(strange) {
+            let tool = self.tools.iter().flatten().nth(place).map_or("", String::as_str);
+            return Err(self.bad_entry("tools", place, unknown("tool", tool, names)));
+        }
         let rules = self.permissions.iter().flat_map(|rules| rules.0.keys());
         let strange_rule = rules.into_iter().find(|section| {
             !matches!(section.as_str(), "*" | "external_directory")
                 && !section.contains("__")
                 && !is_known(section)
         });
-        let (field, name) = match (strange, strange_rule) {
-            (Some(tool), _) => ("tools", tool),
-            (None, Some(section)) => ("permissions", section),
-            (None, None) => return Ok(()),
-        };
-        Err(self.bad(field, unknown("tool", name, names)))
+        match strange_rule {
+            Some(section) => Err(self.bad("permissions", unknown("tool", section, names))),
+            None => Ok(()),
+        }
     }
 
     /// Are all the MCP servers it names configured?
@@ -128,14 +147,25 @@ impl Agent {
         let file = self.file.clone().unwrap_or_else(|| PathBuf::from(format!("{}.md", self.name)));
         BadAgent::Line { file, line: self.lines.line(field), why: format!("`{field}`: {why}") }
     }
+
+    /// The same about one entry of a list, counted from nothing.
+    pub fn bad_entry(&self, field: &str, entry: usize, why: String) -> BadAgent {
+        match self.bad(field, why) {
+            BadAgent::Line { file, why, .. } => {
+                BadAgent::Line { file, line: self.lines.line_of_entry(field, entry), why }
+            }
+            bad @ (BadAgent::File { .. } | BadAgent::Name { .. }) => bad,
+        }
+    }
 }
 
-fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
+fn agent(name: &str, matter: Matter) -> Result<Agent, WrongEntry> {
     if let Some(other) = matter.name.as_deref().filter(|other| *other != name) {
         return Err((
             "name",
             format!("is `{}`, but an agent is called after its file: {name}", shown(other)),
-        ));
+        )
+            .into());
     }
     let config = matter.harness_config.unwrap_or_default();
     let (of_file, of_compaction) = (matter.limits.unwrap_or_default(), matter.compaction.unwrap_or_default());
@@ -143,16 +173,21 @@ fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
         return Err((
             "protect_policy",
             "says what becomes of changes to paths that `protect` does not name".to_owned(),
-        ));
+        )
+            .into());
+    }
+    if matter.accept.is_some() && matter.judge.is_none() {
+        let why = "says what must be true of the work for a judge, and `judge` names none".to_owned();
+        return Err(("accept", why).into());
     }
     if let Some(error) = matter.permissions.as_ref().and_then(|rules| rules.check().err()) {
-        return Err(("permissions", format!("cannot hold: {error}")));
+        return Err(("permissions", format!("cannot hold: {error}")).into());
     }
     Ok(Agent {
         role: matter.role.map(role).transpose()?,
         description: matter.description.map(description).transpose()?,
         models: models(matter.model, matter.models)?,
-        tools: matter.tools.map(|tools| list("tools", tools)).transpose()?,
+        tools: matter.tools.map(|tools| list("tools", LIST_ENTRIES_MAX, tools)).transpose()?,
         engine: matter.harness.as_deref().map(engine).transpose()?,
         harness_config: HarnessConfig {
             max_steps: small("harness_config.max_steps", config.max_steps, 1, COUNT_MAX)?,
@@ -160,7 +195,7 @@ fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
                 "harness_config.doom_loop_threshold",
                 config.doom_loop_threshold,
                 DOOM_LOOP_MIN,
-                DOOM_LOOP_MAX,
+                REPEATS_MAX_MAX.into(),
             )?,
             timeout_ms: config.timeout.as_deref().map(timeout).transpose()?,
         },
@@ -169,7 +204,7 @@ fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
             max_tool_calls: small("limits.max_tool_calls", of_file.max_tool_calls, 0, COUNT_MAX)?,
             max_tokens: number("limits.max_tokens", of_file.max_tokens, 1, TOKENS_MAX)?,
             max_cost: of_file.max_cost.map(|dollars| cost("limits.max_cost", dollars)).transpose()?,
-            max_iterations: small("limits.max_iterations", of_file.max_iterations, 1, COUNT_MAX)?,
+            max_iterations: small("limits.max_iterations", of_file.max_iterations, 1, ITERATIONS_MAX.into())?,
             max_iteration_steps: small(
                 "limits.max_iteration_steps",
                 of_file.max_iteration_steps,
@@ -188,13 +223,14 @@ fn agent(name: &str, matter: Matter) -> Result<Agent, Wrong> {
                 .transpose()?,
             policies: of_file.policies.as_ref().map(policies).transpose()?,
         },
-        verify: matter.verify.map(|commands| list("verify", commands)).transpose()?,
-        protect: matter.protect.map(|globs| list("protect", globs)).transpose()?,
+        verify: matter.verify.map(|commands| list("verify", VERIFY_COMMANDS_MAX, commands)).transpose()?,
+        protect: matter.protect.map(|globs| list("protect", PROTECT_GLOBS_MAX, globs)).transpose()?,
         protect_policy: matter.protect_policy,
         permissions: matter.permissions,
-        mcp: matter.mcp.map(|servers| list("mcp", servers)).transpose()?,
+        mcp: matter.mcp.map(|servers| list("mcp", LIST_ENTRIES_MAX, servers)).transpose()?,
         summarizer: matter.summarizer.map(|name| model("summarizer", name)).transpose()?,
         judge: matter.judge.map(|name| model("judge", name)).transpose()?,
+        accept: matter.accept.map(|texts| list("accept", LIST_ENTRIES_MAX, texts)).transpose()?,
         compaction: Compaction {
             enabled: of_compaction.enabled,
             threshold: of_compaction.threshold.map(threshold).transpose()?,
@@ -346,18 +382,19 @@ fn timeout(text: &str) -> Result<u64, Wrong> {
     if (1000..=TIMEOUT_MS_MAX).contains(&total) { Ok(total) } else { Err(wrong()) }
 }
 
-fn list(field: &'static str, entries: Vec<String>) -> Result<Vec<String>, Wrong> {
-    if entries.len() > LIST_ENTRIES_MAX {
-        return Err((field, format!("has {} entries; at most {LIST_ENTRIES_MAX}", entries.len())));
+fn list(field: &'static str, most: usize, entries: Vec<String>) -> Result<Vec<String>, WrongEntry> {
+    let wrong = |entry, why| Err(WrongEntry { field, entry: Some(entry), why });
+    if entries.len() > most {
+        return wrong(most, format!("has {} entries; at most {most}", entries.len()));
     }
-    if entries.iter().any(|entry| entry.trim().is_empty()) {
-        return Err((field, "has an empty entry".to_owned()));
-    }
-    if let Some(entry) = entries.iter().find(|entry| entry.len() > LIST_ENTRY_BYTES_MAX) {
-        return Err((
-            field,
-            format!("has an entry of {} bytes; at most {LIST_ENTRY_BYTES_MAX}", entry.len()),
-        ));
+    for (place, entry) in entries.iter().enumerate() {
+        if entry.trim().is_empty() {
+            return wrong(place, "has an empty entry".to_owned());
+        }
+        if entry.len() > LIST_ENTRY_BYTES_MAX {
+            let bytes = entry.len();
+            return wrong(place, format!("has an entry of {bytes} bytes; at most {LIST_ENTRY_BYTES_MAX}"));
+        }
     }
     Ok(entries)
 }

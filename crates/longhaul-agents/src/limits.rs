@@ -25,7 +25,7 @@ pub const ROLE_BYTES_MAX: usize = 64;
 /// Bytes of a description: it is one row of a list.
 pub const DESCRIPTION_BYTES_MAX: usize = 2000;
 
-/// Turns, calls or iterations an agent may ask for. Weeks of work; more is a slip of the key.
+/// Turns or calls an agent may ask for. Weeks of work; more is a slip of the key.
 pub const COUNT_MAX: u64 = 1_000_000;
 
 /// Tokens an agent may ask for.
@@ -37,6 +37,5 @@ pub const DOLLARS_MAX: f64 = 1_000_000.0;
 /// The longest time an agent may ask for: thirty days.
 pub const TIMEOUT_MS_MAX: u64 = 30 * 24 * 3_600_000;
 
-/// Repetitions after which a loop may be called one. Two is the least that repeats.
+/// Repetitions after which a loop may be called one. Two is the least that repeats; the most is for runs to say.
 pub const DOOM_LOOP_MIN: u64 = 2;
-pub const DOOM_LOOP_MAX: u64 = 1000;

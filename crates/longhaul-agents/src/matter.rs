@@ -32,6 +32,7 @@ pub(crate) struct Matter {
     pub(crate) mcp: Option<Vec<String>>,
     pub(crate) summarizer: Option<String>,
     pub(crate) judge: Option<String>,
+    pub(crate) accept: Option<Vec<String>>,
     pub(crate) compaction: Option<Compaction>,
 }
 
@@ -202,12 +203,18 @@ impl PartialEq for Lines {
 impl Lines {
     pub(crate) fn of(matter: &str) -> Lines {
         let mut lines = BTreeMap::new();
-        let mut section = "";
+        let (mut section, mut entries) = ("", 0);
         for (at, line) in matter.lines().enumerate() {
             let inner = line.trim_start();
+            // An entry of a list that has a line of its own.
+            if inner == "-" || inner.starts_with("- ") {
+                lines.entry(format!("{section}[{entries}]")).or_insert(at + 2);
+                entries += 1;
+                continue;
+            }
             let Some(key) = key_of(inner) else { continue };
             if inner.len() == line.len() {
-                section = key;
+                (section, entries) = (key, 0);
                 lines.entry(key.to_owned()).or_insert(at + 2);
             } else {
                 lines.entry(format!("{section}.{key}")).or_insert(at + 2);
@@ -218,6 +225,11 @@ impl Lines {
 
     pub(crate) fn has(&self, field: &str) -> bool {
         self.0.contains_key(field)
+    }
+
+    /// The line of an entry of a list, or of the list if it is all on one line.
+    pub(crate) fn line_of_entry(&self, field: &str, entry: usize) -> usize {
+        self.0.get(&format!("{field}[{entry}]")).copied().unwrap_or_else(|| self.line(field))
     }
 
     /// The line of a field, or of the one it stands in; the first one if that is not known.
@@ -244,6 +256,7 @@ mod tests {
         let matter = "model: a/b\nlimits:\n  max_cost: 1\n  max_tokens: 2\nverify:\n  - x: y\n";
         let lines = Lines::of(matter);
         assert_eq!((lines.line("limits.max_tokens"), lines.line("limits.other"), lines.line("x")), (5, 3, 1));
+        assert_eq!((lines.line_of_entry("verify", 0), lines.line_of_entry("verify", 1)), (7, 6));
         assert_eq!(path_at(matter, 4), "limits.max_tokens");
         assert_eq!(path_at(matter, 6), "verify");
     }

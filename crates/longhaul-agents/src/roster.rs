@@ -124,7 +124,8 @@ impl Roster {
         }
         for place in &self.0 {
             let path = place.dir.join(format!("{name}.md"));
-            if path.is_file() {
+            // Whatever is there under that name was meant as the agent, also if it cannot be one.
+            if path.symlink_metadata().is_ok() {
                 return read(name, place, &path);
             }
         }
@@ -191,7 +192,11 @@ fn read(name: &str, place: &Place, path: &Path) -> Result<Agent, BadAgent> {
             return Err(bad(format!("is reached by a link that leads out of {}", within.display())));
         }
     }
-    let bytes = fs::metadata(path).map_err(failed)?.len();
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(bad("is no regular file".to_owned()));
+    }
+    let bytes = metadata.len();
     if bytes > FILE_BYTES_MAX {
         return Err(bad(format!("has {bytes} bytes; an agent file has at most {FILE_BYTES_MAX}")));
     }
@@ -218,7 +223,7 @@ fn names(dir: &Path) -> Result<Vec<String>, BadAgent> {
     for entry in entries {
         let path = entry.map_err(failed)?.path();
         let stem = path.file_stem().and_then(|name| name.to_str()).filter(|name| is_name(name));
-        let is_agent = path.extension().is_some_and(|extension| extension == "md") && path.is_file();
+        let is_agent = path.extension().is_some_and(|extension| extension == "md");
         let Some(name) = stem.filter(|_| is_agent) else { continue };
         if names.len() == ROSTER_FILES_MAX {
             return Err(bad(format!("has more than {ROSTER_FILES_MAX} agent files")));

@@ -145,6 +145,20 @@ fn check(texts: &[&str], expected: Expect) {
     expected.assert_eq(&lines.join("\n"));
 }
 
+/// What stands under an agent's name and can be no agent is an error, not an agent with all tools.
+#[test]
+fn what_is_no_file_is_no_other_agent() {
+    let desk = Desk::new();
+    fs::create_dir(desk.path("agents/dir.md")).unwrap();
+    std::os::unix::fs::symlink("nowhere.md", desk.path("agents/dangling.md")).unwrap();
+    for (name, word) in [("dir", "no regular file"), ("dangling", "cannot be read")] {
+        let error = desk.find(name).unwrap_err().to_string();
+        assert!(error.contains(word), "{name}: {error}");
+    }
+    let broken = desk.roster().all().unwrap().into_iter().filter(|listed| listed.agent.is_err());
+    assert_eq!(broken.map(|listed| listed.name).collect::<Vec<_>>(), ["dangling", "dir"]);
+}
+
 /// D1.2: whatever is wrong is one line with file, line and field, and with what was probably meant.
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
@@ -200,6 +214,7 @@ fn what_is_wrong_is_said_with_its_line() {
 /// D1.3: limits that are negative, absurd or no numbers are refused, each by name.
 #[test]
 fn absurd_limits_are_refused() {
+    let many = |field: &str, count: usize| format!("{field}:\n{}", "  - x\n".repeat(count));
     check(
         &[
             "harness_config:\n  max_steps: -1",
@@ -219,6 +234,12 @@ fn absurd_limits_are_refused() {
             "limits:\n  max_tokens: 0",
             "compaction:\n  threshold: 85",
             "compaction:\n  protect_tokens: -3",
+            "harness_config:\n  doom_loop_threshold: 500",
+            "limits:\n  max_iterations: 500000",
+            &many("verify", 51),
+            &many("protect", 101),
+            "verify:\n  - make\n  - \"\"",
+            "accept: [fast]",
         ],
         expect![[r#"
             x.md:3: `harness_config.max_steps` is -1; it is from 1 to 1000000
@@ -226,7 +247,7 @@ fn absurd_limits_are_refused() {
             x.md:3: `harness_config.max_steps`: must be a whole number
             x.md:3: `harness_config.max_steps`: must be a whole number
             x.md:2: `harness_config`: must be a whole number
-            x.md:3: `harness_config.doom_loop_threshold` is 1; it is from 2 to 1000
+            x.md:3: `harness_config.doom_loop_threshold` is 1; it is from 2 to 50
             x.md:3: `harness_config.timeout` is `0s`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
             x.md:3: `harness_config.timeout` is `soon`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
             x.md:3: `harness_config.timeout` is `-5m`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
@@ -237,7 +258,13 @@ fn absurd_limits_are_refused() {
             x.md:3: `limits.max_cost` is 1e300; it is from 0 to 1000000 dollars
             x.md:3: `limits.max_tokens` is 0; it is from 1 to 1000000000000
             x.md:3: `compaction.threshold` is 85; it is a share of the context window, from 0.1 to 0.95
-            x.md:3: `compaction.protect_tokens` is -3; it is from 0 to 1000000000000"#]],
+            x.md:3: `compaction.protect_tokens` is -3; it is from 0 to 1000000000000
+            x.md:3: `harness_config.doom_loop_threshold` is 500; it is from 2 to 50
+            x.md:3: `limits.max_iterations` is 500000; it is from 1 to 10000
+            x.md:53: `verify` has 51 entries; at most 50
+            x.md:103: `protect` has 101 entries; at most 100
+            x.md:4: `verify` has an empty entry
+            x.md:2: `accept` says what must be true of the work for a judge, and `judge` names none"#]],
     );
 }
 

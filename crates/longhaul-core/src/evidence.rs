@@ -76,7 +76,7 @@ pub struct Check {
 pub struct ProtectedChange {
     #[n(0)]
     pub path: String,
-    /// `changed`, `removed` or `added`.
+    /// `changed`, `removed`, `added` or `mode changed`.
     #[n(1)]
     pub what: String,
     /// Was it put back?
@@ -100,7 +100,7 @@ pub struct Features {
     #[n(2)]
     #[cbor(default)]
     pub restored: Vec<String>,
-    /// The blob of the list as it was first seen.
+    /// The blob of the list as it was last seen whole.
     #[n(3)]
     pub list: Option<String>,
 }

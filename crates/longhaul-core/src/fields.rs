@@ -43,6 +43,7 @@ const TYPES: &[(&str, &[&str])] = &[
     ("plan_completed", &[]),
     ("plan_made", &["stepIds"]),
     ("plan_refused", &["level", "reason"]),
+    ("planning", &["model", "usage"]),
     ("reopened", &["from", "to"]),
     ("run_created", &["agentName", "task", "model", "mode", "engine"]),
     ("sandbox", &["heldBy"]),

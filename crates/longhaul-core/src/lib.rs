@@ -24,6 +24,7 @@ pub mod input;
 pub mod json;
 pub mod limits;
 pub mod money;
+pub mod novelty;
 pub mod overnight;
 pub mod permission;
 pub mod plan;

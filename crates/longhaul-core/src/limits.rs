@@ -152,8 +152,16 @@ pub const CHANGING_REPEATS_FACTOR: u32 = 10;
 /// So many times that limit of calls in a row, whatever their order, bring nothing new. Half of the calls that are looked back at.
 pub const NOTHING_NEW_FACTOR: u32 = 5;
 
-/// A repetition counts together with an earlier one only if fewer calls than this lie between them.
-pub const REPETITION_MEMORY_CALLS: usize = 20;
+/// A repetition counts together with an earlier one only if fewer calls than so many times that limit lie between them. The first
+/// round of calls in a fresh conversation is shorter: what goes on in circles there counts.
+pub const REPETITION_MEMORY_FACTOR: u32 = 7;
+
+/// With ten times the limit of repetitions, so many calls of a step that bring nothing new are a circle, however long it is: enough to
+/// look at everything once more after the conversation was shortened.
+pub const OLD_NEWS_CALLS: u32 = 20;
+
+/// Calls of a step that are remembered, by a number each, to know what is new.
+pub const KNOWN_CALLS_MAX: usize = 4096;
 
 /// Replies without a word and without a call, in a row, before a person is asked.
 pub const EMPTY_REPLIES_MAX: u32 = 3;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::json::Json;
-use crate::limits::{CHANGING_REPEATS_FACTOR, NOTHING_NEW_FACTOR, REPETITION_MEMORY_CALLS};
+use crate::limits::{CHANGING_REPEATS_FACTOR, NOTHING_NEW_FACTOR, REPETITION_MEMORY_FACTOR};
 use crate::run::{Call, Run};
 use crate::tool::{BASH_OUTPUT, Failure, Outcome};
 
@@ -53,6 +53,15 @@ pub struct Found {
 }
 
 impl Found {
+    /// How many calls the circle has, without the one that would go on with it.
+    fn calls(&self) -> u32 {
+        match self.repetition {
+            Repetition::SameCall => self.count - 1,
+            Repetition::TwoCalls => self.count * 2 - 1,
+            Repetition::SameError | Repetition::NothingNew => self.count,
+        }
+    }
+
     /// What the agent is told.
     pub fn explained(&self) -> String {
         let what = match self.repetition {
@@ -170,26 +179,31 @@ fn same_error(before: &[&Call], tool: &str, max: u32) -> Option<Found> {
         .then_some(Found { repetition: Repetition::SameError, count: most as u32 })
 }
 
-/// Neither the files nor what is known of them has changed for many calls, however the agent mixes them.
+/// Neither the files nor what is known of them has changed for many calls, however the agent mixes them. Who was told so may look at
+/// what is there; it is a circle again once that, too, brought nothing new.
 fn nothing_new(before: &[&Call], tool: &str, args: &Json, max: u32) -> Option<Found> {
-    let count = max * NOTHING_NEW_FACTOR;
-    let first = before.len().checked_sub(count as usize)?;
+    let most = max * NOTHING_NEW_FACTOR;
+    let told = before.iter().rposition(|call| call.outcome().is_some_and(was_stopped));
+    let (least, since) = match told {
+        Some(told) => (max, before.len() - told - 1),
+        None => (most, before.len()),
+    };
+    let count = most.min(since as u32);
     // This one has no result yet, so it can only be known by what it asks for.
-    if !before.iter().any(|call| asks_for(call, tool, args)) {
+    if count < least || !before.iter().any(|call| asks_for(call, tool, args)) {
         return None;
     }
     let is_known = |index: usize| {
         let (earlier, call) = (&before[..index], before[index]);
         !is_excused(Some(call)) && earlier.iter().any(|earlier| came_to_the_same(earlier, call))
     };
-    let known = (first..before.len()).rev().all(is_known);
+    let known = (before.len() - count as usize..before.len()).rev().all(is_known);
     known.then_some(Found { repetition: Repetition::NothingNew, count })
 }
 
 /// What failed is known by what it said, whatever was asked for.
 fn came_to_the_same(earlier: &Call, call: &Call) -> bool {
     match call.outcome() {
-        Some(outcome) if was_stopped(outcome) => true,
         Some(Outcome::Failed { .. }) => earlier.tool == call.tool && earlier.outcome() == call.outcome(),
         Some(Outcome::Done { .. } | Outcome::Unknown { .. }) => {
             earlier.outcome() == call.outcome() && asks_for(earlier, call.tool.as_str(), &call.args)
@@ -205,11 +219,15 @@ fn asks_for(call: &Call, tool: &str, args: &Json) -> bool {
     call.tool == *tool && (one == other || (one.len() == other.len() && call.args.value() == args.value()))
 }
 
-/// What is done about a repetition that was just found: more each time it comes back soon.
-pub fn remedy(run: &Run) -> Remedy {
-    let recent = run.repetitions.iter().rev();
-    let recent = recent.take_while(|at| run.calls.len() < **at as usize + REPETITION_MEMORY_CALLS).count();
-    match recent {
+/// What is done about a repetition that was just found after so many calls: more each time it comes back soon. How long a circle is
+/// tells nothing of how soon it was begun again.
+pub fn remedy(run: &Run, found: Found, calls: u32) -> Remedy {
+    let memory = run.spec.conduct().repeats_max().unwrap_or_default() * REPETITION_MEMORY_FACTOR;
+    let begun = calls.saturating_sub(found.calls());
+    let is_recent = |at: &&u32| begun < **at + memory;
+    let recent = run.repetitions.iter().rev().take_while(is_recent).count();
+    // What comes back before anything new was brought comes back soon, however many calls that took.
+    match recent.max(run.novelty.told as usize) {
         0 => Remedy::Nudge,
         1 => Remedy::FreshStart,
         _ => Remedy::Pause,

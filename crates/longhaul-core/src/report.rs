@@ -12,7 +12,7 @@ use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX, STEP_SA
 use crate::money::Usd;
 use crate::plan::{Step, StepStatus};
 use crate::prompt::head;
-use crate::run::{Gate, Run};
+use crate::run::{Gate, Judgement, Run};
 use crate::status::{Status, Wait};
 use crate::view::{ChildView, gate_id};
 
@@ -30,7 +30,7 @@ pub struct Report {
     pub finish_reason: Option<String>,
     pub reason: Option<String>,
     pub error: Option<String>,
-    /// What the agent said last.
+    /// What the agent said last, whether or not that ended its work.
     pub output: String,
     /// What differs from the commit the work began with.
     pub changes: Option<String>,
@@ -38,6 +38,8 @@ pub struct Report {
     /// The last commit that was made of the work.
     pub commit: Option<String>,
     pub evidence: Option<Evidence>,
+    /// What the judge thought of the work when it was last claimed to be done.
+    pub judgement: Option<Judgement>,
     pub protected: Vec<ProtectedChange>,
     pub features: Option<Features>,
     pub steps_completed: usize,
@@ -143,11 +145,12 @@ impl Report {
             finish_reason: finish_reason(run),
             reason: run.reason.clone(),
             error: run.error.clone(),
-            output: run.output().unwrap_or("").to_owned(),
+            output: said(run).unwrap_or("").to_owned(),
             changes: seen.and_then(|seen| seen.found.changes.clone()),
             changed_files: run.changed_files.clone(),
             commit: run.commits.last().cloned(),
             evidence,
+            judgement: run.judgement.clone(),
             protected: seen.map_or(Vec::new(), |seen| seen.found.protected.clone()),
             features: seen.and_then(|seen| seen.found.features.clone()),
             steps_completed: run.plan.completed_count(),
@@ -175,6 +178,16 @@ impl Evidence {
     pub fn held_against(&mut self, now: &str) {
         let is_known = |tree: &Option<String>| tree.as_deref() == Some(now);
         self.stale |= self.tree.is_some() && !is_known(&self.tree) && !is_known(&self.tree_after);
+    }
+}
+
+/// What the agent said last: its answer, if it came to one.
+fn said(run: &Run) -> Option<&str> {
+    match run.status {
+        Status::Completed => run.output(),
+        Status::Created | Status::Running | Status::Paused | Status::Failed => {
+            run.last_words().or_else(|| run.output())
+        }
     }
 }
 
@@ -302,6 +315,9 @@ impl Report {
             (Status::Completed, Some(evidence)) if evidence.holds && !evidence.stale => {
                 "completed, and shown to be done"
             }
+            (Status::Completed, _) if self.judgement.as_ref().is_some_and(|judged| judged.accepted) => {
+                "completed, and accepted by a judge"
+            }
             (Status::Completed, _) => "completed, by the agent's word",
             (Status::Failed | Status::Paused | Status::Running | Status::Created, _) => {
                 self.status.called(self.wait)
@@ -373,8 +389,21 @@ impl Report {
                 );
             }
         }
+        if let Some(judged) = &self.judgement {
+            let how = if judged.accepted { "accepted" } else { "NOT accepted" };
+            body.push_str(&format!("\nThe work was {how} by the judge {}", judged.model));
+            body.push_str(if judged.acceptance.is_empty() { ".\n" } else { ", who was to see that:\n" });
+            judged.acceptance.iter().for_each(|text| body.push_str(&format!("- {text}\n")));
+            if !judged.reasons.is_empty() {
+                body.push_str("\nIts reasons:\n");
+                judged.reasons.iter().for_each(|reason| body.push_str(&format!("- {reason}\n")));
+            }
+        }
         if let Some(features) = &self.features {
             body.push_str(&format!("{} of {} features pass.\n", features.passing, features.total));
+            if !features.restored.is_empty() {
+                body.push_str(&format!("Put back in feature_list.json: {}.\n", features.restored.join(", ")));
+            }
         }
         for change in &self.protected {
             let undone = match &change.kept {

@@ -318,7 +318,8 @@ impl Driver {
             judged: conduct.judge.is_some(),
         };
         let baseline_of = run.spec.baseline_of.clone();
-        Look { run: run.spec.id.clone(), round, attempt, examine, baseline_of }
+        let is_in_place = run.spec.branch.is_none();
+        Look { run: run.spec.id.clone(), round, attempt, examine, baseline_of, is_in_place }
     }
 
     fn charge(&self, number: u32) -> Option<Charge> {

@@ -353,6 +353,81 @@ impl Workspace {
         }
     }
 
+    /// The first part of `path` that is a link, and where that leads; nothing if the path goes through directories only.
+    pub fn link_on_the_way(&self, path: &str) -> Result<Option<(PathBuf, PathBuf)>, Error> {
+        self.check_present()?;
+        let failed = |errno| self.refusal("reach", path, errno);
+        let mut here = PathBuf::new();
+        for part in self.relative(path)?.components() {
+            // Everything up to here was found to be no link.
+            let directory = match self.directory(&here, Parents::MustExist) {
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+                found => found.map_err(failed)?,
+            };
+            here.push(part);
+            match beneath::link_target(directory.as_fd(), part.as_os_str()) {
+                Ok(Some(target)) => return Ok(Some((here, target))),
+                Ok(None) => {}
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes the link at `path`, not what it leads to.
+    pub fn remove_link(&self, path: &str) -> Result<(), Error> {
+        let (directory, name) = self.place_of_link(path)?;
+        match beneath::link_target(directory.as_fd(), &name) {
+            Ok(Some(_)) => unlinkat(&directory, &name, AtFlags::empty())
+                .and_then(|()| sync_directory(&directory))
+                .map_err(|errno| self.refusal("remove", path, errno)),
+            Ok(None) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.refusal("reach", path, errno)),
+        }
+    }
+
+    /// Makes a link at `path`, where there must be nothing or another link.
+    pub fn put_link(&self, path: &str, target: &Path) -> Result<(), Error> {
+        self.remove_link(path)?;
+        let (directory, name) = self.place_of_link(path)?;
+        rustix::fs::symlinkat(target, &directory, &name)
+            .and_then(|()| sync_directory(&directory))
+            .map_err(|errno| self.refusal("make a link at", path, errno))
+    }
+
+    /// The directory that a link is in, and its name there.
+    fn place_of_link(&self, path: &str) -> Result<(OwnedFd, OsString), Error> {
+        self.check_present()?;
+        let relative = self.relative(path)?;
+        self.check_writable(path, &self.root.join(&relative))?;
+        let Some(name) = relative.file_name() else {
+            return Err(Error::Directory { path: path.to_owned() });
+        };
+        let parent = relative.parent().unwrap_or(Path::new(""));
+        let directory =
+            self.directory(parent, Parents::Create).map_err(|errno| self.refusal("reach", path, errno))?;
+        self.refuse_state(path, &relative, &directory)?;
+        Ok((directory, name.to_owned()))
+    }
+
+    /// May the file at `path` be run?
+    pub fn is_executable(&self, path: &str) -> Result<bool, Error> {
+        let failed = |source| Error::Io { action: "look at", path: path.to_owned(), source };
+        Ok(self.open_file(path)?.metadata().map_err(failed)?.mode() & 0o111 != 0)
+    }
+
+    /// Lets whoever may read the file at `path` run it, or nobody.
+    pub fn set_executable(&self, path: &str, executable: bool) -> Result<(), Error> {
+        self.check_writable(path, &self.root.join(self.relative(path)?))?;
+        let file = self.open_file(path)?;
+        let failed = |source| Error::Io { action: "look at", path: path.to_owned(), source };
+        let mode = file.metadata().map_err(failed)?.mode() & 0o777;
+        let mode = if executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
+        fchmod(&file, Mode::from_raw_mode(mode))
+            .map_err(|errno| self.refusal("set the permissions of", path, errno))
+    }
+
     /// Makes what is at `path`, or that nothing is, survive a power cut. Used when the writer died between its rename
     /// and its sync.
     pub fn settle(&self, path: &str) -> Result<(), Error> {

@@ -30,6 +30,7 @@ pub(super) fn ended(
         Aside::Compaction { .. } | Aside::Iteration { .. } | Aside::Judgement => SUMMARY_BYTES_MAX,
     };
     let heard = Heard::of(answer, most);
+    let retry = heard.retry(run, at, asked, attempt);
     let mut decision = Decision::remember(Event::AsideEnded {
         aside,
         attempt,
@@ -37,17 +38,23 @@ pub(super) fn ended(
         text: heard.text.clone(),
         error: heard.error.clone(),
         usage: heard.usage,
+        retry,
+        kind: heard.failed.filter(|_| retry.is_some()),
     });
     // What came while the run was being paused was paid for; it is asked again when the run goes on.
     let goes_on = run.status == Status::Running || run.is_planning();
     let Some(ahead) = decision.ahead(run).filter(|_| goes_on) else { return decision };
+    if let Some(rest) = retry {
+        decision.then(Effect::Sleep { wake: Wake::Aside { aside, attempt }, rest });
+        return decision;
+    }
     match aside {
         Aside::Compaction { before } => {
             compact::summed_up(&ahead, before, turn, heard.text.as_deref(), &mut decision);
         }
         Aside::Iteration { why } => iteration::begin(&ahead, why, &mut decision),
-        Aside::Judgement => judged(&ahead, at, turn, attempt, heard, &mut decision),
-        Aside::Planning { round } => planned(&ahead, at, (round, attempt), heard, &mut decision),
+        Aside::Judgement => judged(&ahead, turn, attempt, heard, &mut decision),
+        Aside::Planning { round } => planned(&ahead, round, attempt, heard, &mut decision),
     }
     decision
 }
@@ -57,7 +64,8 @@ struct Heard {
     text: Option<String>,
     error: Option<String>,
     usage: Option<Usage>,
-    /// How long to wait before asking again, if that may help.
+    /// How the model failed, and how long it wishes to be left alone, if asking again may help.
+    failed: Option<ModelFailureKind>,
     wait_ms: Option<u64>,
 }
 
@@ -68,7 +76,7 @@ impl Heard {
                 let whole = matches!(reply.stop, Stop::End | Stop::Length) && !reply.text.trim().is_empty();
                 let text = whole.then(|| head(&reply.text, bytes_max).to_owned());
                 let error = (!whole).then(|| "the model gave no answer".to_owned());
-                Heard { text, error, usage: Some(reply.usage), wait_ms: None }
+                Heard { text, error, usage: Some(reply.usage), failed: None, wait_ms: None }
             }
             Err(failure) => {
                 let passes = matches!(
@@ -80,21 +88,27 @@ impl Heard {
                 );
                 let error = Some(head(&failure.message, EVENT_TEXT_BYTES_MAX).to_owned());
                 let wait_ms = passes.then(|| failure.after_ms.unwrap_or(0).min(WISHED_WAIT_MS_MAX));
-                Heard { text: None, error, usage: failure.usage, wait_ms }
+                Heard { text: None, error, usage: failure.usage, failed: Some(failure.kind), wait_ms }
             }
         }
+    }
+
+    /// How long is waited before the same is asked again. A summary is not waited for: there is a way to go on without one.
+    fn retry(&self, run: &Run, at: Timestamp, asked: Aside, attempt: Attempt) -> Option<Rest> {
+        let is_needed = match asked {
+            Aside::Judgement | Aside::Planning { .. } => true,
+            Aside::Compaction { .. } | Aside::Iteration { .. } => false,
+        };
+        let wished_ms = self.wait_ms.filter(|_| is_needed)?;
+        let delay_ms = run.spec.retry.delay_ms(attempt.0).min(MODEL_WAIT_MS_MAX).max(wished_ms);
+        Some(Rest::from(at, delay_ms.max(1)))
     }
 }
 
 /// A judge's opinion is waited for, like any answer that time may bring; one that cannot be understood is asked for again.
-fn judged(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, heard: Heard, decision: &mut Decision) {
+fn judged(run: &Run, turn: u32, attempt: Attempt, heard: Heard, decision: &mut Decision) {
     if let Some(opinion) = heard.text.as_deref().and_then(prompt::opinion) {
         return stop::judged(run, turn.saturating_sub(1), &opinion, decision);
-    }
-    if let Some(wished_ms) = heard.wait_ms {
-        let delay_ms = run.spec.retry.delay_ms(attempt.0).min(MODEL_WAIT_MS_MAX).max(wished_ms);
-        let wake = Wake::Aside { aside: Aside::Judgement, attempt };
-        return decision.then(Effect::Sleep { wake, rest: Rest::from(at, delay_ms.max(1)) });
     }
     if attempt.0 < ASIDE_TRIES_MAX {
         return stop::ask_judge(run, turn, attempt.next(), decision);
@@ -104,15 +118,9 @@ fn judged(run: &Run, at: Timestamp, turn: u32, attempt: Attempt, heard: Heard, d
 }
 
 /// A plan is waited for like a judge's opinion; one that cannot be used is asked for once more, with what is wrong with it.
-fn planned(run: &Run, at: Timestamp, tried: (u32, Attempt), heard: Heard, decision: &mut Decision) {
-    let (round, attempt) = tried;
+fn planned(run: &Run, round: u32, attempt: Attempt, heard: Heard, decision: &mut Decision) {
     if let Some(answer) = &heard.text {
         return planning::heard(run, round, answer, decision);
-    }
-    if let Some(wished_ms) = heard.wait_ms {
-        let delay_ms = run.spec.retry.delay_ms(attempt.0).min(MODEL_WAIT_MS_MAX).max(wished_ms);
-        let wake = Wake::Aside { aside: Aside::Planning { round }, attempt };
-        return decision.then(Effect::Sleep { wake, rest: Rest::from(at, delay_ms.max(1)) });
     }
     if attempt.0 < ASIDE_TRIES_MAX {
         return again(Aside::Planning { round }, 1, attempt.next(), decision);
@@ -122,7 +130,7 @@ fn planned(run: &Run, at: Timestamp, tried: (u32, Attempt), heard: Heard, decisi
 
 pub(super) fn woke(run: &Run, asked: Aside, tried: Attempt) -> Decision {
     let mut decision = Decision::nothing();
-    if let Phase::Aside { aside, turn, attempt } = run.phase
+    if let Phase::AsideResting { aside, turn, attempt, .. } = run.phase
         && (aside, attempt) == (asked, tried)
         && (run.status == Status::Running || run.is_planning())
     {

@@ -346,7 +346,8 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
         | Phase::Answered { .. }
         | Phase::CutOff { .. }
         | Phase::Examining { .. }
-        | Phase::Aside { .. } => false,
+        | Phase::Aside { .. }
+        | Phase::AsideResting { .. } => false,
     };
     let somebody_moves = ahead.live_children().any(Child::is_working);
     let somebody_asks = ahead.live_children().any(|child| child.state == ChildState::Waiting)

@@ -46,7 +46,7 @@ fn out_of_iterations(run: &Run, max: u32, promise: &str, told: &str, decision: &
         run.iteration,
         head(told.trim(), EVENT_TEXT_BYTES_MAX)
     );
-    step::failed_at_limit(run, "max_iterations", &error, decision);
+    step::failed_at_limit(run, Limit::Iterations.as_str(), &error, decision);
 }
 
 /// The conversation is to be begun anew wherever it stands: first the harness looks what there is to go on from.

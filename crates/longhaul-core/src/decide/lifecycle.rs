@@ -1,13 +1,13 @@
 //! Commands: start, pause, stop, approve, reject. Each is legal in some statuses and refused, by name, in all others.
 
 use super::recovery::Changed;
-use super::{Decision, Refusal, ask, call, child, limit, planning, recovery, schedule};
+use super::{Decision, Refusal, ask, call, child, iteration, limit, planning, recovery, schedule};
 use crate::codec;
 use crate::command::{Command, Wish};
 use crate::conduct::Checks;
 use crate::conversation::Usage;
 use crate::effect::{Effect, Wake};
-use crate::event::{Ask, AskKind, Cause, Event, Kept, Moment, Rest, Stored};
+use crate::event::{Ask, AskKind, Cause, Event, FreshStart, Kept, Moment, Rest, Stored};
 use crate::ids::CommandId;
 use crate::limits::CHECKPOINT_NAME_BYTES_MAX;
 use crate::plan::{Step, StepStatus};
@@ -71,7 +71,8 @@ pub(super) fn older_schema(run: &Run, from: u16) -> Decision {
 pub(super) fn checks_changed(run: &Run, checks: Checks) -> Decision {
     let conduct = run.spec.conduct();
     let same = conduct.clone().checked_by(checks.clone()) == *conduct;
-    if same || run.status.is_terminal() {
+    // One that failed is only told if it is about to go on.
+    if same || run.status == Status::Completed {
         return Decision::nothing();
     }
     Decision::remember(Event::ChecksChanged { checks })
@@ -79,7 +80,7 @@ pub(super) fn checks_changed(run: &Run, checks: Checks) -> Decision {
 
 /// On record whenever it is not what it was, so that it can be told afterwards what held which call.
 pub(super) fn contained(run: &Run, by: String) -> Decision {
-    if run.contained.as_ref() == Some(&by) || run.status.is_terminal() {
+    if run.contained.as_ref() == Some(&by) || run.status == Status::Completed {
         return Decision::nothing();
     }
     Decision::remember(Event::Contained { by })
@@ -215,6 +216,7 @@ fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Ref
         Status::Created | Status::Paused => {}
         Status::Running => return refused("it is under way already"),
         Status::Completed => return refused("it has ended"),
+        Status::Failed if run.is_out_of_iterations() => return take_more_iterations(run, at, changed),
         Status::Failed => {
             return refused("it has ended; another plan, an earlier checkpoint or a new run go on");
         }
@@ -229,6 +231,27 @@ fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Ref
     });
     set_deadline(run, at, &changed, &mut decision);
     recovery::pick_up(run, changed, &mut decision);
+    Ok(decision)
+}
+
+/// A loop that ran out of iterations goes on with the next one, if it may now take more: nothing else about it was wrong.
+fn take_more_iterations(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Refusal> {
+    let looping = changed.looping.as_ref().or(run.spec.conduct().looping.as_ref());
+    if looping.is_none_or(|looping| looping.max_iterations <= run.iteration) {
+        let why = "its iterations are used up; it goes on with a higher max_iterations";
+        return Err(Refusal::Transition { verb: "start", status: run.status, why });
+    }
+    let mut decision = Decision::nothing();
+    planning::clear(run, at, "the run goes on with more iterations", &mut decision);
+    decision.and(Event::Reopened);
+    change_settings(run, &changed, &mut decision);
+    let (from, to) = (Status::Paused, Status::Running);
+    decision.and(Event::StatusChanged { from, to, cause: Cause::Asked, reason: None });
+    set_deadline(run, at, &changed, &mut decision);
+    if let Some(ahead) = decision.ahead(run) {
+        iteration::sum_up(&ahead, 0, FreshStart::NoPromise, &mut decision);
+        schedule::go_on(&ahead, ahead.spec.limits, &mut decision);
+    }
     Ok(decision)
 }
 

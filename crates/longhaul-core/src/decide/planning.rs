@@ -31,7 +31,17 @@ pub(super) fn asked(run: &Run) -> Result<Decision, Refusal> {
     }
     let mut decision = Decision::nothing();
     // Whoever asked before may have died over it.
-    let attempt = if let Phase::Aside { attempt, .. } = run.phase { attempt.next() } else { Attempt::FIRST };
+    let attempt = match run.phase {
+        Phase::Aside { attempt, .. } | Phase::AsideResting { attempt, .. } => attempt.next(),
+        Phase::Idle
+        | Phase::Opened
+        | Phase::Thinking { .. }
+        | Phase::Resting { .. }
+        | Phase::Calling { .. }
+        | Phase::Answered { .. }
+        | Phase::CutOff { .. }
+        | Phase::Examining { .. } => Attempt::FIRST,
+    };
     aside::again(Aside::Planning { round: 1 }, 1, attempt, &mut decision);
     Ok(decision)
 }
@@ -63,7 +73,7 @@ fn may_replan(run: &Run) -> Result<(), Refusal> {
 
 /// From here on the run goes by another plan; one that had failed has something to go on with.
 fn take_over(run: &Run, at: Timestamp, plan: Plan, decision: &mut Decision) {
-    clear(run, at, decision);
+    clear(run, at, "there is another plan", decision);
     if run.status == Status::Failed {
         decision.and(Event::Reopened);
     }
@@ -71,18 +81,17 @@ fn take_over(run: &Run, at: Timestamp, plan: Plan, decision: &mut Decision) {
     decision.checkpoint(run);
 }
 
-/// What was begun for the old plan is given up: what waits is answered, who works is called back.
-fn clear(run: &Run, at: Timestamp, decision: &mut Decision) {
-    const WHY: &str = "there is another plan";
+/// What was begun before is given up: what waits is answered, who works is called back.
+pub(super) fn clear(run: &Run, at: Timestamp, why: &str, decision: &mut Decision) {
     for gate in run.gates.iter().filter(|gate| gate.answer.is_none()) {
-        decision.and(lifecycle::answered(gate, at, false, Some(WHY)));
+        decision.and(lifecycle::answered(gate, at, false, Some(why)));
     }
     for child in run.live_children() {
         let (number, ledger) = (child.errand.number, child.ledger);
-        decision.and(Event::ChildEnded { number, error: Some(WHY.to_owned()), ledger });
-        decision.then(Effect::EndChild { child: number, reason: WHY.to_owned() });
+        decision.and(Event::ChildEnded { number, error: Some(why.to_owned()), ledger });
+        decision.then(Effect::EndChild { child: number, reason: why.to_owned() });
     }
-    call::abandon_all(run, WHY, decision);
+    call::abandon_all(run, why, decision);
 }
 
 /// The planner has answered.

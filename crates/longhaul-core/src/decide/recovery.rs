@@ -69,6 +69,10 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
             stop::examine(run, *turn, *purpose, attempt.next(), decision);
         }
         Phase::Aside { aside, turn, attempt } => aside::again(*aside, *turn, attempt.next(), decision),
+        Phase::AsideResting { aside, attempt, rest, .. } => {
+            let wake = Wake::Aside { aside: *aside, attempt: *attempt };
+            decision.then(Effect::Sleep { wake, rest: *rest });
+        }
     }
     // Until it is known what the work begins with, nobody changes it.
     let first_look = matches!(run.phase, Phase::Examining { purpose: Purpose::Baseline, .. });

@@ -152,7 +152,7 @@ fn not_kept(run: &Run, turn: u32, found: &Examination, decision: &mut Decision) 
         return iteration::restart(run, turn, FreshStart::NoPromise, why, decision);
     }
     let said = if last_answer(run).contains(looping.promise.trim()) {
-        "was said, but not alone on a line of its own"
+        "was said, but not alone on the last line of the reply"
     } else {
         "was not said"
     };

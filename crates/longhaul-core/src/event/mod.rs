@@ -341,6 +341,11 @@ pub enum Event {
         error: Option<String>,
         #[n(5)]
         usage: Option<Usage>,
+        /// How long is waited before the same is asked again, and why.
+        #[n(6)]
+        retry: Option<Rest>,
+        #[n(7)]
+        kind: Option<ModelFailureKind>,
     },
     /// The conversation was made shorter.
     #[n(34)]
@@ -467,7 +472,7 @@ pub enum Event {
         #[n(1)]
         name: String,
     },
-    /// A run that had failed was given another plan, and is paused again.
+    /// A run that had failed goes on after all, with another plan or with more iterations; it is paused until then.
     #[n(58)]
     Reopened,
     /// The commands that prepare a fresh workspace are about to be run.

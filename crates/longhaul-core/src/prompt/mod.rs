@@ -23,6 +23,11 @@ pub use planning::{second_try, within_task};
 pub const GO_ON: &str =
     "Your reply was cut off at the limit of output tokens. Go on from where it ends, in smaller pieces.";
 
+/// What every agent that has tools is told of them, whatever its own text says.
+const TOOLS: &str = "Call tools to look and to act; paths are relative to where you work. A call that fails or is refused tells you \
+why: change what was wrong instead of repeating it. A result that says \"interrupted, outcome unknown\" means that the call may or may \
+not have had its effect: look at the state before you repeat it. An answer without a call ends your work.";
+
 /// An answer whole: what was cut off before it, and it. Each part was said after being told to go on.
 pub fn joined(messages: &[Message], last: &str) -> String {
     let mut parts = vec![last];
@@ -62,7 +67,7 @@ fn scene(run: &Run, agent: &str, turn: u32, attempt: Attempt) -> Scene {
     }
 }
 
-/// The instructions: the agent's own text, where it works, the repository's rules, and what an earlier conversation left. It
+/// The instructions: the agent's own text, where it works, how tools are used, the repository's rules, and what an earlier conversation left. It
 /// changes only when a conversation is begun anew, so that a provider's cache holds; and it is never shortened, so that
 /// no rule is lost to compaction.
 pub fn system(run: &Run) -> String {
@@ -70,10 +75,15 @@ pub fn system(run: &Run) -> String {
     let mut text = run.spec.prompt.clone();
     if let Some(around) = &conduct.surroundings {
         section(&mut text, "Where you work", &around.environment);
-        if let Some(rules) = &around.rules {
-            let heading = format!("Rules of this repository ({})", around.rule_files.join(", "));
-            section(&mut text, &heading, rules);
-        }
+    }
+    if !run.spec.tools.is_empty() {
+        section(&mut text, "How tools are used", TOOLS);
+    }
+    if let Some(around) = &conduct.surroundings
+        && let Some(rules) = &around.rules
+    {
+        let heading = format!("Rules of this repository ({})", around.rule_files.join(", "));
+        section(&mut text, &heading, rules);
     }
     let verify = run.verify();
     if !verify.is_empty() {

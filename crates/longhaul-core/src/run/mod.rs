@@ -28,6 +28,7 @@ use crate::event::{Cause, Event, Purpose};
 use crate::evidence::Examination;
 use crate::ids::CommandId;
 use crate::json::Json;
+use crate::novelty::Novelty;
 use crate::plan::Plan;
 use crate::spec::RunSpec;
 use crate::status::Status;
@@ -66,6 +67,12 @@ pub struct Run {
     /// What the harness last saw of the work, and when.
     #[serde(default)]
     pub examined: Option<Seen>,
+    /// What the judge said of that, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
+    /// What the agent said last in the conversation before the one in hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_before: Option<String>,
     #[serde(default)]
     pub examinations: u32,
     /// Has somebody else left work that nobody has looked at together with the rest?
@@ -74,7 +81,7 @@ pub struct Run {
     /// What the work began with.
     #[serde(default)]
     pub baseline: Option<Baseline>,
-    /// The blob of the list of features as it was first seen.
+    /// The blob of the list of features as it was last seen whole.
     #[serde(default)]
     pub feature_list: Option<String>,
     /// Files that calls have changed, oldest first.
@@ -83,6 +90,12 @@ pub struct Run {
     /// How many calls there were each time the agent was found going in circles, since a person last started it.
     #[serde(default)]
     pub repetitions: Vec<u32>,
+    /// Whether the calls of the step in hand bring anything new.
+    #[serde(skip)]
+    pub novelty: Novelty,
+    /// How many calls there were when a person last started it.
+    #[serde(default)]
+    pub calls_before_start: u32,
     /// How long the run worked before `working_since`.
     #[serde(default)]
     pub worked_ms: u64,
@@ -206,6 +219,17 @@ pub struct Seen {
     pub found: Examination,
 }
 
+/// A judge's opinion of the work, and what it went by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Judgement {
+    pub accepted: bool,
+    pub reasons: Vec<String>,
+    /// What had to be true of the work.
+    pub acceptance: Vec<String>,
+    pub model: String,
+}
+
 /// What one model was given and gave in one iteration of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -269,12 +293,16 @@ impl Run {
             pace: Pace::default(),
             resumed: Resumed::default(),
             examined: None,
+            judgement: None,
+            said_before: None,
             examinations: 0,
             unseen: false,
             baseline: None,
             feature_list: None,
             changed_files: Vec::new(),
             repetitions: Vec::new(),
+            novelty: Novelty::default(),
+            calls_before_start: 0,
             worked_ms: 0,
             working_since: None,
             calls: Vec::new(),

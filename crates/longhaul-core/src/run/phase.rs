@@ -52,4 +52,12 @@ pub enum Phase {
         turn: u32,
         attempt: Attempt,
     },
+    /// Nobody answered that; waiting to ask again.
+    AsideResting {
+        aside: Aside,
+        turn: u32,
+        attempt: Attempt,
+        rest: Rest,
+        kind: ModelFailureKind,
+    },
 }

@@ -2,10 +2,11 @@
 
 use super::{Call, CallState, Gate, Phase, Run};
 use crate::child::{Child, ChildLedger, ChildState, Origin};
-use crate::conversation::ModelFailureKind;
-use crate::event::{Aside, Purpose};
+use crate::conversation::{Message, ModelFailureKind};
+use crate::event::{Aside, Cause, Purpose};
 use crate::ids::CallId;
 use crate::plan::{BadPlan, Plan, Step};
+use crate::policy::Limit;
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 
@@ -51,8 +52,9 @@ impl Run {
         match &self.phase {
             Phase::Idle if self.live_children().next().is_some() => Wait::Child,
             Phase::Idle if self.step_gates().next().is_some() => Wait::Human,
-            Phase::Resting { kind: ModelFailureKind::RateLimited, .. } => Wait::RateLimit,
-            Phase::Resting { .. } => Wait::Timer,
+            Phase::Resting { kind: ModelFailureKind::RateLimited, .. }
+            | Phase::AsideResting { kind: ModelFailureKind::RateLimited, .. } => Wait::RateLimit,
+            Phase::Resting { .. } | Phase::AsideResting { .. } => Wait::Timer,
             Phase::Calling { .. } => {
                 match self.open_call().map(|call| (&call.state, self.is_errand(call.id))) {
                     Some((CallState::Resting { .. }, _)) => Wait::Timer,
@@ -113,7 +115,11 @@ impl Run {
 
     /// Is a planner being asked?
     pub fn is_planning(&self) -> bool {
-        matches!(self.phase, Phase::Aside { aside: Aside::Planning { .. }, .. })
+        matches!(
+            self.phase,
+            Phase::Aside { aside: Aside::Planning { .. }, .. }
+                | Phase::AsideResting { aside: Aside::Planning { .. }, .. }
+        )
     }
 
     /// What is used of the run's budget, its own and that of all below it.
@@ -147,8 +153,28 @@ impl Run {
             return None;
         }
         match (&self.phase, self.open_call().map(|call| &call.state)) {
-            (Phase::Resting { rest, .. }, _) | (_, Some(CallState::Resting { rest, .. })) => Some(rest.until),
+            (Phase::Resting { rest, .. } | Phase::AsideResting { rest, .. }, _)
+            | (_, Some(CallState::Resting { rest, .. })) => Some(rest.until),
             (_, _) => None,
+        }
+    }
+
+    /// Did it fail only because its loop had no iterations left? With more of them it can go on. A sub-agent's parent has gone on
+    /// without it.
+    pub fn is_out_of_iterations(&self) -> bool {
+        let at_limit = self.status == Status::Failed && self.cause == Some(Cause::Limit);
+        at_limit && self.reason.as_deref() == Some(Limit::Iterations.as_str()) && self.spec.parent.is_none()
+    }
+
+    /// What the agent said last, in the conversation in hand or before it.
+    pub fn last_words(&self) -> Option<&str> {
+        let said = |message: &'_ Message| match message {
+            Message::Assistant { text, .. } => !text.trim().is_empty(),
+            Message::User { .. } | Message::Tool { .. } => false,
+        };
+        match self.messages.iter().rfind(|message| said(message)) {
+            Some(Message::Assistant { text, .. }) => Some(text),
+            Some(Message::User { .. } | Message::Tool { .. }) | None => self.said_before.as_deref(),
         }
     }
 
@@ -169,7 +195,8 @@ impl Run {
             | Phase::Answered { .. }
             | Phase::CutOff { .. }
             | Phase::Examining { .. }
-            | Phase::Aside { .. } => None,
+            | Phase::Aside { .. }
+            | Phase::AsideResting { .. } => None,
         }
     }
 
@@ -203,7 +230,7 @@ impl Run {
             | Phase::CutOff { turn }
             | Phase::Examining { turn, .. } => turn,
             // The turn after the question has not begun.
-            Phase::Aside { turn, .. } => turn.saturating_sub(1),
+            Phase::Aside { turn, .. } | Phase::AsideResting { turn, .. } => turn.saturating_sub(1),
         }
     }
 

@@ -208,9 +208,12 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         }
         Event::IterationStarted { number, why, .. } => entries!(line, "iteration": number, "reason": why),
         Event::AsideStarted { aside, attempt, .. } => entries!(line, "aside": aside, "attempt": attempt),
-        Event::AsideEnded { model, text, error, usage, .. } => {
+        Event::AsideEnded { model, text, error, usage, retry, kind, .. } => {
             let text = text.as_deref().map(opening);
             entries!(line, "model": model, "text": text, "error": error, "usage": usage);
+            if retry.is_some() {
+                entries!(line, "kind": kind.unwrap_or_default(), "retry": retry);
+            }
         }
         Event::Compacted { shortening, tokens_before, tokens_after, futile } => {
             entries!(line, "by": shortening_word(shortening), "tokensBefore": tokens_before);

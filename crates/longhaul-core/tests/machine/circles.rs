@@ -7,6 +7,7 @@ use longhaul_core::event::{Cause, Event};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::repetition::{Remedy, Repetition};
+use longhaul_core::run::Call;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::tool::{Failure, Outcome, Output, ToolGrant};
@@ -14,9 +15,9 @@ use longhaul_core::tool::{Failure, Outcome, Output, ToolGrant};
 use super::sim::{Sim, World, spec};
 
 /// A run whose model asks for what `next` says, turn by turn, with results from `result`.
-fn play(
+fn play<A: Into<String>>(
     conduct: Conduct,
-    next: impl Fn(u32) -> (&'static str, &'static str),
+    next: impl Fn(u32) -> (&'static str, A),
     result: impl Fn(u32) -> Outcome,
 ) -> Sim {
     let grant = ToolGrant {
@@ -28,15 +29,24 @@ fn play(
     base.tools.push(grant);
     let limits = Limits { max_tool_calls: 400, max_steps: 400, ..Limits::default() };
     let mut sim = Sim::create(RunSpec { conduct: Some(Box::new(conduct)), limits, ..base });
+    go_on(&mut sim, |asked| vec![next(asked)], result);
+    sim
+}
+
+/// Starts it, or starts it again; turns are counted from there, and may ask for several things.
+fn go_on<A: Into<String>>(
+    sim: &mut Sim,
+    next: impl Fn(u32) -> Vec<(&'static str, A)>,
+    result: impl Fn(u32) -> Outcome,
+) {
     sim.start().unwrap();
-    let world = World::with_turns(&[]);
     let mut asked = 0;
     while let Some(effect) = sim.effects.pop_front() {
         let input = match effect {
             Effect::CallModel { turn, attempt } => {
                 asked += 1;
-                let (tool, args) = next(asked);
-                let calls = vec![ProposedCall::new(tool, Json::parse(args).unwrap())];
+                let call = |(tool, args): (_, A)| ProposedCall::new(tool, Json::parse(args.into()).unwrap());
+                let calls = next(asked).into_iter().map(call).collect();
                 let reply = ModelReply { text: "hm".to_owned(), calls, ..ModelReply::default() };
                 Input::ModelReplied { turn, attempt, reply, duration_us: 1 }
             }
@@ -48,11 +58,10 @@ fn play(
                 let found = Box::default();
                 Input::Examined { round, attempt, found }
             }
-            other => unreachable!("{other:?} {world:?}"),
+            other => unreachable!("{other:?}"),
         };
         sim.give(input).unwrap();
     }
-    sim
 }
 
 fn found(sim: &Sim) -> Vec<(Repetition, Remedy, u32)> {
@@ -63,9 +72,13 @@ fn found(sim: &Sim) -> Vec<(Repetition, Remedy, u32)> {
     loops.collect()
 }
 
+fn was_refused(call: &Call) -> bool {
+    call.outcome()
+        .is_some_and(|outcome| matches!(outcome, Outcome::Failed { failure: Failure::DoomLoop, .. }))
+}
+
 fn refused_at(sim: &Sim) -> Option<u32> {
-    let is_loop = |outcome: &Outcome| matches!(outcome, Outcome::Failed { failure: Failure::DoomLoop, .. });
-    sim.run.calls.iter().find(|call| call.outcome().is_some_and(is_loop)).map(|call| call.id.0)
+    sim.run.calls.iter().find(|call| was_refused(call)).map(|call| call.id.0)
 }
 
 fn same(_: u32) -> Outcome {
@@ -226,6 +239,65 @@ fn failing_work_and_naps_are_not_circles() {
     assert!(!found(&play(Conduct::default(), |_| ("bash", r#"{"command":"echo"}"#), echo)).is_empty());
 }
 
+/// What three calls in turn ask for.
+fn in_turn(asked: u32) -> (&'static str, &'static str) {
+    match asked % 3 {
+        1 => ("read", r#"{"path":"a"}"#),
+        2 => ("read", r#"{"path":"b"}"#),
+        _ => ("bash", r#"{"command":"test -e fixed"}"#),
+    }
+}
+
+/// Who was told may look at what is there, also at what was looked at before, and go on from that. Another round is a circle again.
+#[test]
+fn who_was_told_may_look_once() {
+    // The nineteenth call is refused: three were new, fifteen were not.
+    let then_works = |asked: u32| match asked {
+        ..=19 => (in_turn(asked).0, in_turn(asked).1.to_owned()),
+        20 | 21 => ("read", format!(r#"{{"path":"{}"}}"#, if asked == 20 { "a" } else { "b" })),
+        _ => ("bash", format!(r#"{{"command":"make part-{asked}"}}"#)),
+    };
+    let made =
+        |call: u32| Outcome::done(if call > 21 { format!("made by {call}") } else { "same".to_owned() });
+    let sim = play(Conduct::default(), then_works, made);
+    assert_eq!(found(&sim), [(Repetition::NothingNew, Remedy::Nudge, 15)]);
+    let refused: Vec<u32> =
+        sim.run.calls.iter().filter(|call| was_refused(call)).map(|call| call.id.0).collect();
+    assert_eq!((refused, sim.run.cause), (vec![19], Some(Cause::Limit)));
+
+    let sim = play(Conduct::default(), in_turn, same);
+    assert_eq!(
+        found(&sim)[..2],
+        [(Repetition::NothingNew, Remedy::Nudge, 15), (Repetition::NothingNew, Remedy::FreshStart, 3)]
+    );
+}
+
+/// D3.4, F37: whatever a model repeats, in rounds of whatever length and in whatever order, it is told, begun anew and paused within
+/// a number of calls that is known.
+#[test]
+fn whoever_only_repeats_is_paused() {
+    for max in [2, 3, 5] {
+        let conduct = || Conduct { repeats_max: Some(max), ..Conduct::default() };
+        for length in 1..=5 * max {
+            let round = |asked: u32| ("read", format!(r#"{{"path":"{}"}}"#, asked % length));
+            let sim = play(conduct(), round, same);
+            let remedies: Vec<Remedy> = found(&sim).iter().map(|(_, remedy, _)| *remedy).collect();
+            assert_eq!(remedies, [Remedy::Nudge, Remedy::FreshStart, Remedy::Pause], "{length} of {max}");
+            let (calls, most) = (sim.run.calls.len() as u32, 2 * length + 11 * max + 3);
+            assert!(calls <= most, "{calls} calls of {length}, at most {max} alike");
+            assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
+        }
+        for kinds in 2..=6 {
+            let mixed = |asked: u32| {
+                let kind = asked.wrapping_mul(2_654_435_761) >> 16;
+                ("read", format!(r#"{{"path":"{}"}}"#, kind % kinds))
+            };
+            let sim = play(conduct(), mixed, same);
+            assert_eq!(sim.run.cause, Some(Cause::Stuck), "{kinds} kinds, at most {max} alike");
+        }
+    }
+}
+
 /// D1.1: a plain run is only held by its limits.
 #[test]
 fn a_plain_run_is_not_watched() {
@@ -243,4 +315,30 @@ fn a_resumed_run_has_its_chances_again() {
     assert!(sim.run.repetitions.is_empty());
     sim.settle(&mut World::with_turns(&[]));
     assert_eq!(sim.run.status, Status::Completed);
+}
+
+/// D3.4: what was tried before a person looked counts no longer. The very call that led nowhere may succeed now, so it is made, also
+/// if it was asked for before the pause.
+#[test]
+fn a_resumed_run_makes_the_calls_it_made_before() {
+    let mut sim = play(Conduct::default(), in_turn, same);
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
+    let (calls, circles) = (sim.run.calls.len(), found(&sim).len());
+    go_on(&mut sim, |asked| vec![in_turn(asked)], same);
+    let again: Vec<bool> = sim.run.calls[calls..].iter().map(was_refused).collect();
+    assert_eq!(again[..19], [[false; 18].as_slice(), &[true]].concat());
+    assert_eq!(found(&sim)[circles], (Repetition::NothingNew, Remedy::Nudge, 15));
+
+    // What comes after the call that led to the pause is not begun before it.
+    let read = |path: &str| ("read", format!(r#"{{"path":"{path}"}}"#));
+    let twice = |_| vec![read("a"), read("a")];
+    let mut sim = play(Conduct::default(), |_| read("b"), same);
+    go_on(&mut sim, twice, same);
+    let is_left = |call: &&Call| call.outcome().is_none();
+    let left: Vec<u32> = sim.run.calls.iter().filter(is_left).map(|call| call.id.0).collect();
+    assert_eq!((sim.run.cause, left.len()), (Some(Cause::Stuck), 1));
+    sim.start().unwrap();
+    assert!(
+        sim.effects.iter().any(|effect| matches!(effect, Effect::RunTool { call, .. } if call.0 == left[0]))
+    );
 }

@@ -260,6 +260,18 @@ pub fn samples() -> Vec<Event> {
             text: Some(text()),
             error: Some(text()),
             usage: Some(usage),
+            retry: None,
+            kind: None,
+        },
+        Event::AsideEnded {
+            aside: Aside::Planning { round: 1 },
+            attempt,
+            model: text(),
+            text: None,
+            error: Some(text()),
+            usage: None,
+            retry: Some(rest),
+            kind: Some(ModelFailureKind::RateLimited),
         },
         Event::Compacted {
             shortening: Shortening::Outputs { before: 3 },

@@ -119,7 +119,7 @@ fn evidence_goes_stale_when_the_work_goes_on() {
     assert_eq!((sim.run.status, evidence.holds, evidence.stale), (Status::Completed, true, false));
 }
 
-/// B6.7: the list of features is what it was when it was first seen whole. A conversation that was cut short may have left
+/// B6.7: the list of features is what it was when it was last seen whole. A conversation that was cut short may have left
 /// half of one.
 #[test]
 fn a_list_of_features_is_not_pinned_in_the_middle_of_its_writing() {
@@ -156,7 +156,7 @@ fn a_list_of_features_is_not_pinned_in_the_middle_of_its_writing() {
         }
     }
     let whole = Some("whole".to_owned());
-    assert_eq!(pinned, [None, None, whole.clone(), whole]);
+    assert_eq!(pinned, [None, None, whole, Some("later".to_owned())]);
 }
 
 /// Every step has its own patience with fresh conversations, and begins without what the step before was handed over.

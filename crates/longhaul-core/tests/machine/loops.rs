@@ -1,13 +1,15 @@
 //! Loops and evidence: an end counts when it is shown, and fresh context is given until then.
 
+use longhaul_core::command::Wish;
 use longhaul_core::conduct::{Conduct, Judge, Looping};
 use longhaul_core::effect::{Effect, Wake};
 use longhaul_core::event::{Aside, Cause, Event, FreshStart, StopAction};
 use longhaul_core::input::Input;
 use longhaul_core::limits::{EMPTY_REPLIES_MAX, IDLE_ITERATIONS_MAX, REFUTED_CLAIMS_MAX};
 use longhaul_core::prompt;
+use longhaul_core::report::Report;
 use longhaul_core::spec::{Limits, RunSpec};
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
 
 use super::sim::{Sim, World, spec};
@@ -81,6 +83,40 @@ fn a_loop_ends_at_its_last_iteration() {
     let error = sim.run.error.as_deref().unwrap();
     assert!(error.contains("TASK_COMPLETE") && error.contains("2 of 2"), "{error}");
     assert_eq!(actions(&sim), [StopAction::Restart, StopAction::Limit]);
+}
+
+/// B5.3: a loop that used its iterations up goes on with its next one when it may take more, and knows why the last did not count.
+#[test]
+fn a_loop_out_of_iterations_goes_on_with_more() {
+    let mut sim = conducted(Conduct { verify: verified().verify, ..looping(2) });
+    let mut world = World { passes: vec![false, false, false, true], ..saying(&["TASK_COMPLETE"; 3]) };
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.iteration), (Status::Failed, 2));
+    let more = |max_iterations| Wish::Start {
+        limits: None,
+        model: None,
+        looping: Some(Looping { max_iterations, ..Looping::default() }),
+    };
+    assert!(sim.start().is_err(), "nothing was added");
+    assert!(sim.wish(more(2)).is_err(), "as many as were used are none more");
+    sim.wish(more(3)).unwrap();
+    assert_eq!((sim.run.status, sim.run.iteration), (Status::Running, 3));
+    let text = format!("{:?}", sim.run.messages);
+    assert!(text.contains("iteration 3 of at most 3") && text.contains("$ make test"), "{text}");
+    sim.settle(&mut world);
+    assert_eq!((sim.run.status, sim.run.error.as_deref()), (Status::Completed, None));
+    assert_eq!(sim.run.plan.steps[0].error, None);
+}
+
+/// Every agent that has tools is told how they are used, whatever its own text says; one without tools is not.
+#[test]
+fn an_agent_with_a_text_of_its_own_is_told_of_tools() {
+    let told =
+        |spec: RunSpec| prompt::system(&Sim::create(spec).run).contains("interrupted, outcome unknown");
+    let own = RunSpec { prompt: "You write verse.".to_owned(), ..spec() };
+    assert!(told(own.clone()));
+    assert!(!told(RunSpec { tools: Vec::new(), ..own }));
 }
 
 /// B2.10: a run without a promise ends with its answer, whatever that is.
@@ -349,6 +385,31 @@ fn a_deadline_survives_a_crash() {
     assert!(sim.run.reason.as_ref().unwrap().starts_with("timeout"));
 }
 
+/// The result says what the agent said last, also of a run that did not end well, and what the judge thought of the work.
+#[test]
+fn a_result_has_the_last_words_and_the_judgement() {
+    let mut sim = conducted(looping(2));
+    sim.start().unwrap();
+    sim.settle(&mut saying(&["a", "I am blocked: the key is missing"]));
+    assert_eq!(sim.run.status, Status::Failed);
+    assert_eq!(Report::of(&sim.run).output, "I am blocked: the key is missing");
+    assert!(Report::of(&sim.run).markdown().contains("the key is missing"));
+
+    let judge = Judge { model: "other/model".to_owned(), acceptance: vec!["it is fast".to_owned()] };
+    let mut sim = conducted(Conduct { judge: Some(judge), ..Conduct::default() });
+    let mut world = saying(&["done"]);
+    world.asides = Some(r#"{"accepted": true, "reasons": ["I measured it"]}"#.to_owned());
+    sim.start().unwrap();
+    sim.settle(&mut world);
+    let report = Report::of(&sim.run);
+    let judged = report.judgement.clone().unwrap();
+    assert_eq!((judged.accepted, judged.model.as_str()), (true, "other/model"));
+    let text = report.markdown();
+    for part in ["completed, and accepted by a judge", "other/model", "it is fast", "I measured it"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
 /// A judge that is busy is waited for; one that refuses the same tree again and again brings a person.
 #[test]
 fn a_judge_is_waited_for_and_its_refusals_are_counted() {
@@ -363,6 +424,16 @@ fn a_judge_is_waited_for_and_its_refusals_are_counted() {
         sim.step(&mut world);
     }
     assert_eq!(sim.run.status, Status::Running);
+    // That it waits, and until when, is seen from outside; a process that dies meanwhile leaves the rest of the wait to the next.
+    while sim.run.wake_at().is_none() {
+        sim.step(&mut world);
+    }
+    let waits = |sim: &Sim| (sim.run.wait(), RunView::of(&sim.run).wake_at);
+    assert_eq!(waits(&sim), (Wait::Timer, sim.run.wake_at()));
+    let mut next = sim.reopened_at(sim.journal.len());
+    next.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
+    assert_eq!(waits(&next), waits(&sim));
+    assert!(matches!(next.effects.back(), Some(Effect::Sleep { wake: Wake::Aside { .. }, .. })));
     world.asides = Some(r#"{"accepted": true}"#.to_owned());
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Completed);

@@ -55,7 +55,8 @@ fn lived(turns: Vec<Vec<&'static str>>, steps: usize, acts: &[Act]) -> Sim {
     sim
 }
 
-/// What pausing and resuming may not change: everything but times, checkpoints, attempts and the commands themselves.
+/// What pausing and resuming may not change: everything but times, checkpoints, attempts, the commands themselves, and from where
+/// repeated calls are counted.
 fn without_traces_of_pausing(run: &Run) -> Run {
     let mut run = run.clone();
     run.seq = 0;
@@ -63,6 +64,7 @@ fn without_traces_of_pausing(run: &Run) -> Run {
     run.checkpoints = 0;
     run.last_checkpoint_at = None;
     run.commands.clear();
+    run.calls_before_start = 0;
     run.reason = None;
     run.cause = None;
     (run.worked_ms, run.working_since) = (0, None);

@@ -40,7 +40,7 @@ impl Harness {
         let shelf = Shelf::new(Arc::clone(&self.models), self.secrets.clone());
         let hands = self.hands(run, &self.store_of(&id)?, shelf, Arc::new(Quiet))?;
         let (round, attempt) = (run.examinations + 1, Attempt::FIRST);
-        let look = Look { run: id, round, attempt, examine, baseline_of: None };
+        let look = Look { run: id, round, attempt, examine, baseline_of: None, is_in_place: false };
         Ok(match hands.perform(Work::Examine(look), cancel).await {
             Some(Input::Examined { found, .. }) => Some(*found),
             Some(_) | None => None,

@@ -161,6 +161,11 @@ impl Harness {
         &self.secrets
     }
 
+    /// The tools of these names that this harness knows, as a model is told of them.
+    pub fn offers(&self, names: &[String]) -> Vec<ToolOffer> {
+        self.models.offers.iter().filter(|offer| names.contains(&offer.name)).cloned().collect()
+    }
+
     pub(crate) fn checkpoints_quota(&self) -> Arc<Quota> {
         Arc::clone(&self.checkpoints_quota)
     }

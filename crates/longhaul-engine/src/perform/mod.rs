@@ -93,6 +93,8 @@ pub struct Look {
     pub examine: Examine,
     /// The run whose protected files count.
     pub baseline_of: Option<RunId>,
+    /// Has it no branch of its own? Then the files it began with are what was stored of them, not a commit.
+    pub is_in_place: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -212,7 +214,8 @@ impl Hands {
     fn examine(&self, look: Look, cancel: Cancel) -> Doing {
         let (bash, secrets) = (self.bash(), self.secrets.clone());
         let (context, earlier) = (self.looking(&look, cancel), self.earlier_baseline(&look));
-        Box::pin(look_at_work(bash, context, look, secrets, earlier))
+        let since = self.harness.clone().filter(|_| look.is_in_place && look.examine.purpose.is_claim());
+        Box::pin(look_at_work(bash, context, look, secrets, earlier, since))
     }
 
     fn attend(&self, charge: Charge, cancel: Cancel) -> Doing {

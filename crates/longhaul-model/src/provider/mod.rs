@@ -23,6 +23,7 @@ use crate::known::{self, Prices};
 use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
 use crate::tokens;
+use crate::wire::limits::OUTPUT_TOKENS_DEFAULT;
 use crate::wire::{Api, Client, Endpoint, Listed, Options, ToolOffer, WireError};
 
 /// One model of one provider, ready to be asked.
@@ -141,11 +142,19 @@ impl Provider {
             api: self.endpoint.api,
             model: &self.model,
             offers: &self.offers,
-            max_output_tokens: self.facts.max_output_tokens,
+            max_output_tokens: self.output_tokens(),
             extra: &self.extra,
             sight: &self.sight,
         };
         convert::request(request, &terms)
+    }
+
+    /// How long a reply may be, where that is said: where somebody chose it, or the protocol demands a number. Never more than half of
+    /// the window, which is what is left of it for a reply at least.
+    fn output_tokens(&self) -> Option<u32> {
+        let demanded = (self.endpoint.api == Api::Anthropic).then_some(OUTPUT_TOKENS_DEFAULT);
+        let half = u32::try_from(self.context_window() / 2).unwrap_or(u32::MAX).max(1);
+        self.facts.max_output_tokens.or(demanded).map(|tokens| tokens.min(half))
     }
 
     async fn ask(&self, request: ModelRequest, deltas: &dyn Deltas) -> Result<ModelReply, ModelFailure> {
@@ -191,7 +200,7 @@ impl Model for Provider {
     }
 
     fn reply_room(&self) -> u64 {
-        self.facts.max_output_tokens.map_or(0, u64::from)
+        self.output_tokens().map_or(0, u64::from)
     }
 
     fn context_window(&self) -> u64 {
@@ -217,4 +226,42 @@ impl Model for Provider {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Model, ProviderConfig};
+    use crate::registry::Models;
+    use crate::wire::Api;
+
+    /// A question and its reply fit the window together: what is asked for is kept free, and never more than half.
+    #[test]
+    fn the_reply_has_room_in_the_window() {
+        let cases = [
+            (Api::Anthropic, 200_000, None, Some(16_384)),
+            (Api::Anthropic, 32_000, None, Some(16_000)),
+            (Api::Anthropic, 32_000, Some(4_096), Some(4_096)),
+            (Api::Anthropic, 32_000, Some(64_000), Some(16_000)),
+            (Api::Chat, 32_000, Some(64_000), Some(16_000)),
+            (Api::Chat, 32_000, None, None),
+            (Api::Responses, 32_000, None, None),
+        ];
+        for (api, window, configured, expected) in cases {
+            let config: ProviderConfig = serde_json::from_value(serde_json::json!({
+                "api": api.as_str(),
+                "base_url": "http://127.0.0.1:1",
+                "context_window": window,
+                "max_output_tokens": configured,
+            }))
+            .unwrap();
+            let providers = BTreeMap::from([("p".to_owned(), config)]);
+            let provider = Models { providers, ..Models::default() }.provider("p/m").unwrap();
+            let case = format!("{api:?} {window} {configured:?}");
+            assert_eq!(provider.output_tokens(), expected, "{case}");
+            assert_eq!(provider.reply_room(), expected.map_or(0, u64::from), "{case}");
+            assert!(provider.reply_room() <= provider.context_window() / 2, "{case}");
+        }
+    }
 }

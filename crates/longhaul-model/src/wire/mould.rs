@@ -50,7 +50,9 @@ impl Mould {
             return None;
         }
         let brace = event.iter().rposition(|byte| *byte == b'}')?.max(text.end);
-        let padded = text.end + event[text.end..brace].trim_ascii_end().len();
+        // Only spaces: what stands before a line's end may be another line's.
+        let padding = event[text.end..brace].iter().rev().take_while(|byte| **byte == b' ').count();
+        let padded = brace - padding;
         let (before, begin) = around(event, 0..text.start);
         let (after, mut end) = around(event, text.end..padded);
         let brace_in_end = end.len();
@@ -300,6 +302,17 @@ mod tests {
             let bytes = event.replace("Hello", &format!("{word}\\/{word}"));
             assert_eq!(filled(&mould, &bytes), Some((bytes.len(), format!("{word}/{word}"))));
         }
+    }
+
+    /// The last brace may stand in a line that is no data, where it closes nothing.
+    #[test]
+    fn a_brace_of_another_line_stays_there() {
+        let event = "data: {\"d\":\"Hello\"}\n}\n\n";
+        let mould = mould(event, "Hello");
+        let said = |bytes: &str| filled(&mould, bytes).map(|(_, said)| said);
+        assert_eq!(said(&event.replace("Hello", "X")).as_deref(), Some("X"));
+        assert_eq!(said("data: {\"d\":\"X\"}}\n\n"), None);
+        assert_eq!(said("data: {\"d\":\"X\"} }\n\n"), None);
     }
 
     #[test]

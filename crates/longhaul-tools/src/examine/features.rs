@@ -1,5 +1,5 @@
-//! A list of features of which only `passes` may change. It is kept as it was when it was first seen whole; whatever else
-//! was changed in it afterwards is put back, with the marks as they are now.
+//! A list of features of which only `passes` may change. It is kept as it was when it was last seen whole; whatever else was
+//! changed in it afterwards is put back, with the marks as they are now, or as they were if they can no longer be read.
 
 use longhaul_core::evidence::Features;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::tool::Context;
 
 pub(super) const PATH: &str = "feature_list.json";
 
-/// How many features pass, having put back what may not change. `known` is the blob of the list as it was first seen.
+/// How many features pass, having put back what may not change. `known` is the blob of the list as it was last seen whole.
 /// A list that the agent has just made begins with nothing passing, whatever it says.
 pub(super) fn look(
     known: Option<&str>,
@@ -31,10 +31,7 @@ pub(super) fn look(
             (now, vec!["every mark, since a new list begins with nothing passing".to_owned()])
         }
         (None, Ok(now)) => (now, Vec::new()),
-        (Some(kept), now) => {
-            let (list, restored) = only_marks(kept, now.ok());
-            (list, restored)
-        }
+        (Some(kept), now) => only_marks(kept, now),
     };
     let mut restored = restored;
     if !restored.is_empty()
@@ -43,33 +40,57 @@ pub(super) fn look(
         warnings.push(format!("{PATH} could not be put back: {why}"));
         restored.clear();
     }
-    let blob = known.map(str::to_owned).or_else(|| first_seen(&list, context));
+    // Also the marks: a list that is broken later must not cost what was earned by then.
+    let blob = context.blobs.keep(&text(&list)).ok().or_else(|| known.map(str::to_owned));
     let passing = items(&list).iter().filter(|item| passes(item)).count() as u32;
     Features { passing, total: items(&list).len() as u32, restored, list: blob }
 }
 
 /// The list as it was kept, with the marks it has now. What else was changed is named.
-fn only_marks(mut kept: Value, now: Option<Value>) -> (Value, Vec<String>) {
-    let Some(now) = now else {
-        return (kept, vec!["the whole list, which could no longer be read".to_owned()]);
+fn only_marks(mut kept: Value, now: Result<Value, String>) -> (Value, Vec<String>) {
+    let now = match now {
+        Ok(now) if without_marks(&now) == without_marks(&kept) => return (now, Vec::new()),
+        Ok(now) => now,
+        Err(why) => return (kept, vec![format!("the whole list with the marks it had ({why})")]),
     };
     let mut restored = Vec::new();
-    let current = items(&now).to_vec();
+    let mut left: Vec<&Value> = items(&now).iter().collect();
     for (index, item) in items_mut(&mut kept).iter_mut().enumerate() {
-        let same = current.iter().find(|other| without_mark(other) == without_mark(item));
+        let same = left.iter().position(|other| without_mark(other) == without_mark(item));
         match same {
-            Some(other) => set_mark(item, passes(other)),
-            None => {
-                // One that was reworded keeps the mark it had: what passes now is not what was asked for.
-                set_mark(item, false);
-                restored.push(name(item, index));
-            }
+            Some(place) => set_mark(item, passes(left.remove(place))),
+            // One that was reworded keeps the mark it had: what passes now is not what was asked for.
+            None => restored.push(name(item, index)),
         }
     }
-    if current.len() > items(&kept).len() {
-        restored.push(format!("{} added", current.len() - items(&kept).len()));
+    match left.len().saturating_sub(restored.len()) {
+        0 => {}
+        1 => restored.push("without the feature that was added".to_owned()),
+        many => restored.push(format!("without the {many} features that were added")),
+    }
+    if restored.is_empty() {
+        let same_around = around(&now) == around(&kept);
+        let what = if same_around { "the order of the features" } else { "what stands beside the features" };
+        restored.push(what.to_owned());
     }
     (kept, restored)
+}
+
+/// The list with no mark in it.
+fn without_marks(list: &Value) -> Value {
+    let mut list = list.clone();
+    items_mut(&mut list).iter_mut().for_each(|item| *item = without_mark(item));
+    list
+}
+
+/// What is there beside the features.
+fn around(list: &Value) -> Value {
+    let mut list = list.clone();
+    if let Some(fields) = list.as_object_mut() {
+        fields.remove("features");
+        return list;
+    }
+    Value::Null
 }
 
 fn parse(bytes: &[u8]) -> Result<Value, String> {
@@ -137,10 +158,6 @@ fn put_back(list: &Value, context: &Context) -> Result<(), String> {
     context.workspace.replace(PATH, &text(list), &key).map_err(|error| error.to_string())
 }
 
-fn first_seen(list: &Value, context: &Context) -> Option<String> {
-    context.blobs.keep(&text(list)).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Value, only_marks, parse};
@@ -153,21 +170,50 @@ mod tests {
     /// B6.7: flipping `passes` is kept, any other edit is undone and named.
     #[test]
     fn only_the_marks_may_change() {
-        let kept = list(&[("login", false), ("logout", false)]);
-        let flipped = list(&[("login", true), ("logout", false)]);
-        assert_eq!(only_marks(kept.clone(), Some(flipped.clone())), (flipped.clone(), Vec::new()));
+        let kept = list(&[("login", true), ("logout", false), ("search", false)]);
+        let flipped = list(&[("login", true), ("logout", true), ("search", false)]);
+        let cases = [
+            ("a mark", flipped.clone(), flipped.clone(), vec![]),
+            (
+                "a reworded one",
+                list(&[("login", true), ("logout", true), ("find", true)]),
+                flipped.clone(),
+                vec!["feature 3 (search)"],
+            ),
+            (
+                "one taken away",
+                list(&[("logout", true), ("search", false)]),
+                flipped.clone(),
+                vec!["feature 1 (login)"],
+            ),
+            (
+                "one added",
+                list(&[("login", true), ("logout", true), ("search", false), ("easy", true)]),
+                flipped.clone(),
+                vec!["without the feature that was added"],
+            ),
+            (
+                "another order",
+                list(&[("search", false), ("logout", true), ("login", true)]),
+                flipped.clone(),
+                vec!["the order of the features"],
+            ),
+        ];
+        for (what, now, expected, named) in cases {
+            let (restored, told) = only_marks(kept.clone(), Ok(now));
+            assert_eq!(
+                (restored, told),
+                (expected, named.into_iter().map(str::to_owned).collect()),
+                "{what}"
+            );
+        }
+        let wrapped = |note: &str| json!({ "note": note, "features": kept });
+        let (restored, told) = only_marks(wrapped("a"), Ok(wrapped("b")));
+        assert_eq!((restored, told), (wrapped("a"), vec!["what stands beside the features".to_owned()]));
 
-        let reworded = list(&[("login", true), ("say goodbye", true)]);
-        let (restored, named) = only_marks(kept.clone(), Some(reworded));
-        assert_eq!(restored, flipped);
-        assert_eq!(named, ["feature 2 (logout)"]);
-
-        let (restored, named) = only_marks(kept.clone(), Some(list(&[("login", true)])));
-        assert_eq!((restored, named), (flipped, vec!["feature 2 (logout)".to_owned()]));
-
-        let (restored, named) = only_marks(kept.clone(), None);
-        assert_eq!(restored, kept);
-        assert_eq!(named.len(), 1);
+        let (restored, told) = only_marks(kept.clone(), Err("it is not JSON".to_owned()));
+        assert_eq!(restored, kept, "what was earned is kept");
+        assert!(told[0].contains("not JSON"), "{told:?}");
     }
 
     #[test]

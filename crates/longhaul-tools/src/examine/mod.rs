@@ -37,7 +37,7 @@ pub struct Examine {
     pub features: bool,
     /// The blob that says how protected files were when the run began.
     pub baseline: Option<String>,
-    /// The blob of the list of features as it was first seen.
+    /// The blob of the list of features as it was last seen whole.
     pub feature_list: Option<String>,
     /// The commit the work starts from.
     pub base: Option<String>,
@@ -203,7 +203,14 @@ fn compare_protected(asked: &Examine, context: &Context) -> (Vec<ProtectedChange
 
 /// The agent's note for its successor. A broken one is a warning, and the next conversation goes on without it.
 fn read_handoff(context: &Context, warnings: &mut Vec<String>) -> Option<String> {
-    let text = context.workspace.read(handoff::PATH).ok()?;
+    let text = match context.workspace.read(handoff::PATH) {
+        Ok(text) => text,
+        Err(longhaul_workspace::Error::Missing { .. }) => return None,
+        Err(why) => {
+            warnings.push(format!("{} is not used: {why}", handoff::PATH));
+            return None;
+        }
+    };
     let text = String::from_utf8_lossy(&text).into_owned();
     match Handoff::parse(&text) {
         Ok(_) => Some(text),

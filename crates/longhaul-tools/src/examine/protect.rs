@@ -1,8 +1,8 @@
 //! Files that are not the agent's to change: how they were when the run began, kept where the agent cannot reach, and what
 //! became of them.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use longhaul_core::conduct::{Protect, ProtectPolicy};
 use longhaul_core::evidence::ProtectedChange;
@@ -16,10 +16,14 @@ use crate::pattern::Pattern;
 use crate::tool::Context;
 use crate::walk::{Scope, Seen, Visitor, walk};
 
-/// How protected files were when the run began: the blob of each.
+/// How protected files were when the run began: the blob of each. What came later is nothing in the baselines of older runs.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Baseline {
     files: BTreeMap<String, String>,
+    /// Those that may be run.
+    executable: Option<BTreeSet<String>>,
+    /// Links in protected places, and where they lead. What they lead to has a name of its own.
+    links: Option<BTreeMap<String, PathBuf>>,
 }
 
 impl Baseline {
@@ -32,12 +36,16 @@ impl Baseline {
 /// Keeps what the globs name. The error says why that cannot be, and then nothing is protected.
 pub(super) fn keep(protect: Option<&Protect>, context: &Context) -> Result<Option<String>, String> {
     let Some(protect) = protect.filter(|protect| !protect.globs.is_empty()) else { return Ok(None) };
-    let mut baseline = Baseline::default();
+    let (mut files, mut executable, mut links) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
     let mut room = PROTECTED_BYTES_MAX;
+    let workspace = &context.workspace;
     for path in matching(protect, context)? {
-        // A link that is there from the start is left alone: what it leads to has a name of its own.
-        if context.workspace.refuse_link(&path).is_err() {
+        if let Some((_, target)) = workspace.link_on_the_way(&path).map_err(|error| error.to_string())? {
+            links.insert(path, target);
             continue;
+        }
+        if workspace.is_executable(&path).map_err(|error| error.to_string())? {
+            executable.insert(path.clone());
         }
         let bytes = context.workspace.read(&path).map_err(|error| error.to_string())?;
         room = room
@@ -48,8 +56,9 @@ pub(super) fn keep(protect: Option<&Protect>, context: &Context) -> Result<Optio
         if context.blobs.fetch(&blob)? != bytes {
             return Err(format!("{path} cannot be protected: it holds a key, which is not kept"));
         }
-        baseline.files.insert(path, blob);
+        files.insert(path, blob);
     }
+    let baseline = Baseline { files, executable: Some(executable), links: Some(links) };
     let text = serde_json::to_vec(&baseline).map_err(|error| error.to_string())?;
     context.blobs.keep(&text).map(Some)
 }
@@ -80,27 +89,55 @@ pub(super) fn compare(protect: &Protect, baseline: Option<&Baseline>, context: &
         let kept = kept.filter(|_| undone);
         compared.changes.push(ProtectedChange { path: path.to_owned(), what: what.to_owned(), undone, kept });
     };
+    let workspace = &context.workspace;
+    let said = |error: longhaul_workspace::Error| error.to_string();
     for (path, blob) in &baseline.files {
-        let now = context.workspace.read(path);
         let then = context.blobs.fetch(blob);
+        let runs_then = baseline.executable.as_ref().map(|those| those.contains(path));
         let restore = || {
             let bytes = then.as_ref().map_err(Clone::clone)?;
-            // What a link leads to is not the file.
-            context.workspace.refuse_link(path).map_err(|error| error.to_string())?;
-            let key = format!("{}.protect", context.key);
-            context.workspace.replace(path, bytes, &key).map_err(|error| error.to_string())
+            // What a link leads to is not the file, whichever part of the path it stands for.
+            while let Some((link, _)) = workspace.link_on_the_way(path).map_err(said)? {
+                workspace.remove_link(&link.to_string_lossy()).map_err(said)?;
+            }
+            workspace.replace(path, bytes, &format!("{}.protect", context.key)).map_err(said)?;
+            runs_then.map_or(Ok(()), |runs| workspace.set_executable(path, runs).map_err(said))
         };
-        let is_link = context.workspace.refuse_link(path).is_err();
-        match (&now, &then) {
-            (Ok(now), Ok(then)) if now == then && !is_link => {}
+        let leads_elsewhere = !matches!(workspace.link_on_the_way(path), Ok(None));
+        match (workspace.read(path), &then) {
+            (Ok(now), Ok(then)) if now == *then && !leads_elsewhere => {
+                let runs = workspace.is_executable(path).ok();
+                if runs_then.is_some_and(|then| runs != Some(then)) {
+                    note(path, "mode changed", &restore);
+                }
+            }
             (Ok(_), _) => note(path, "changed", &restore),
             (Err(_), _) => note(path, "removed", &restore),
         }
     }
+    for (path, target) in baseline.links.iter().flatten() {
+        let found = workspace.link_on_the_way(path);
+        let is_same = matches!(&found, Ok(Some((at, to))) if at == Path::new(path) && to == target);
+        if !is_same {
+            let what = if matches!(found, Ok(Some(_))) { "changed" } else { "removed" };
+            note(path, what, &|| workspace.put_link(path, target).map_err(said));
+        }
+    }
     match matching(protect, context) {
         Ok(now) => {
-            for path in now.iter().filter(|path| !baseline.files.contains_key(*path)) {
-                let remove = || context.workspace.remove(path).map_err(|error| error.to_string());
+            let is_known = |path: &String| {
+                baseline.files.contains_key(path)
+                    || baseline.links.iter().flatten().any(|(link, _)| link == path)
+            };
+            for path in now.iter().filter(|path| !is_known(path)) {
+                let is_link = matches!(workspace.link_on_the_way(path), Ok(Some(_)));
+                if is_link && baseline.links.is_none() {
+                    continue;
+                }
+                let remove = || match is_link {
+                    true => workspace.remove_link(path).map_err(said),
+                    false => workspace.remove(path).map_err(said),
+                };
                 note(path, "added", &remove);
             }
         }
@@ -118,19 +155,45 @@ pub(super) fn patterns(globs: &[String], root: &Path) -> Result<Vec<Pattern>, Ou
     both.map(|glob| Pattern::parse("protect", &glob, root)).collect()
 }
 
+/// A directory that leads to what a glob names, and how deep it lies: `a` and `a/*` of `a/*/b/**`. A link there would put something
+/// else in the place of all that is protected.
+struct Way {
+    pattern: Pattern,
+    depth: usize,
+}
+
+/// Below `**` there is no telling what leads where, and a glob without a slash names what it means itself.
+fn ways(globs: &[String], root: &Path) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for glob in globs.iter().map(|glob| glob.trim_start_matches("./")).filter(|glob| glob.contains('/')) {
+        let parts: Vec<&str> = glob.split('/').take_while(|part| *part != "**").collect();
+        for depth in 1..=parts.len() {
+            // Half of a pair of braces is no pattern.
+            let pattern = Pattern::parse("protect", &parts[..depth].join("/"), root).ok();
+            ways.extend(pattern.map(|pattern| Way { pattern, depth }));
+        }
+    }
+    ways
+}
+
 struct Matching<'a> {
     patterns: &'a [Pattern],
+    ways: &'a [Way],
     found: Vec<String>,
 }
 
 impl Visitor for Matching<'_> {
     fn visit(&mut self, seen: &Seen<'_>) -> Result<(), Outcome> {
-        let is_meant = |path: &Path| self.patterns.iter().any(|pattern| pattern.matches(path));
+        let is_named = || self.patterns.iter().any(|pattern| pattern.matches(seen.path));
+        let is_way =
+            |way: &Way| way.depth == seen.path.components().count() && way.pattern.matches(seen.path);
         // A link in a protected place is as good as a file there.
-        if matches!(seen.kind, EntryKind::File | EntryKind::Link)
-            && is_meant(seen.path)
-            && let Some(path) = seen.path.to_str()
-        {
+        let is_meant = match seen.kind {
+            EntryKind::File => is_named(),
+            EntryKind::Link => is_named() || self.ways.iter().any(is_way),
+            EntryKind::Directory | EntryKind::Special => false,
+        };
+        if is_meant && let Some(path) = seen.path.to_str() {
             self.found.push(path.to_owned());
         }
         Ok(())
@@ -145,7 +208,8 @@ fn matching(protect: &Protect, context: &Context) -> Result<Vec<String>, String>
     let start = context.workspace.open_directory(".").map_err(|error| error.to_string())?;
     // Ignored files too: what is protected is protected.
     let scope = Scope { hidden: true, ignored: true };
-    let make = || Matching { patterns: &patterns, found: Vec::new() };
+    let ways = ways(&protect.globs, root);
+    let make = || Matching { patterns: &patterns, ways: &ways, found: Vec::new() };
     let (visitors, missed) =
         walk(&context.workspace, start, scope, Patience::new(context), make).map_err(said)?;
     if !missed.note().is_empty() {

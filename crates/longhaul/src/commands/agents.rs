@@ -232,6 +232,10 @@ fn whole(settings: &Settings, models: &Models, agent: &Agent) -> Result<(), Fail
     let servers: Vec<&str> = settings.mcp_servers.keys().map(String::as_str).collect();
     agent.check_servers(&servers).map_err(wrong)?;
     check_models(agent, models)?;
+    for (place, glob) in agent.protect.iter().flatten().enumerate() {
+        let is_glob = longhaul_tools::check_globs(std::slice::from_ref(glob), Path::new("/"));
+        is_glob.map_err(|why| wrong(agent.bad_entry("protect", place, why)))?;
+    }
     check(agent, settings.agent_dirs.most)
 }
 

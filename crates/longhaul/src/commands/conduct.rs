@@ -18,7 +18,7 @@ pub struct ConductArgs {
     #[command(flatten)]
     pub checks: CheckArgs,
     /// Files the agent is not to change, as globs; changes to them are in the result
-    #[arg(long, value_delimiter = ',', value_name = "GLOBS")]
+    #[arg(long, value_name = "GLOBS")]
     pub protect: Vec<String>,
     /// What happens to changes of protected files: `report` names them, `refuse` undoes them and tells the agent
     #[arg(long, value_name = "report|refuse")]
@@ -50,7 +50,13 @@ impl CheckArgs {
         if let Some(name) = &judge {
             check_model(harness, name, &run.spec.limits)?;
         }
-        let judge = judge.map(|model| Judge { model, acceptance: self.accept.clone() });
+        // Another judge of the same work, unless it is said what else it goes by.
+        let before = run.spec.conduct().judge.as_ref().map(|judge| judge.acceptance.clone());
+        let acceptance = match self.accept.is_empty() {
+            true => before.unwrap_or_default(),
+            false => self.accept.clone(),
+        };
+        let judge = judge.map(|model| Judge { model, acceptance });
         let checks = Checks { verify: Some(self.verify.clone()).filter(|verify| !verify.is_empty()), judge };
         let conduct = run.spec.conduct().clone().checked_by(checks.clone());
         conduct.check().map_err(|error| Failure::usage(error.to_string()))?;
@@ -81,6 +87,23 @@ impl ProtectArg {
     }
 }
 
+/// Globs between commas; a comma in braces is the glob's own.
+fn apart(globs: &str) -> Vec<String> {
+    let (mut depth, mut parts) = (0usize, vec![String::new()]);
+    for letter in globs.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match parts.last_mut() {
+            Some(part) if letter != ',' || depth > 0 => part.push(letter),
+            Some(_) | None => parts.push(String::new()),
+        }
+    }
+    parts
+}
+
 /// Everything about a run's conduct: what was typed goes beside what the agent's file asks for, and over it where only one can
 /// be.
 pub fn settled(
@@ -94,9 +117,11 @@ pub fn settled(
     let checks = &args.checks;
     let typed = checks.judge.as_ref().map(|name| settled_model(name, &app.cwd));
     let of_file = || agent.judge.as_ref().map(|name| settled_model(name, &app.project));
-    let judge = typed.or_else(of_file).map(|model| Judge { model, acceptance: checks.accept.clone() });
+    let acceptance = [agent.accept.as_deref().unwrap_or(&[]), &checks.accept].concat();
+    let judge = typed.or_else(of_file).map(|model| Judge { model, acceptance });
     let verify = [agent.verify.as_deref().unwrap_or(&[]), &checks.verify].concat();
-    let globs = [agent.protect.as_deref().unwrap_or(&[]), &args.protect].concat();
+    let typed: Vec<String> = args.protect.iter().flat_map(|globs| apart(globs)).collect();
+    let globs = [agent.protect.as_deref().unwrap_or(&[]), &typed].concat();
     let of_file = agent.protect_policy.map(|policy| match policy {
         longhaul_agents::ProtectPolicy::Report => ProtectPolicy::Report,
         longhaul_agents::ProtectPolicy::Refuse => ProtectPolicy::Refuse,
@@ -125,4 +150,22 @@ pub fn settled(
     };
     conduct.check().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(conduct)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apart;
+
+    #[test]
+    fn globs_are_parted_at_commas_that_are_not_in_braces() {
+        for (typed, globs) in [
+            ("tests/**", vec!["tests/**"]),
+            ("a,b/*.rs", vec!["a", "b/*.rs"]),
+            ("tests/{a,b}.txt", vec!["tests/{a,b}.txt"]),
+            ("x/{a,{b,c}}/y,z", vec!["x/{a,{b,c}}/y", "z"]),
+            ("", vec![""]),
+        ] {
+            assert_eq!(apart(typed), globs, "{typed}");
+        }
+    }
 }

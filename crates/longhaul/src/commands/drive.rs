@@ -6,7 +6,6 @@ use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
 use longhaul_core::command::Wish;
-use longhaul_core::conduct::Looping;
 use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::RunId;
@@ -389,35 +388,6 @@ fn hint_at_gate(run: &Run) {
     ));
 }
 
-/// The loop as it would be typed once more, in its own directory.
-fn same_loop(run: &Run, looping: &Looping) -> String {
-    let mut words = vec!["longhaul loop".to_owned()];
-    // A specification is no objective, and a long one is not read in a hint.
-    let is_plain = |text: &str| text.len() <= 100 && !text.contains(char::is_control);
-    let is_short = is_plain(&run.spec.task) && !looping.is_by_features();
-    words.push(if is_short { quoted(&run.spec.task) } else { "OBJECTIVE".to_owned() });
-    words.push(format!(
-        "--in-place --max-iterations {} --model {}",
-        looping.max_iterations,
-        quoted(&run.spec.model)
-    ));
-    if looping.promise != Looping::default().promise {
-        words.push(format!("--completion-promise {}", quoted(&looping.promise)));
-    }
-    let verify = run.spec.conduct().verify.iter().filter(|command| is_plain(command));
-    words.extend(verify.map(|command| format!("--verify {}", quoted(command))));
-    words.join(" ")
-}
-
-/// A word as a shell reads it back.
-fn quoted(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=+@".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 /// Was it the budget of all runs that was used up?
 fn of_all_runs(run: &Run) -> bool {
     run.reason.as_ref().is_some_and(|reason| reason.contains("harness.budget."))
@@ -426,22 +396,21 @@ fn of_all_runs(run: &Run) -> bool {
 /// What can be done with a run that ended at a limit: its files are there, and its checkpoints.
 fn after_the_limit(run: &Run) -> String {
     let (id, place) = (&run.spec.id, &run.spec.workspace);
-    match &run.spec.conduct().looping {
-        Some(looping) if run.reason.as_deref() == Some("max_iterations") => format!(
-            "its last iteration is over and its files are kept; another loop can go on from them: `cd {}`, then `{}`. With \
-             `--limit-policy max_iterations=pause` a loop waits for more iterations instead",
-            quoted(place),
-            same_loop(run, looping)
-        ),
-        Some(_) | None if run.checkpoints < 2 => {
-            format!("the run was to stop at this limit; its work is kept in {place}")
-        }
-        Some(_) | None => format!(
-            "the run was to stop at this limit; its work is kept in {place}. `longhaul checkpoints {id}` lists where it can go \
-             on from with a higher one: `longhaul resume {id} --checkpoint N {}`",
+    if run.is_out_of_iterations() {
+        return format!(
+            "the work is kept in {place}; go on with more iterations: `longhaul loop --resume --run-id {id} {}`. With \
+             `--limit-policy max_iterations=pause` a loop waits for them instead of failing",
             raised_limit(run)
-        ),
+        );
     }
+    if run.checkpoints < 2 {
+        return format!("the run was to stop at this limit; its work is kept in {place}");
+    }
+    format!(
+        "the run was to stop at this limit; its work is kept in {place}. `longhaul checkpoints {id}` lists where it can go \
+         on from with a higher one: `longhaul resume {id} --checkpoint N {}`",
+        raised_limit(run)
+    )
 }
 
 /// The limit that was reached, as it would be typed with twice what it was.

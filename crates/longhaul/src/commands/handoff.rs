@@ -45,6 +45,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 /// The file, or as much of it as shows that it is too long.
 fn text(path: &Path) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    // Opening a FIFO would wait for somebody to write.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Failure::usage(format!("{} is no regular file", path.display())));
+    }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(HANDOFF_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;

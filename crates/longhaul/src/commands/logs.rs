@@ -98,7 +98,7 @@ pub fn retell(run: &Run, event: &Event) -> Vec<String> {
 
         Event::StatusChanged { to, reason, .. } => format!("({to}{})", after(": ", reason)),
         Event::Recovered { .. } => "(taken up again after its process ended)".to_owned(),
-        Event::Reopened => "(paused: it had failed, and has another plan)".to_owned(),
+        Event::Reopened => "(paused: it had failed, and is opened again)".to_owned(),
         Event::WaitingForHuman { ask: Some(ask), .. } => format!("(waiting for a person: {})", ask.text),
         Event::CommandDropped { why, .. } => format!("(a command was not obeyed: {why})"),
         Event::PlanMade { plan } => planned(plan),

@@ -25,7 +25,7 @@ use crate::servers;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-The agent says the promise (TASK_COMPLETE, unless you choose another) on a line of its own when everything is done. Until it \
+The agent says the promise (TASK_COMPLETE, unless you choose another) alone on the last line of its reply when everything is done. Until it \
 does, it is started again with the same objective and no memory but the files of its workspace and state/handoff.json. With \
 --verify the promise only counts if the commands succeed.
 
@@ -35,7 +35,7 @@ Examples:
       a list of features is written first, then made to pass one by one;
       allow `git commit *` in your settings, or you are asked
   longhaul loop --resume --run-id run_… --max-iterations 40
-      one that was paused or whose process died
+      one that was paused, whose process died, or whose iterations are used up
   longhaul loop status run_…"
 )]
 pub struct Args {
@@ -52,7 +52,7 @@ pub struct Args {
     /// A cheaper model that sums each iteration up for the next
     #[arg(long, value_name = "P/M")]
     pub summarize_with: Option<String>,
-    /// Go on with a loop that was paused or whose process died
+    /// Go on with a loop that was paused, whose process died, or that used up its iterations (give it more)
     #[arg(long, requires = "run_id", conflicts_with_all = ["objective", "init_from"])]
     pub resume: bool,
     /// The run to resume
@@ -84,7 +84,7 @@ pub struct IterationArgs {
     /// Iterations the loop may take [default: 10]
     #[arg(long, value_name = "N")]
     pub max_iterations: Option<u32>,
-    /// What the agent says when it is done, on a line of its own [default: TASK_COMPLETE]
+    /// What the agent says when it is done, alone on the last line of its reply [default: TASK_COMPLETE]
     #[arg(long, value_name = "TEXT")]
     pub completion_promise: Option<String>,
 }
@@ -108,10 +108,16 @@ impl IterationArgs {
             return Err(Failure::usage(format!("{id} is not a loop: it has no iterations and no promise")));
         };
         let looping = self.over(base);
-        if looping.max_iterations < run.iteration && !run.status.is_terminal() {
+        let (max, iteration) = (looping.max_iterations, run.iteration);
+        if run.is_out_of_iterations() && max <= iteration {
+            let hint = format!("`longhaul resume {id} --max-iterations {}`", iteration.saturating_mul(2));
+            let why =
+                format!("{id} has used its {iteration} iterations; it goes on with more of them than that");
+            return Err(Failure::usage(why).hint(hint));
+        }
+        if max < iteration && !run.status.is_terminal() {
             return Err(Failure::usage(format!(
-                "--max-iterations {}: {id} is in its iteration {} already",
-                looping.max_iterations, run.iteration
+                "--max-iterations {max}: {id} is in its iteration {iteration} already"
             )));
         }
         let conduct =

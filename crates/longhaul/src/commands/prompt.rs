@@ -6,6 +6,7 @@ use longhaul_core::ids::Attempt;
 use longhaul_core::prompt;
 use longhaul_core::run::Run;
 use longhaul_core::time::Timestamp;
+use longhaul_model::wire::ToolOffer;
 use longhaul_tools::sandbox::Sandbox;
 use serde_json::json;
 
@@ -27,14 +28,32 @@ pub struct Args {
     /// At this turn of it [default: the first if an iteration is named, else the last]
     #[arg(long, value_name = "N")]
     pub turn: Option<u32>,
+    /// Instead, the Nth question beside the conversation: what a judge, a summariser or a planner was shown
+    #[arg(long, value_name = "N", conflicts_with_all = ["iteration", "turn"])]
+    pub aside: Option<u32>,
+    /// Also what the model is told of each tool: its description and the schema of its arguments (not of MCP servers' tools)
+    #[arg(long)]
+    pub tools: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
-    let mut onlooker = app.reading()?.onlooker(&id)?;
+    let harness = app.reading()?;
+    let mut onlooker = harness.onlooker(&id)?;
     let turn = args.turn.or(args.iteration.map(|_| 1));
     let mut found: Option<ModelRequest> = None;
+    let mut asides = 0;
     onlooker.look(&mut |run, _, _, event| {
+        if let Event::AsideStarted { aside, attempt, .. } = event {
+            // One that is asked again is the same question.
+            asides += u32::from(*attempt == Attempt::FIRST);
+            if args.aside == Some(asides) {
+                found = Some(prompt::aside(run, *aside, *attempt));
+            }
+        }
+        if args.aside.is_some() {
+            return;
+        }
         let Event::TurnStarted { turn: started, attempt } = event else { return };
         let is_meant = args.iteration.is_none_or(|iteration| iteration == run.iteration)
             && turn.is_none_or(|turn| turn == *started);
@@ -43,10 +62,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         }
     })?;
     let request = found.ok_or_else(|| {
-        Failure::usage(format!("{id} has no such turn"))
+        let what = if args.aside.is_some() { "question beside the conversation" } else { "turn" };
+        Failure::usage(format!("{id} has no such {what}"))
             .hint(format!("`longhaul logs {id}` shows what there is"))
     })?;
-    print(app, &request);
+    let offers = args.tools.then(|| harness.offers(&request.tools));
+    print(app, &request, offers.as_deref());
     Ok(Exit::Ok)
 }
 
@@ -62,13 +83,14 @@ pub fn show_first(app: &App, settings: &Settings, task: &str, options: &Options)
     let mut run = Run::first(1, at, &created).map_err(anyhow::Error::from)?;
     run.apply(2, at, &Event::GateChecked { step: 0, required: false }).map_err(anyhow::Error::from)?;
     run.apply(3, at, &Event::StepStarted { step: 0 }).map_err(anyhow::Error::from)?;
-    print(app, &prompt::request(&run, 1, Attempt::FIRST));
+    print(app, &prompt::request(&run, 1, Attempt::FIRST), None);
     Ok(Exit::Ok)
 }
 
-fn print(app: &App, request: &ModelRequest) {
+fn print(app: &App, request: &ModelRequest, offers: Option<&[ToolOffer]>) {
     if app.json() {
-        render::json(&json!({
+        let described = |offer: &ToolOffer| json!({ "name": offer.name, "description": offer.description, "schema": offer.schema });
+        let mut shown = json!({
             "model": request.model,
             "iteration": request.scene.iteration,
             "turn": request.scene.turn,
@@ -76,13 +98,17 @@ fn print(app: &App, request: &ModelRequest) {
             "system": request.system,
             "messages": request.messages,
             "tools": request.tools,
-        }));
+        });
+        if let Some(offers) = offers {
+            shown["toolOffers"] = offers.iter().map(described).collect();
+        }
+        render::json(&shown);
     } else {
-        render::words(&shown(request));
+        render::words(&shown(request, offers.unwrap_or_default()));
     }
 }
 
-fn shown(request: &ModelRequest) -> String {
+fn shown(request: &ModelRequest, offers: &[ToolOffer]) -> String {
     let scene = &request.scene;
     let mut text = format!(
         "[{}, {}, iteration {}, turn {}]\n\n[system]\n{}\n\n[tools] {}\n",
@@ -93,6 +119,14 @@ fn shown(request: &ModelRequest) -> String {
         request.system,
         request.tools.join(", ")
     );
+    for offer in offers {
+        text.push_str(&format!(
+            "\n[tool {}]\n{}\n{:#}\n",
+            offer.name,
+            offer.description.trim_end(),
+            offer.schema
+        ));
+    }
     for message in request.messages.iter() {
         text.push_str(&match message {
             Message::User { text } => format!("\n[user]\n{text}\n"),

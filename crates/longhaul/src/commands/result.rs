@@ -7,6 +7,7 @@ use longhaul_core::report::{Evidence, Report};
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
+use longhaul_engine::Harness;
 use longhaul_tools::hash_of;
 use longhaul_workspace::place;
 use serde::Serialize;
@@ -38,14 +39,18 @@ struct Judged<'a> {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
-    let run = app.reading()?.look(&app.run(&args.id)?)?;
+    let harness = app.reading()?;
+    let run = harness.look(&app.run(&args.id)?)?;
     if let Some(hint) = super::show::how_it_stands(app, &run)? {
         render::hint(&hint);
     }
     let misfit = misfit(&run);
     let mut report = Report::of(&run);
     // What stands there now: the last look of the harness may have been before the last change.
-    report.changes = changes(&run).or(report.changes);
+    report.changes = match since_start(&harness, &run) {
+        Some(own) => Some(own).filter(|own| !own.is_empty()),
+        None => changes(&run).or(report.changes),
+    };
     report.evidence = evidence(&run);
     if args.output {
         render::words(&report.output);
@@ -80,6 +85,15 @@ fn has_branch_moved(run: &Run) -> bool {
 fn tree_now(run: &Run) -> Option<String> {
     let workspace = Path::new(&run.spec.workspace);
     (run.status != Status::Running && workspace.is_dir()).then(|| hash_of(workspace, TREE_LOOK_MAX)).flatten()
+}
+
+/// What a run without a branch has changed: compared with what was stored before its first change, so that what the user had not
+/// committed is not taken for its work. Nothing if nobody knows what that was.
+fn since_start(harness: &Harness, run: &Run) -> Option<String> {
+    let is_there = run.spec.branch.is_none() && run.has_worked() && Path::new(&run.spec.workspace).is_dir();
+    let form = ["--stat=100", "--stat-count=60", "--find-renames"];
+    let printed = is_there.then(|| harness.diff_since_start(&run.spec.id, &form).ok().flatten())??;
+    Some(String::from_utf8_lossy(&printed).trim_end().to_owned())
 }
 
 /// What differs in the workspace, as it is now, from what the work began with. What was merged since, and what later runs of a

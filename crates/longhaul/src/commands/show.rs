@@ -55,6 +55,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         None => "by nobody".to_owned(),
     };
     let status = status(&view);
+    let iterations =
+        view.max_iterations.map(|max| format!("{} of {max}", view.iteration_count.saturating_add(1)));
     let mut lines = vec![
         ("id", view.id.to_string()),
         ("task", table::fit(&view.task, 100)),
@@ -66,6 +68,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         ("autonomy", view.autonomy.to_string()),
         ("sandbox", view.sandbox.unwrap_or_default()),
         ("steps", format!("{} of {}", view.steps_completed, view.steps_total)),
+        ("iteration", iterations.unwrap_or_default()),
+        ("promise", view.completion_promise.unwrap_or_default()),
         ("turns", format!("{} of {}", view.turn_count, view.limits.max_steps)),
         ("calls", format!("{} of {}", view.tool_call_count, view.limits.max_tool_calls)),
         ("tokens", tokens(&view.usage)),

@@ -85,7 +85,8 @@ fn go_on(
     if args.detach {
         let run = harness.look(id)?;
         if run.status != Status::Running {
-            refuse_early(harness, id, &Wish::Start { limits: None, model: None, looping: None })?;
+            let looping = opening.looping.clone();
+            refuse_early(harness, id, &Wish::Start { limits: None, model: None, looping })?;
         }
         harness.models_for(&run, &opening)?;
         let (limits, holding, iterations) =

@@ -199,3 +199,19 @@ fn merging_what_was_not_verified_is_said() {
     desk.get(&["run", "x", "--model", "scripted/s.yaml"]);
     assert_eq!(desk.json(&["merge", &only_run(&desk)])["evidence"], Value::Null);
 }
+
+/// What the user had changed and not committed before a run that works in place is not its work.
+#[test]
+fn what_was_there_before_is_not_the_runs_work() {
+    let nothing = "conversations: [ { turns: [ { text: Nothing to do. } ] } ]";
+    let something = "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: own.txt, content: x } } ] }, { text: Done. } ] } ]";
+    for (script, own) in [(nothing, false), (something, true)] {
+        let desk = repository(script);
+        desk.write("tests/a.sh", "mine\n");
+        desk.write("mine.txt", "mine\n");
+        desk.get(&["run", "x", "--model", "scripted/s.yaml", "--in-place", "--verify", "true"]);
+        let changes = desk.json(&["result", &only_run(&desk)])["changes"].to_string();
+        assert_eq!(changes.contains("own.txt"), own, "{changes}");
+        assert!(!changes.contains("mine.txt") && !changes.contains("a.sh"), "{changes}");
+    }
+}

@@ -1,6 +1,8 @@
 //! `loop`, evidence and results, as a person meets them in the evening and in the morning.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -236,19 +238,28 @@ conversations:
     assert_eq!(restored, 1);
 }
 
-/// B6.4: a broken handoff is a warning, and the next iteration goes on without it.
+/// B6.4: a broken handoff is a warning, and the next iteration goes on without it; so is one that cannot be read.
 #[test]
 fn a_broken_handoff_is_only_a_warning() {
-    let desk = Desk::with_script(
-        r#"
+    const SCRIPT: &str = r#"
 conversations:
   - match: { iteration: 1 }
     turns:
       - calls: [ { tool: write, args: { path: state/handoff.json, content: "garbage" } } ]
       - text: hm
   - turns: [ { text: TASK_COMPLETE } ]
-"#,
-    );
+"#;
+    let desk = Desk::with_script(SCRIPT);
+    fs::create_dir_all(desk.path("state/handoff.json")).unwrap();
+    desk.get(&in_place("x"));
+    let events = desk.events(&only_run(&desk));
+    let warned =
+        of_type(&events, "examined").iter().any(|event| event["warnings"].to_string().contains("not used"));
+    assert!(warned, "{events:?}");
+    let said = desk.say(&["handoff", "validate"]);
+    assert!(said.code == 2 && said.err.contains("no regular file"), "{}", said.err);
+
+    let desk = Desk::with_script(SCRIPT);
     desk.get(&in_place("x"));
     let id = only_run(&desk);
     let events = desk.events(&id);
@@ -598,6 +609,8 @@ fn protection_is_not_got_round() {
         let desk = Desk::with_script(&claim(command));
         fs::create_dir(desk.path("tests")).unwrap();
         desk.write("tests/a.sh", "exit 1\n");
+        fs::set_permissions(desk.path("tests/a.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink("a.sh", desk.path("tests/known")).unwrap();
         let fixed = [
             "run",
             "x",
@@ -605,16 +618,40 @@ fn protection_is_not_got_round() {
             "scripted/s.yaml",
             "--in-place",
             "--protect",
-            "tests",
+            "tests/**",
             "--protect-policy",
             "refuse",
         ];
         let said = desk.say(&[&fixed, more].concat());
         (desk, said)
     };
-    let (desk, said) = run("ln -sf /dev/null tests/a.sh", &[]);
-    assert_eq!(said.code, 3, "a link cannot be put back, so it does not hold: {}", said.err);
+    let (desk, said) = run("rm tests/a.sh; mkdir tests/a.sh", &[]);
+    assert_eq!(said.code, 3, "a directory is not taken away, so it does not hold: {}", said.err);
     assert_eq!(desk.json(&["show", &only_run(&desk)])["finishReason"], "not_verified");
+
+    // A link in the place of the file, of its directory, or beside it; and a file that can no longer be run.
+    for command in [
+        "ln -sf /dev/null tests/a.sh",
+        "mv tests t2; ln -s t2 tests",
+        "mv tests t2; ln -s t2 tests; echo exit 0 > t2/a.sh",
+        "ln -s /etc/hosts tests/b.sh",
+        "ln -sfn code tests/known",
+        "chmod -x tests/a.sh",
+    ] {
+        let (desk, said) = run(command, &[]);
+        assert_eq!(said.code, 0, "{command}: {}", said.err);
+        let told = desk.get(&["logs", &only_run(&desk)]);
+        assert!(told.contains("These files are protected"), "{command}: {told}");
+        let tests = fs::symlink_metadata(desk.path("tests")).unwrap();
+        let file = fs::symlink_metadata(desk.path("tests/a.sh")).unwrap();
+        assert!(tests.is_dir() && file.is_file() && file.permissions().mode() & 0o100 != 0, "{command}");
+        assert_eq!(fs::read_to_string(desk.path("tests/a.sh")).unwrap(), "exit 1\n", "{command}");
+        assert!(fs::symlink_metadata(desk.path("tests/b.sh")).is_err(), "{command}");
+        assert_eq!(fs::read_link(desk.path("tests/known")).unwrap(), Path::new("a.sh"), "{command}");
+    }
+    let (desk, said) = run("true", &[]);
+    assert_eq!(said.code, 0, "a link that was there from the start is none of the agent's: {}", said.err);
+    assert_eq!(desk.json(&["result", &only_run(&desk)])["protected"], serde_json::json!([]));
 
     let (desk, said) = run("true", &["--verify", "echo exit 0 > tests/a.sh"]);
     assert_ne!(said.code, 0, "what a verify command changes counts too: {}", said.err);
@@ -661,7 +698,7 @@ conversations:
     assert!(desk.get(&["loop", "status", &only_run(&desk)]).contains("0/1 features passing"));
 }
 
-/// B7.5: what is said at the last iteration can be typed as it stands, and goes on from the files there are.
+/// B5.3, B7.5: what is said at the last iteration can be typed as it stands, and the loop goes on with its next iteration.
 #[test]
 fn a_loop_that_is_over_says_how_to_go_on() {
     let desk = Desk::with_script("conversations: [ { turns: [ { text: hm } ] } ]");
@@ -669,9 +706,14 @@ fn a_loop_that_is_over_says_how_to_go_on() {
     args.extend(["--max-iterations", "2", "--completion-promise", "ALL DONE", "--verify", "test -f ok.txt"]);
     let said = desk.say(&args);
     assert_eq!(said.code, 4, "{}", said.err);
-    let hint = said.err.lines().find(|line| line.contains("its last iteration is over")).unwrap();
+    let id = only_run(&desk);
+    let hint = said.err.lines().find(|line| line.contains("go on with more iterations")).unwrap();
     let typed = hint.split('`').find(|part| part.starts_with("longhaul loop ")).unwrap();
-    assert!(typed.contains("'Make it'\\''s end' --in-place --max-iterations 2"), "{typed}");
+    assert_eq!(typed, format!("longhaul loop --resume --run-id {id} --max-iterations 4"));
+    for none_more in [vec!["resume", &id], vec!["resume", &id, "--max-iterations", "2"]] {
+        let said = desk.say(&none_more);
+        assert!(said.code != 0 && said.err.contains("iterations"), "{}", said.err);
+    }
     desk.write("s.yaml", "conversations: [ { turns: [ { text: ALL DONE } ] } ]");
     desk.write("ok.txt", "");
     // As a shell reads it.
@@ -680,6 +722,9 @@ fn a_loop_that_is_over_says_how_to_go_on() {
     shell.envs(desk.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = shell.args(["-c", &typed]).current_dir(desk.path(".")).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let show = desk.json(&["show", &id]);
+    assert_eq!((&show["status"], &show["iterationCount"]), (&"completed".into(), &2.into()));
+    assert_eq!((&show["maxIterations"], &show["error"]), (&4.into(), &serde_json::Value::Null));
 }
 
 /// What a loop is fixed to is not silently ignored on resume; a limit below what was used is refused; a wrong judge is said at

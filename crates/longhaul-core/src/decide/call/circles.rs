@@ -7,19 +7,27 @@ use crate::ids::Attempt;
 use crate::limits::CHANGING_REPEATS_FACTOR;
 use crate::repetition::{self, Remedy};
 use crate::run::{Call, Phase, Run};
+use crate::status::Status;
 use crate::tool::{Failure, Outcome};
 
 const ONCE_MORE: &str = "not made: it was asked for again in the same turn";
 
-/// Does this call only repeat what led nowhere before? A call that a hook or a person has looked at is not asked again.
+/// Does this call only repeat what led nowhere before? A call that a hook or a person has looked at is not asked again, and what was
+/// tried before a person last started the run counts no longer: something may have changed.
 pub(super) fn repeats(run: &Run, call: &Asked<'_>) -> Option<repetition::Found> {
     let max = run.spec.conduct().repeats_max().filter(|_| call.attempt == Attempt::FIRST && !call.granted)?;
+    // A run that does not run yet is being started with this very decision.
+    if run.status != Status::Running {
+        return None;
+    }
     let here = |other: &&Call| (other.step, other.iteration) == (run.current_step, run.iteration);
     let most = (max * CHANGING_REPEATS_FACTOR) as usize;
-    let before = run.calls[..(call.id.0 as usize - 1).min(run.calls.len())].iter();
+    let end = (call.id.0 as usize - 1).min(run.calls.len());
+    let before = run.calls[..end].iter().skip(run.calls_before_start as usize);
     let mut before: Vec<&Call> = before.rev().take_while(here).take(most).collect();
     before.reverse();
-    repetition::found(&before, call.tool, call.args, max)
+    let found = repetition::found(&before, call.tool, call.args, max);
+    found.or_else(|| run.novelty.found(call.tool, call.args, max))
 }
 
 /// Refuses a call that goes round in circles, and says what is done about it.
@@ -35,7 +43,7 @@ pub(super) fn broken_off(
         refuse(call.id, Failure::DoomLoop, ONCE_MORE.to_owned(), decision);
         return Remedy::Nudge;
     }
-    let remedy = match repetition::remedy(run) {
+    let remedy = match repetition::remedy(run, found, call.id.0 - 1) {
         // Who is on an errand would come back to a conversation that knows nothing of it.
         Remedy::FreshStart if is_errand_out(run, turn, decision) => Remedy::Nudge,
         remedy @ (Remedy::Nudge | Remedy::FreshStart | Remedy::Pause) => remedy,

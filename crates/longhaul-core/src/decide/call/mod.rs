@@ -378,14 +378,18 @@ fn work_through<'a>(
 /// Begins a call that may be made: what can be checked is prepared first, anything else starts at once.
 fn begin_given(run: &Run, call: &Asked<'_>, class: EffectClass, limits: Limits, decision: &mut Decision) {
     limit::warn_of_calls(run, limits, decision);
-    if class == EffectClass::Checkable {
-        return decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
-    }
-    let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
-    let risk = risk(here, call.tool, &call.args.value());
-    start(call.id, call.attempt, class, Vec::new(), decision);
-    if let Some(command) = risk {
-        guard(run, call.id, command, decision);
+    match class {
+        EffectClass::Checkable => {
+            decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
+        }
+        EffectClass::Repeatable | EffectClass::Once => {
+            let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
+            let risk = risk(here, call.tool, &call.args.value());
+            start(call.id, call.attempt, class, Vec::new(), decision);
+            if let Some(command) = risk {
+                guard(run, call.id, command, decision);
+            }
+        }
     }
 }
 

@@ -59,6 +59,9 @@ impl Run {
         if outcome.is_done() {
             self.remember_changes(id);
         }
+        if let Some(call) = (id.0 as usize).checked_sub(1).and_then(|place| self.calls.get(place)) {
+            self.novelty.learn(&call.tool, &call.args, &outcome);
+        }
         let (failed, text, images) = (!outcome.is_done(), outcome.for_model(), outcome.images().to_vec());
         self.say(Message::Tool { call: id, failed, text, images });
         self.set_call(id, CallState::Ended { attempt, outcome, duration_us });

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use crate::context::{self, Shortening};
-use crate::conversation::Message;
-use crate::event::{Aside, FreshStart, Purpose};
+use crate::conversation::{Message, ModelFailureKind};
+use crate::event::{Aside, FreshStart, Purpose, Rest};
 use crate::evidence::Examination;
 use crate::ids::Attempt;
 use crate::policy::Limit;
 use crate::prompt;
-use crate::run::{Baseline, Files, Phase, Resumed, Run, Seen};
+use crate::run::{Baseline, Files, Judgement, Phase, Resumed, Run, Seen};
 use crate::time::Timestamp;
 
 impl Run {
     pub(super) fn begin_examination(&mut self, turn: u32, round: u32, attempt: Attempt, purpose: Purpose) {
         self.examinations = round;
+        // It was about the work as it was then.
+        self.judgement.take_if(|_| purpose.is_claim());
         // Verify commands run what the agent wrote.
         if purpose.is_claim() && self.files != Files::Untouched {
             self.files.touch();
@@ -43,11 +45,12 @@ impl Run {
             self.unseen = false;
         }
         self.phase = Phase::Answered { turn };
-        // A list that may be half written is not yet the list.
-        if let Some(features) = &found.features
-            && !matches!(purpose, Purpose::FreshStart { .. })
+        // A list that may be half written is not yet the list; one that is known goes on with its marks.
+        let may_be_new = !matches!(purpose, Purpose::FreshStart { .. });
+        if let Some(list) = found.features.as_ref().and_then(|features| features.list.as_ref())
+            && (may_be_new || self.feature_list.is_some())
         {
-            self.feature_list = self.feature_list.take().or_else(|| features.list.clone());
+            self.feature_list = Some(list.clone());
         }
         let same = found.tree.is_some() && found.tree == self.pace.tree;
         match purpose {
@@ -69,16 +72,31 @@ impl Run {
         self.examined = Some(Seen { at, purpose, found: found.clone() });
     }
 
-    pub(super) fn hear_aside(&mut self, aside: Aside, text: &Option<String>) {
+    pub(super) fn hear_aside(&mut self, aside: Aside, model: &str, text: &Option<String>) {
         match aside {
             Aside::Iteration { .. } => self.resumed.next_summary.clone_from(text),
-            Aside::Judgement => self.hear_judge(text.as_deref()),
+            Aside::Judgement => self.hear_judge(model, text.as_deref()),
             Aside::Compaction { .. } | Aside::Planning { .. } => {}
         }
     }
 
-    fn hear_judge(&mut self, answer: Option<&str>) {
+    /// Nobody answered what was asked beside the conversation, and it is asked again later.
+    pub(super) fn rest_aside(&mut self, retry: Option<Rest>, kind: ModelFailureKind) {
+        if let (Some(rest), Phase::Aside { aside, turn, attempt }) = (retry, &self.phase) {
+            let (aside, turn, attempt) = (*aside, *turn, *attempt);
+            self.phase = Phase::AsideResting { aside, turn, attempt, rest, kind };
+        }
+    }
+
+    fn hear_judge(&mut self, model: &str, answer: Option<&str>) {
         let Some(opinion) = answer.and_then(prompt::opinion) else { return };
+        let judge = self.spec.conduct().judge.as_ref();
+        self.judgement = Some(Judgement {
+            accepted: opinion.accepted,
+            reasons: opinion.reasons.clone(),
+            acceptance: judge.map_or(Vec::new(), |judge| judge.acceptance.clone()),
+            model: model.to_owned(),
+        });
         if opinion.accepted {
             self.unseen = false;
         }
@@ -105,6 +123,7 @@ impl Run {
 
     pub(super) fn begin_anew(&mut self, number: u32, why: FreshStart, note: Option<&str>) {
         self.iteration = number;
+        self.said_before = self.last_words().map(str::to_owned);
         self.phase = Phase::Opened;
         self.cwd = None;
         self.resumed = Resumed {

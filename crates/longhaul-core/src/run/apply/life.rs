@@ -4,6 +4,7 @@ use crate::conduct::Checks;
 use crate::event::{Cause, Kept};
 use crate::ids::CommandId;
 use crate::limits;
+use crate::novelty::Novelty;
 use crate::run::{Pace, Patience, Run};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -27,6 +28,8 @@ impl Run {
             // A person has looked: what went wrong before counts no longer.
             self.pace = Pace { tree: self.pace.tree.take(), ..Pace::default() };
             self.repetitions.clear();
+            self.novelty = Novelty::default();
+            self.calls_before_start = self.calls.len() as u32;
             self.fill.futile = 0;
             self.fill.overflows = 0;
         }
@@ -47,9 +50,13 @@ impl Run {
     }
 
     pub(super) fn reopen(&mut self) {
+        // A loop out of iterations goes on with the very step that failed.
+        if self.is_out_of_iterations() {
+            self.plan.take_up(self.current_step as usize);
+        }
         self.status = Status::Paused;
         self.cause = Some(Cause::Asked);
-        self.reason = Some("it failed, and was given another plan".to_owned());
+        self.reason = Some("it had failed, and was opened again".to_owned());
         self.completed_at = None;
         self.error = None;
     }

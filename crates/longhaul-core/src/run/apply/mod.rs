@@ -104,11 +104,11 @@ impl Run {
                 self.rest_call(*call, *attempt, message, *rest);
             }
 
-            Event::AgentStopped { action: StopAction::Restart, why, .. } => {
+            Event::AgentStopped { action: StopAction::Restart | StopAction::Limit, why, .. } => {
                 self.resumed.next_note.clone_from(why);
             }
             Event::AgentStopped {
-                action: StopAction::Complete | StopAction::Continue | StopAction::Limit | StopAction::Pause,
+                action: StopAction::Complete | StopAction::Continue | StopAction::Pause,
                 ..
             } => {}
             Event::ExamineStarted { turn, round, attempt, purpose } => {
@@ -121,14 +121,18 @@ impl Run {
             Event::AsideStarted { aside, turn, attempt } => {
                 self.phase = Phase::Aside { aside: *aside, turn: *turn, attempt: *attempt };
             }
-            Event::AsideEnded { aside, model, text, usage, .. } => {
+            Event::AsideEnded { aside, model, text, usage, retry, kind, .. } => {
                 usage.iter().for_each(|usage| self.spend_on(model, usage));
-                self.hear_aside(*aside, text);
+                self.hear_aside(*aside, model, text);
+                self.rest_aside(*retry, kind.unwrap_or_default());
             }
             Event::Compacted { shortening, futile, tokens_after, .. } => {
                 self.shorten(shortening, *tokens_after, *futile);
             }
-            Event::DoomLoop { .. } => self.repetitions.push(self.calls.len() as u32),
+            Event::DoomLoop { .. } => {
+                self.repetitions.push(self.calls.len() as u32);
+                self.novelty.tell();
+            }
 
             Event::ChildSpawned(errand) => self.send(at, errand),
             Event::ChildRested { number, paused, reason, ledger } => {

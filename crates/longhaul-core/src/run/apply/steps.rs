@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::child::Origin;
 use crate::conversation::Message;
+use crate::novelty::Novelty;
 use crate::plan::Plan;
 use crate::prompt;
 use crate::run::{Answer, CallState, Gate, Older, Phase, Resumed, Run};
@@ -39,7 +40,9 @@ impl Run {
         self.cwd = None;
         self.resumed = Resumed::default();
         self.pace.fresh_starts = 0;
+        self.novelty = Novelty::default();
         self.forget_warnings();
+        self.said_before = self.last_words().map(str::to_owned);
         self.messages = Arc::new(vec![Message::User { text: prompt::opening_text(self, step as usize) }]);
         self.fill.recount(&self.messages);
     }

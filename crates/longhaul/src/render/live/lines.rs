@@ -21,7 +21,7 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
     Some(match event {
         Event::StatusChanged { to, reason, .. } => status(run, *to, reason.as_deref()),
         Event::Recovered { .. } => taken_up(run),
-        Event::Reopened => "paused: it had failed, and has another plan".to_owned(),
+        Event::Reopened => "paused: it had failed, and is opened again".to_owned(),
         Event::CommandDropped { why, .. } => warning(&format!("a command was not obeyed: {why}")),
         Event::LimitReached { limit, spent, max } => format!("{limit} reached: {spent} of {max}"),
         Event::LimitPassed { limit, spent, max } => {
@@ -48,6 +48,9 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("{} turn {turn}: {message}", theme::failure("failed:"))
         }
         Event::ModelChanged { model, why: Some(why) } => warning(&format!("now with {model}, because {why}")),
+        Event::AsideEnded { error: Some(error), retry: Some(rest), kind, .. } => {
+            warning(&format!("no answer beside the conversation: {error}; {}", asking_again(rest, *kind)))
+        }
         Event::AsideEnded { error: Some(error), .. } => {
             warning(&format!("no answer beside the conversation: {error}"))
         }

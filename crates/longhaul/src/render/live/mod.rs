@@ -150,6 +150,10 @@ fn doing(run: &Run) -> String {
         Phase::Aside { aside: Aside::Judgement, .. } => "asking the judge".to_owned(),
         Phase::Aside { aside: Aside::Planning { .. }, .. } => "asking the planner".to_owned(),
         Phase::Aside { .. } => "summing up".to_owned(),
+        Phase::AsideResting { aside: Aside::Planning { .. }, rest, .. } => {
+            format!("asking the planner again at {}", rest.until)
+        }
+        Phase::AsideResting { rest, .. } => format!("asking the judge again at {}", rest.until),
         Phase::Idle if run.wait() == Wait::Child => {
             let working: Vec<&str> = run.live_children().map(|child| child.errand.agent.as_str()).collect();
             format!("{} at work: {}", working.len(), short(&working.join(", "), 60))

@@ -1,0 +1,157 @@
+//! Whether anything a step's calls bring is new. Kept over fresh conversations and compactions, which an agent may forget by and a
+//! circle may not. What is remembered of calls is a number for each, and bounded; what failed is known by what it said.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::json::Json;
+use crate::limits::{CHANGING_REPEATS_FACTOR, KNOWN_CALLS_MAX, NOTHING_NEW_FACTOR, OLD_NEWS_CALLS};
+use crate::repetition::{Found, Repetition};
+use crate::tool::{BASH_OUTPUT, Failure, Outcome};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Novelty {
+    known: Arc<Known>,
+    /// Calls in a row that brought nothing new.
+    pub stale: u32,
+    /// How often something was done about circles since anything was new.
+    pub told: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    asked: Bounded,
+    brought: Bounded,
+}
+
+/// The last so many of what was put in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Bounded {
+    set: HashSet<u64>,
+    order: VecDeque<u64>,
+}
+
+impl Bounded {
+    /// Was it not there before?
+    fn put(&mut self, number: u64) -> bool {
+        if !self.set.insert(number) {
+            return false;
+        }
+        self.order.push_back(number);
+        if self.order.len() > KNOWN_CALLS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.set.remove(&oldest);
+        }
+        true
+    }
+}
+
+impl Novelty {
+    /// A call of the step in hand has ended.
+    pub(crate) fn learn(&mut self, tool: &str, args: &Json, outcome: &Outcome) {
+        if !counts(tool, outcome) {
+            return;
+        }
+        let asked = number((tool, args.value().to_string()));
+        let said = outcome.for_model();
+        let brought = match outcome {
+            Outcome::Failed { .. } => number((tool, said.as_str())),
+            Outcome::Done { .. } | Outcome::Unknown { .. } => number((asked, said.as_str())),
+        };
+        let known = Arc::make_mut(&mut self.known);
+        known.asked.put(asked);
+        if known.brought.put(brought) {
+            (self.stale, self.told) = (0, 0);
+        } else {
+            self.stale = self.stale.saturating_add(1);
+        }
+    }
+
+    /// Something was done about a circle.
+    pub(crate) fn tell(&mut self) {
+        self.told = self.told.saturating_add(1);
+    }
+
+    /// Would this call go on with what has brought nothing new for so long? Who asks for something new may have it. A fresh
+    /// conversation may look at everything once more.
+    pub fn found(&self, tool: &str, args: &Json, max: u32) -> Option<Found> {
+        let once = max * CHANGING_REPEATS_FACTOR + OLD_NEWS_CALLS;
+        let most = match self.told {
+            0 => once,
+            1 => once + max * NOTHING_NEW_FACTOR,
+            _ => 2 * once + max * NOTHING_NEW_FACTOR,
+        };
+        if self.stale < most {
+            return None;
+        }
+        let is_known = self.known.asked.set.contains(&number((tool, args.value().to_string())));
+        is_known.then_some(Found { repetition: Repetition::NothingNew, count: self.stale })
+    }
+}
+
+/// Waiting for a command that runs is honest, a hook that broke is not the agent's doing, and what was not made brought nothing.
+fn counts(tool: &str, outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed { failure: Failure::Hook | Failure::DoomLoop, .. } => false,
+        Outcome::Done { output } => {
+            tool != BASH_OUTPUT || !output.text.trim_end().ends_with("[still running]")
+        }
+        Outcome::Failed { .. } | Outcome::Unknown { .. } => true,
+    }
+}
+
+fn number(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Novelty;
+    use crate::json::Json;
+    use crate::limits::REPEATS_MAX_DEFAULT;
+    use crate::tool::Outcome;
+
+    /// However many calls a circle has, also one that is begun anew after each compaction, it is found within a bounded number of
+    /// calls, and three times in a row.
+    #[test]
+    fn every_circle_is_found() {
+        for length in (1..=40).chain([148, 1000]) {
+            let (mut novelty, mut found, mut calls) = (Novelty::default(), 0, 0);
+            while found < 3 {
+                let args = Json::of(&json!({ "path": format!("{}.txt", calls % length) }));
+                match novelty.found("read", &args, REPEATS_MAX_DEFAULT) {
+                    Some(_) => {
+                        novelty.tell();
+                        found += 1;
+                    }
+                    None => novelty.learn("read", &args, &Outcome::done(format!("text {}", calls % length))),
+                }
+                calls += 1;
+                assert!(calls <= length + 200, "a circle of {length} calls");
+            }
+        }
+    }
+
+    /// What is new ends the count, and what is newly asked for is never held back.
+    #[test]
+    fn news_is_no_circle() {
+        let mut novelty = Novelty::default();
+        let args = Json::of(&json!({ "command": "make test" }));
+        for round in 0..500 {
+            assert_eq!(novelty.found("bash", &args, REPEATS_MAX_DEFAULT), None, "round {round}");
+            novelty.learn("bash", &args, &Outcome::done(format!("{round} tests pass")));
+        }
+        for _ in 0..500 {
+            novelty.learn("bash", &args, &Outcome::done("as before".to_owned()));
+        }
+        let other = Json::of(&json!({ "command": "git log" }));
+        assert_eq!(novelty.found("bash", &other, REPEATS_MAX_DEFAULT), None);
+        assert!(novelty.found("bash", &args, REPEATS_MAX_DEFAULT).is_some());
+    }
+}
