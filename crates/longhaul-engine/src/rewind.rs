@@ -304,6 +304,7 @@ impl Harness {
                 (spec.repository, spec.base) = (Some(repository.display().to_string()), Some(base));
             }
             spec.branch = apart.branch;
+            spec.begun_with = Some(tree.clone());
         }
         if let Some(model) = apart.model
             && let Some((at, _)) = export.events.last()
