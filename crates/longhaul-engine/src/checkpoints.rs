@@ -512,11 +512,13 @@ impl Gathering {
         }
     }
 
-    /// The last moment before anything began that may change files, unless a checkpoint there has them too.
+    /// The last moment before anything began that may change files, unless a checkpoint before that has them too. A later one may have
+    /// the same files, but not the same conversation.
     fn beginning(&self) -> Option<&Checkpoint> {
         let first_touch = self.first_touch?;
         let last = self.rests.iter().take_while(|rest| rest.end < first_touch).last();
-        let has_same = |last: &&Checkpoint| self.found.iter().any(|found| found.files == last.files);
+        let before = self.found.iter().take_while(|found| found.end < first_touch);
+        let has_same = |last: &&Checkpoint| before.clone().any(|found| found.files == last.files);
         last.filter(|last| last.files.is_some() && !has_same(last))
     }
 

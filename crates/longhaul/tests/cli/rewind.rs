@@ -247,6 +247,24 @@ fn a_directory_without_its_files_is_not_left_behind() {
     assert!(!desk.journal(&id).with_file_name("rewind.json").exists());
 }
 
+/// D11.16: the moment before the first change is there to be gone back to, also if the files are later what they were then.
+#[test]
+fn the_beginning_is_listed_though_its_files_come_back() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "echo x > tmp1" } } ]
+      - calls: [ { tool: bash, args: { command: "rm tmp1" } } ]
+      - text: "All done."
+"#;
+    let desk = Desk::with_script(script);
+    let (id, _) = done(&desk);
+    let all = all_points(&desk, &id);
+    assert_eq!(all.len(), 3, "the beginning, and one for each turn: {all:?}");
+    assert_eq!(all[0]["files"], all[2]["files"]);
+    assert!(all[0]["seq"].as_u64() < all[1]["seq"].as_u64());
+}
+
 /// D11.16: the same checkpoint is gone back to again and again, at once and after the run has gone on, and has its files each time.
 #[test]
 fn a_checkpoint_can_be_gone_back_to_twice() {
