@@ -47,7 +47,7 @@ pub fn clean_up(
     older_than: Duration,
     dry_run: bool,
 ) -> Result<Vec<(String, u64)>, Failure> {
-    let mut old = directories(&stores(app));
+    let mut old = directories(&stores(app)).unwrap_or_default();
     old.retain(|store| source::is_unused(store, older_than));
     if old.is_empty() {
         return Ok(Vec::new());

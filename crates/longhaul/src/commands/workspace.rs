@@ -89,7 +89,8 @@ fn all(app: &App, harness: &Harness) -> Vec<Found> {
         };
         Some(Found { path, name, run, begun })
     };
-    directories(&app.state_dir.join("workspace").join("run")).into_iter().filter_map(found).collect()
+    let places = directories(&app.state_dir.join("workspace").join("run")).unwrap_or_default();
+    places.into_iter().filter_map(found).collect()
 }
 
 fn list(app: &App) -> Result<Exit, Failure> {
