@@ -305,6 +305,7 @@ pub fn spec(parent: &Run, errand: &Errand) -> RunSpec {
         answer_schema: None,
         planner: None,
         agent_caps: None,
+        begun_with: None,
         // Whoever sent it keeps what was done.
         auto_commit: None,
         baseline_of: first_try(parent, errand),

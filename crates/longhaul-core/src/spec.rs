@@ -138,6 +138,10 @@ pub struct RunSpec {
     #[n(41)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// The stored files that a fork was made with; without a word it began with what stood where it works.
+    #[n(42)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_with: Option<String>,
 }
 
 /// A repository that is brought from elsewhere.
@@ -520,6 +524,7 @@ impl RunSpec {
             collaboration: self.collaboration.clone(),
             workflow_run: self.workflow_run.clone(),
             isolation: self.isolation,
+            begun_with: self.begun_with.clone(),
         }
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn cleared(harness: &Harness, run: &Run) -> Result<(), Error> {
         return Ok(());
     }
     let failed = |source: place::Error| Error::Workspace { path: path.into(), source: Box::new(source) };
-    place::remove(&harness.place(run, path)).map_err(failed)?;
+    place::remove(&harness.place(&run.spec, path)).map_err(failed)?;
     match &run.spec.base {
         Some(base) => place::drop_branch(Path::new(repository), branch, base).map_err(failed),
         None => Ok(()),

@@ -103,6 +103,8 @@ pub struct Checkpoints {
     /// Where each decision ended, with the files if nothing had begun that may change them.
     rests: Vec<Checkpoint>,
     last_seq: u64,
+    /// The files that a fork was made with.
+    begun_with: Option<String>,
     /// Did anything begin that may have changed files?
     has_touched: bool,
     pub damage: Option<Damage>,
@@ -139,9 +141,9 @@ impl Checkpoints {
         })
     }
 
-    /// The files that the run began with, if they are known.
+    /// The files that the run began with, if they are known. What was done before a fork was made is not the fork's.
     pub(crate) fn start(&self) -> Option<&String> {
-        self.rests.first()?.files.as_ref()
+        self.begun_with.as_ref().or_else(|| self.rests.first()?.files.as_ref())
     }
 
     /// Has nothing begun yet that may change files?
@@ -156,9 +158,10 @@ impl Checkpoints {
         Ok(Checkpoint { end, ..rest.clone() })
     }
 
-    /// Every tree that the run can be taken back to.
+    /// Every tree that the run can be taken back to or is compared with.
     pub(crate) fn trees(&self) -> impl Iterator<Item = &String> {
-        self.found.iter().chain(&self.rests).filter_map(|point| point.files.as_ref())
+        let points = self.found.iter().chain(&self.rests);
+        points.filter_map(|point| point.files.as_ref()).chain(&self.begun_with)
     }
 
     pub(crate) fn find(&self, run: &RunId, point: &Point) -> Result<&Checkpoint, Error> {
@@ -509,11 +512,13 @@ impl Gathering {
         }
     }
 
-    /// The last moment before anything began that may change files, unless a checkpoint there has them too.
+    /// The last moment before anything began that may change files, unless a checkpoint before that has them too. A later one may have
+    /// the same files, but not the same conversation.
     fn beginning(&self) -> Option<&Checkpoint> {
         let first_touch = self.first_touch?;
         let last = self.rests.iter().take_while(|rest| rest.end < first_touch).last();
-        let has_same = |last: &&Checkpoint| self.found.iter().any(|found| found.files == last.files);
+        let before = self.found.iter().take_while(|found| found.end < first_touch);
+        let has_same = |last: &&Checkpoint| before.clone().any(|found| found.files == last.files);
         last.filter(|last| last.files.is_some() && !has_same(last))
     }
 
@@ -523,8 +528,10 @@ impl Gathering {
             let place = self.found.partition_point(|found| found.seq < beginning.seq);
             self.found.insert(place, beginning);
         }
+        let begun_with = self.fold.run().and_then(|run| run.spec.begun_with.clone());
         let Gathering { found, rests, last_seq, unreadable, first_touch, .. } = self;
-        Checkpoints { found, rests, last_seq, has_touched: first_touch.is_some(), damage, unreadable }
+        let has_touched = first_touch.is_some();
+        Checkpoints { found, rests, last_seq, begun_with, has_touched, damage, unreadable }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Taking a run back with its files, and making another run from one of its checkpoints.
 //!
 //! Owns the order of a rewind: what stands in the workspace is stored, it is noted what is about to happen, the files are
-//! written, the journal is cut, the note goes. Killed anywhere after the note, the next command that opens the run finishes it
+//! written, the journal is cut, the note goes. A workspace that is gone is made again first, and noted before that: half of one would be
+//! taken for where the work is. Killed anywhere after the note, the next command that opens the run finishes it
 //! before anything else; before the note, nothing has changed. Refuses a run that somebody drives, a workspace whose files are
 //! also others', and a checkpoint whose files are not all there.
 
@@ -22,8 +23,8 @@ use longhaul_core::time::Timestamp;
 use longhaul_store::engine::Cutting;
 use longhaul_store::{Entry, Home};
 use longhaul_workspace::checkout::Change;
-use longhaul_workspace::checkpoints::{self, Vault};
-use longhaul_workspace::place;
+use longhaul_workspace::checkpoints::{self, Tree, Vault};
+use longhaul_workspace::place::{self, Place};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -69,8 +70,8 @@ pub struct Apart {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) workspace: PathBuf,
-    /// The files as they were.
-    pub(crate) before: String,
+    /// The files as they were. Not known as long as a workspace that was gone is being made again: nothing else has changed then.
+    pub(crate) before: Option<String>,
     /// The files as they will be.
     pub(crate) after: String,
     /// The journal's last event, before and then.
@@ -123,48 +124,45 @@ impl Harness {
     ) -> Result<Done, Error> {
         let spec = seen.spec.as_ref().ok_or_else(|| Error::Empty(id.clone()))?;
         let workspace = PathBuf::from(&spec.workspace);
-        self.make_again(home, id, &workspace)?;
-        // What a dead driver left running would write into what we write.
-        longhaul_tools::reap_leftovers(id);
-        let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
-        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
-        let before = vault.store().map_err(files(&workspace))?;
-        let changes = vault.way(&before.tree, &way.after).map_err(lost(id, &way.called, &workspace))?;
-        let kept_as = cutting.free_name()?;
-        let note = Note {
+        let place = self.place(spec, &workspace);
+        let is_gone = place::is_gone(&place);
+        if is_gone && !workspace.starts_with(home.dir()) {
+            return Err(Error::PlaceGone { run: id.clone(), path: workspace });
+        }
+        let mut note = Note {
             workspace: workspace.clone(),
-            before: before.tree,
+            before: None,
             after: way.after,
             last_seq: seen.last_seq,
             end: seen.checkpoint.end,
             children: [&seen.children[..], &seen.out].concat(),
             at: self.clock.now(),
-            kept_as: name_of(&kept_as),
+            kept_as: name_of(&cutting.free_name()?),
             journal: way.journal,
             trees: seen.trees.clone(),
         };
-        write_note(home, id, &note)?;
-        if let Err(error) = vault.write(&note.before, &note.after) {
-            vault.write_rest(&note.after, &note.before).map_err(files(&workspace))?;
+        // What a dead driver left running would write into what we write.
+        longhaul_tools::reap_leftovers(id);
+        let begun = if is_gone {
+            write_note(home, id, &note)?;
+            begin_anew(home, id, &place, &way.called, &mut note)
+        } else if workspace.starts_with(home.dir()) {
+            // It may be there and be none.
+            ensure(&place).and_then(|()| begin(home, id, &way.called, &mut note))
+        } else {
+            begin(home, id, &way.called, &mut note)
+        };
+        let Begun { vault, before, changes } = begun?;
+        if let Err(error) = vault.write(&before.tree, &note.after) {
+            vault.write_rest(&note.after, &before.tree).map_err(files(&workspace))?;
+            if is_gone {
+                take_away_again(&place);
+            }
             forget_note(home, id)?;
             return Err(files(&workspace)(error));
         }
-        let (tree, left_out) = (note.before.clone(), before.left_out);
-        let kept_as = self.finish(home, cutting, id, note)?;
-        Ok(Done { changes, before: tree, left_out, kept_as })
-    }
-
-    /// A place of ours that was cleaned away since is made once more; its files come from the checkpoint.
-    fn make_again(&self, home: &Home, id: &RunId, workspace: &Path) -> Result<(), Error> {
-        if workspace.is_dir() {
-            return Ok(());
-        }
-        let path = workspace.to_owned();
-        if !workspace.starts_with(home.dir()) {
-            return Err(Error::PlaceGone { run: id.clone(), path });
-        }
-        let place = self.place(&self.look(id)?, workspace);
-        place::ensure(&place).map_err(|source| Error::Workspace { path, source: Box::new(source) })
+        let kept_as = self.finish(home, cutting, id, &before.tree, note)?;
+        Ok(Done { changes, before: before.tree, left_out: before.left_out, kept_as })
     }
 
     /// What comes after the files, and can be done any number of times. Returns where the journal as it was is kept, if it is.
@@ -173,6 +171,7 @@ impl Harness {
         home: &Home,
         cutting: &Cutting<'_>,
         id: &RunId,
+        before: &str,
         mut note: Note,
     ) -> Result<Option<PathBuf>, Error> {
         let dir = home.run_dir(id);
@@ -201,8 +200,8 @@ impl Harness {
         }
         self.forget_later(home, id);
         let kept_as = kept_as.exists().then_some(kept_as);
-        if kept_as.is_some() || note.before != note.after {
-            undo::keep(home, id, &note, kept_as.as_deref())?;
+        if kept_as.is_some() || before != note.after {
+            undo::keep(home, id, before, &note, kept_as.as_deref())?;
         }
         forget_note(home, id)?;
         Ok(kept_as)
@@ -245,13 +244,21 @@ impl Harness {
         }
         let cutting = home.engine().cutting(id, &self.writer())?;
         // Read under the lock: another may have finished it by now.
-        let Some(note) = read_note(home, id)? else { return Ok(()) };
+        let Some(mut note) = read_note(home, id)? else { return Ok(()) };
         // The git of whoever was killed may still be writing.
         longhaul_tools::reap_leftovers(id);
-        let vault = Vault::open(&note.workspace, home.dir()).map_err(files(&note.workspace))?;
-        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
-        vault.write_rest(&note.before, &note.after).map_err(files(&note.workspace))?;
-        self.finish(home, &cutting, id, note).map(drop)
+        let workspace = note.workspace.clone();
+        let (vault, before) = match note.before.clone() {
+            Some(before) => (vault(home, id, &workspace)?, before),
+            None => {
+                let spec = spec_of(&cutting)?.ok_or_else(|| Error::Empty(id.clone()))?;
+                let called = Point::Event(note.end).to_string();
+                let begun = begin_anew(home, id, &self.place(&spec, &workspace), &called, &mut note)?;
+                (begun.vault, begun.before.tree)
+            }
+        };
+        vault.write_rest(&before, &note.after).map_err(files(&workspace))?;
+        self.finish(home, &cutting, id, &before, note).map(drop)
     }
 
     /// How the files that stand in a run's workspace differ from those of a checkpoint, as git prints it.
@@ -297,6 +304,7 @@ impl Harness {
                 (spec.repository, spec.base) = (Some(repository.display().to_string()), Some(base));
             }
             spec.branch = apart.branch;
+            spec.begun_with = Some(tree.clone());
         }
         if let Some(model) = apart.model
             && let Some((at, _)) = export.events.last()
@@ -309,8 +317,7 @@ impl Harness {
         if run.children.iter().any(|child| !child.has_ended()) {
             return Err(Error::ChildAtWork { run: id.clone(), point: point.to_string() });
         }
-        let failed = |source: place::Error| Error::Workspace { path: path.clone(), source: Box::new(source) };
-        place::ensure(&self.place(&run, &path)).map_err(failed)?;
+        ensure(&self.place(&run.spec, &path))?;
         let vault = Vault::open(&path, home.dir()).map_err(files(&path))?;
         let now = vault.store().map_err(files(&path))?.tree;
         vault.way(&now, &tree).map_err(lost(id, &point.to_string(), &path))?;
@@ -380,6 +387,61 @@ fn lost<'a>(id: &'a RunId, point: &'a str, path: &'a Path) -> impl Fn(checkpoint
     }
 }
 
+fn vault(home: &Home, id: &RunId, workspace: &Path) -> Result<Vault, Error> {
+    let vault = Vault::open(workspace, home.dir()).map_err(files(workspace))?;
+    Ok(vault.marked(longhaul_tools::RUN_MARKER, id.as_str()))
+}
+
+fn ensure(place: &Place) -> Result<(), Error> {
+    let path = place.directory().to_owned();
+    place::ensure(place).map_err(|source| Error::Workspace { path, source: Box::new(source) })
+}
+
+/// A rewind of which it is noted what the files were and will be.
+struct Begun {
+    vault: Vault,
+    before: Tree,
+    changes: Vec<Change>,
+}
+
+fn begin(home: &Home, id: &RunId, called: &str, note: &mut Note) -> Result<Begun, Error> {
+    let workspace = note.workspace.clone();
+    let vault = vault(home, id, &workspace)?;
+    let before = vault.store().map_err(files(&workspace))?;
+    let changes = vault.way(&before.tree, &note.after).map_err(lost(id, called, &workspace))?;
+    note.before = Some(before.tree.clone());
+    write_note(home, id, note)?;
+    Ok(Begun { vault, before, changes })
+}
+
+/// The same in a place that is gone, which is made once more after that was noted. If nothing comes of it, nothing has changed. What
+/// cannot be taken away again stays noted: whoever comes next does the rest, and does not take it for where the work is.
+fn begin_anew(home: &Home, id: &RunId, place: &Place, called: &str, note: &mut Note) -> Result<Begun, Error> {
+    let begun =
+        ensure(place).and_then(|()| begin(home, id, called, note).inspect_err(|_| take_away_again(place)));
+    if begun.is_err() && !place.directory().exists() {
+        forget_note(home, id)?;
+    }
+    begun
+}
+
+/// Takes away a place that was made again for nothing.
+fn take_away_again(place: &Place) {
+    if !place::is_unsaved(place.directory()) {
+        place::remove(place).ok();
+    }
+}
+
+/// The run as its journal has it, as far as that can be read.
+fn spec_of(cutting: &Cutting<'_>) -> Result<Option<RunSpec>, Error> {
+    let mut fold = Fold::default();
+    cutting.show(&mut |batch| {
+        batch.iter().for_each(|record| drop(fold.take(*record)));
+        Ok(())
+    })?;
+    Ok(fold.run().map(|run| run.spec.clone()))
+}
+
 fn name_of(path: &Path) -> Option<String> {
     path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
@@ -421,7 +483,7 @@ pub(crate) fn read_beside<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
 
 /// What a rewind needs that was killed and will be finished.
 pub(crate) fn trees_under_way(home: &Home, id: &RunId) -> Result<Vec<String>, Error> {
-    let under_way = |note: Note| [note.before, note.after].into_iter().chain(note.trees).collect();
+    let under_way = |note: Note| note.before.into_iter().chain([note.after]).chain(note.trees).collect();
     Ok(read_note(home, id)?.map_or_else(Vec::new, under_way))
 }
 

@@ -60,9 +60,15 @@ impl Harness {
 }
 
 /// Keeps what a rewind, or the undoing of one, has left behind.
-pub(crate) fn keep(home: &Home, id: &RunId, note: &Note, journal: Option<&Path>) -> Result<(), Error> {
+pub(crate) fn keep(
+    home: &Home,
+    id: &RunId,
+    before: &str,
+    note: &Note,
+    journal: Option<&Path>,
+) -> Result<(), Error> {
     let name = journal.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let kept = Kept { tree: note.before.clone(), journal: name, end: note.end, trees: note.trees.clone() };
+    let kept = Kept { tree: before.to_owned(), journal: name, end: note.end, trees: note.trees.clone() };
     write_beside(home, id, &path(home, id), &kept)
 }
 

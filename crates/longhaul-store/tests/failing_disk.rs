@@ -518,3 +518,35 @@ fn a_reader_syncs_only_what_may_not_be_on_disk() {
     assert!(largest.is_some_and(|bytes| bytes > 1000 && bytes < 99_999), "{largest:?}");
     assert_eq!(syncs_to_read(), 1);
 }
+
+/// A frame that ends where the file ended when a reader asked for its length, and is written right after that into a file that was made
+/// longer, is not on disk, though it looks like the last one of a file that was closed.
+#[test]
+fn a_reader_is_not_misled_by_a_file_that_grows() {
+    let len = |engine: &Engine| fs::metadata(engine.journal_path(&run_id(1))).unwrap().len();
+    let created = |engine: &Engine| engine.create(&run_id(1), &writer(), &sized(10)).unwrap();
+    let ends_at = |bytes: usize| {
+        let (_dir, _, engine) = setup();
+        let mut journal = created(&engine);
+        journal.append(&sized(bytes)).unwrap();
+        journal.close().unwrap();
+        len(&engine)
+    };
+    let (_dir, disk, engine) = setup();
+    let mut journal = created(&engine);
+    let before = len(&engine);
+    let sizes: Vec<usize> = (1..before as usize).collect();
+    let bytes = sizes.partition_point(|bytes| ends_at(*bytes) <= before);
+    assert_eq!(ends_at(bytes), before);
+    let mut reader = engine.reader(&run_id(1)).unwrap();
+    let mut found = Vec::new();
+    disk.fail(once(Call::SyncData, 1, How::Error(EIO)));
+    let other = disk.clone();
+    disk.after_len(move || {
+        assert!(journal.append(&sized(bytes)).is_err());
+        other.reset_calls();
+    });
+    reader.poll(&mut keep(&mut found)).unwrap();
+    assert_eq!((found.len(), disk.calls(Call::SyncData)), (2, 1));
+    assert!(len(&engine) > before);
+}

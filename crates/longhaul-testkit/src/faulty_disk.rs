@@ -78,6 +78,7 @@ struct State {
     faults: Vec<(Fault, usize)>,
     fired: usize,
     free: Option<u64>,
+    after_len: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl FaultyDisk {
@@ -99,6 +100,11 @@ impl FaultyDisk {
     /// From now on files may grow by this many bytes together. Writing over what is there needs none.
     pub fn fill_up(&self, free: u64) {
         self.state.lock().unwrap().free = Some(free);
+    }
+
+    /// Does this once, right after a file was next asked for its length and before that is answered.
+    pub fn after_len(&self, then: impl FnOnce() + Send + 'static) {
+        self.state.lock().unwrap().after_len = Some(Box::new(then));
     }
 
     /// How often a fault struck or space ran out. A test whose fault never fired has shown nothing.
@@ -225,7 +231,12 @@ struct FaultyFile {
 
 impl LogFile for FaultyFile {
     fn len(&self) -> io::Result<u64> {
-        self.file.len()
+        let len = self.file.len();
+        let then = self.disk.state.lock().unwrap().after_len.take();
+        if let Some(then) = then {
+            then();
+        }
+        len
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {

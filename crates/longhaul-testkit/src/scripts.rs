@@ -64,6 +64,7 @@ pub fn spec(id: RunId, workspace: &Path, toolbox: &Toolbox, steps: &[&str]) -> R
         collaboration: None,
         workflow_run: None,
         isolation: None,
+        begun_with: None,
     }
 }
 

@@ -337,6 +337,12 @@ pub fn forget_carried(repo: &Path, run: &str) -> Result<(), git::Error> {
     Git::at(repo).run(&["update-ref", "-d", "--end-of-options", &carried(run)]).map(drop)
 }
 
+/// The runs that something is kept for.
+pub fn carried_for(repo: &Path) -> Result<Vec<String>, git::Error> {
+    let asked = ["for-each-ref", "--format=%(refname:lstrip=3)", &carried("")];
+    Ok(Git::at(repo).printing_much().run(&asked)?.lines().map(str::to_owned).collect())
+}
+
 fn carried(run: &str) -> String {
     format!("refs/longhaul/carried/{run}")
 }

@@ -75,6 +75,17 @@ pub fn ensure(place: &Place) -> Result<(), Error> {
     }
 }
 
+/// Does nothing stand there any more? A checkout is never empty; any other place may be.
+pub fn is_gone(place: &Place) -> bool {
+    let path = place.directory();
+    match place {
+        Place::InPlace(_) | Place::Fresh(_) => !path.exists(),
+        Place::Worktree { .. } | Place::Clone { .. } => {
+            !path.exists() || fs::read_dir(path).is_ok_and(|mut found| found.next().is_none())
+        }
+    }
+}
+
 /// A place of ours as it is found, when nobody is left to say what it is. A repository of its own is taken for a clone.
 pub fn found_at(path: &Path) -> Place {
     let path = path.to_owned();

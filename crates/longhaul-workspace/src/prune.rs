@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -43,12 +44,16 @@ pub fn taken(state: &Path) -> Taken {
     taken_below(&state.join("checkpoints"))
 }
 
-/// The directories in a directory, by name; none if there is no such thing.
-pub fn directories(within: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(within).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    found.sort();
-    found
+/// The directories in a directory, by name; none if it is not there.
+pub fn directories(within: &Path) -> io::Result<Vec<PathBuf>> {
+    let found = match fs::read_dir(within) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found?,
+    };
+    let mut paths = found.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| path.is_dir());
+    paths.sort();
+    Ok(paths)
 }
 
 /// How much is in a directory, no link followed.

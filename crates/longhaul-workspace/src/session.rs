@@ -18,8 +18,8 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::joining::Resolved;
-use crate::limits;
 use crate::process::Process;
+use crate::{limits, prune};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -407,18 +407,8 @@ fn is_stale(lease: &Lease, now: Timestamp) -> bool {
     lease.process.is_over() || (lease.process.host != Process::own().host && lease.expires_at < now)
 }
 
-/// Those in a directory, by name; none, if it is not there.
 fn directories(within: &Path) -> Result<Vec<PathBuf>, Error> {
-    let found = match fs::read_dir(within) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(io_error("read", within)(source)),
-    };
-    let paths = found.map(|entry| Ok(entry.map_err(io_error("read", within))?.path()));
-    let mut paths = paths.collect::<Result<Vec<PathBuf>, Error>>()?;
-    paths.retain(|path| path.is_dir());
-    paths.sort();
-    Ok(paths)
+    prune::directories(within).map_err(io_error("read", within))
 }
 
 fn locked(lease: Lease) -> Error {

@@ -204,6 +204,7 @@ impl Store {
     pub fn fetch(&self, reference: Option<&str>) -> Result<String, Error> {
         reference.map_or(Ok(()), check_reference)?;
         let _lock = self.lock()?;
+        let is_new = !self.directory.exists();
         if !self.directory.join("HEAD").is_file() {
             Git::at(Path::new("/")).run(&[
                 "init".as_ref(),
@@ -229,8 +230,8 @@ impl Store {
         let git =
             self.git().reaching(self.address.protocol).filling(&self.directory, limits::FETCHED_BYTES_MAX);
         if let Err(error) = git.run(&[&asked[..], &refs].concat()) {
-            if self.resolve(None).is_err() {
-                // Nothing was ever fetched, and perhaps the address was a slip.
+            if is_new {
+                // Nothing was fetched, and perhaps the address was a slip.
                 take_away(&self.directory).ok();
             }
             return Err(self.explained(error));

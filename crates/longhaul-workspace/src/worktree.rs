@@ -10,6 +10,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -21,36 +22,41 @@ use crate::limits;
 use crate::place::{Error, create_directories};
 
 pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str, start: &str) -> Result<(), Error> {
-    create_directories(path)?;
-    let path = path.canonicalize().map_err(io_error("resolve", path))?;
-    let lock = lock(&path)?;
+    let (path, lock) = locked_directory(path)?;
+    let made = make(repo, &path, [branch, start], &lock);
+    if made.is_err() {
+        // It would be taken for a place that is there. Only an empty one goes.
+        fs::remove_dir(&path).ok();
+    }
+    made
+}
+
+fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Result<(), Error> {
     let common = common_directory(repo)?;
-    let mut registration = Registration::find(&common, &path)?;
-    match inspect(&path, &common, registration.as_ref())? {
+    let mut registration = Registration::find(&common, path)?;
+    match inspect(path, &common, registration.as_ref())? {
         State::Good => Ok(()),
-        State::Unlinked(administration) => link(&path, &administration),
+        State::Unlinked(administration) => link(path, &administration),
         State::Vacant | State::HalfMade => {
-            clear(&path)?;
+            clear(path)?;
             if let Some(half_made) = registration.take_if(|registration| registration.initializing) {
                 half_made.remove()?;
             }
             drop_stale_lock(&common, branch)?;
-            add(repo, &path, [branch, start], registration.as_ref(), &lock)
+            add(repo, path, [branch, start], registration.as_ref(), lock)
         }
         State::Orphaned => {
-            let lock = set_aside(&path)?;
+            let lock = set_aside(path)?;
             drop_stale_lock(&common, branch)?;
-            add(repo, &path, [branch, start], registration.as_ref(), &lock)
+            add(repo, path, [branch, start], registration.as_ref(), &lock)
         }
-        State::Foreign => Err(Error::NotEmpty { path }),
+        State::Foreign => Err(Error::NotEmpty { path: path.to_owned() }),
     }
 }
 
 /// Makes a worktree at a commit, on no branch, where nothing is. No filter is run for it.
 pub(crate) fn add_detached(repo: &Path, path: &Path, commit: &str) -> Result<(), Error> {
-    create_directories(path)?;
-    let path = path.canonicalize().map_err(io_error("resolve", path))?;
-    let lock = lock(&path)?;
+    let (path, lock) = locked_directory(path)?;
     let settings = quiet_settings(repo)?;
     let added = past_new_worktrees(|| {
         let fixed = ["worktree", "add", "--quiet", "--detach", "--"].map(OsStr::new);
@@ -64,25 +70,50 @@ pub(crate) fn add_detached(repo: &Path, path: &Path, commit: &str) -> Result<(),
 
 /// Forgets a worktree whose directory is gone, and no other.
 pub(crate) fn forget(repo: &Path, path: &Path) -> Result<(), Error> {
-    match Registration::find(&common_directory(repo)?, path)? {
-        Some(registration) if !path.exists() => registration.remove(),
-        Some(_) | None => Ok(()),
-    }
+    forget_if_gone(&common_directory(repo)?, path, |_| true).map(drop)
 }
 
 /// The same for all of them at or below a directory, but for those that the user has locked: their disk may be elsewhere.
 pub(crate) fn forget_gone(repo: &Path, below: &Path) -> Result<usize, Error> {
-    let all = Registration::all(&common_directory(repo)?)?;
-    let is_gone = |found: &(Registration, PathBuf)| {
-        let (registration, link) = found;
-        let place = link.parent().filter(|place| place.starts_with(below));
-        let is_locked = !registration.initializing && registration.administration.join("locked").exists();
-        !is_locked && place.is_some_and(|place| place.symlink_metadata().is_err())
-    };
-    let gone: Vec<_> = all.into_iter().filter(is_gone).collect();
-    let count = gone.len();
-    gone.into_iter().try_for_each(|(registration, _)| registration.remove())?;
+    let common = common_directory(repo)?;
+    let mut count = 0;
+    for (_, link) in Registration::all(&common)? {
+        if let Some(place) = link.parent().filter(|place| place.starts_with(below)) {
+            count += usize::from(forget_if_gone(&common, place, |found| !found.is_locked())?);
+        }
+    }
     Ok(count)
+}
+
+/// Forgets the worktree at a path if nothing stands there and nobody is just making it again. Answers whether it did.
+fn forget_if_gone(common: &Path, path: &Path, may: impl Fn(&Registration) -> bool) -> Result<bool, Error> {
+    if !is_vacant(path) {
+        return Ok(false);
+    }
+    // Whoever makes it holds a lock on the directory itself, so that has to be there for a moment.
+    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
+    fs::create_dir_all(path).map_err(io_error("create", path))?;
+    let Some(_lock) = try_lock(path)? else { return Ok(false) };
+    let forgotten = || {
+        let path = path.canonicalize().map_err(io_error("resolve", path))?;
+        match Registration::find(common, &path)?.filter(&may) {
+            Some(found) if entries(&path)?.is_empty() => found.remove().map(|()| true),
+            Some(_) | None => Ok(false),
+        }
+    };
+    let forgotten = forgotten();
+    for directory in missing {
+        fs::remove_dir(directory).ok();
+    }
+    forgotten
+}
+
+/// Is there nothing, or an empty directory? What cannot be looked at may be anything.
+fn is_vacant(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(facts) => facts.is_dir() && entries(path).is_ok_and(|names| names.is_empty()),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 /// What is at the worktree's path.
@@ -170,6 +201,11 @@ impl Registration {
             all.push((Registration { administration, initializing }, link));
         }
         Ok(all)
+    }
+
+    /// Has the user said that it is to stay?
+    fn is_locked(&self) -> bool {
+        !self.initializing && self.administration.join("locked").exists()
     }
 
     /// Killed at the wrong moment, git leaves an empty `commondir`, and then refuses every worktree command in the whole
@@ -277,21 +313,43 @@ fn set_aside(path: &Path) -> Result<File, Error> {
         return Err(Error::NotEmpty { path: path.to_owned() });
     };
     fs::rename(path, &aside).map_err(io_error("set aside", path))?;
-    create_directories(path)?;
-    lock(path)
+    Ok(locked_directory(path)?.1)
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
-    let directory = File::open(path).map_err(io_error("open", path))?;
+/// The directory as it really is, made if it is not there, and its lock. Whoever had that before may have moved it or taken it away.
+fn locked_directory(path: &Path) -> Result<(PathBuf, File), Error> {
     let start = Instant::now();
     while start.elapsed() < limits::GIT_TIME_MAX {
-        match directory.try_lock() {
-            Err(TryLockError::WouldBlock) => thread::sleep(limits::POLL_INTERVAL),
-            // A file system without locks is no reason not to work on it.
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(directory),
+        create_directories(path)?;
+        match path.canonicalize() {
+            Ok(found) => {
+                if let Some(lock) = try_lock(&found)? {
+                    return Ok((found, lock));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(io_error("resolve", path)(source)),
         }
+        thread::sleep(limits::POLL_INTERVAL);
     }
     Err(Error::Held { path: path.to_owned() })
+}
+
+/// The lock of a directory; none if somebody has it, or if another directory has that name by now.
+fn try_lock(path: &Path) -> Result<Option<File>, Error> {
+    let directory = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        directory => directory.map_err(io_error("open", path))?,
+    };
+    match directory.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        // A file system without locks is no reason not to work on it.
+        Ok(()) | Err(TryLockError::Error(_)) => {}
+    }
+    let held = directory.metadata().map_err(io_error("look at", path))?;
+    let is_same =
+        fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()));
+    Ok(is_same.then_some(directory))
 }
 
 fn entries(path: &Path) -> Result<Vec<OsString>, Error> {

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::place::{Error, Place, detached, discover_repo, ensure, is_unsaved, remove};
+use longhaul_workspace::place::{
+    Error, Place, detached, discover_repo, ensure, is_gone, is_unsaved, remove, unlist_gone,
+};
 use tempfile::TempDir;
 
 struct Fixture {
@@ -438,4 +440,50 @@ fn what_git_cannot_tell_is_unsaved() {
     fs::write(repo.join(".git/info/exclude"), "inner\nuntracked\n").unwrap();
     git(&repo, &["checkout", "--quiet", "--", "file"]);
     assert!(is_unsaved(&inner));
+}
+
+/// A worktree that git refuses to make leaves no directory that would be taken for it, whoever made that.
+#[test]
+fn a_place_that_cannot_be_made_is_not_half_there() {
+    let fixture = Fixture::new();
+    git(&fixture.repo(), &["checkout", "--quiet", "-b", "longhaul/run_1"]);
+    for is_there in [false, true] {
+        if is_there {
+            fs::create_dir_all(fixture.path()).unwrap();
+        }
+        assert!(matches!(ensure(&fixture.place()), Err(Error::Git(_))));
+        assert!(!fixture.path().exists());
+        assert!(is_gone(&fixture.place()));
+    }
+    git(&fixture.repo(), &["checkout", "--quiet", "main"]);
+    fixture.ensure_good();
+    assert!(!is_gone(&fixture.place()));
+}
+
+/// D14.8: a worktree whose directory is gone is forgotten, but not while somebody is making it again, and not because its directory
+/// cannot be looked at. No directory is left that was only made to ask.
+#[test]
+fn a_worktree_that_is_being_made_again_is_not_forgotten() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    let below = fixture.path().parent().unwrap().to_owned();
+    let (repo, is_listed) = (fixture.repo(), || fixture.administration().exists());
+    let forgotten = || unlist_gone(&repo, &below).unwrap();
+    assert_eq!((forgotten(), is_listed()), (0, true), "it is there");
+    fs::remove_dir_all(&below).unwrap();
+    fs::write(&below, "no directory").unwrap();
+    assert_eq!((forgotten(), is_listed()), (0, true), "nobody knows");
+    fs::remove_file(&below).unwrap();
+    fs::create_dir_all(fixture.path()).unwrap();
+    let held = fs::File::open(fixture.path()).unwrap();
+    held.lock().unwrap();
+    assert_eq!((forgotten(), is_listed()), (0, true), "somebody is making it");
+    remove(&fixture.place()).unwrap();
+    assert!(!is_listed(), "whoever takes it away knows better");
+    drop(held);
+    fixture.ensure_good();
+    fs::remove_dir_all(&below).unwrap();
+    assert_eq!((forgotten(), is_listed()), (1, false));
+    assert!(!below.exists());
+    fixture.ensure_good();
 }

@@ -276,3 +276,23 @@ fn a_repository_without_commits_is_said_to_be_one() {
     let fetched = Store::at(&outer.path().join("stores"), address, None).fetch(None);
     assert!(matches!(fetched, Err(Error::Empty { .. })), "{fetched:?}");
 }
+
+/// A fetch that fails takes away what it has made itself, and nothing that was fetched before, whatever git says of that just now.
+#[test]
+fn a_failed_fetch_takes_no_store_away() {
+    let fixture = Fixture::new();
+    let store = fixture.store(None);
+    let new = Store::at(
+        &fixture.base().join("others"),
+        Address::parse("origin.git", &fixture.base()).unwrap(),
+        None,
+    );
+    let first = store.fetch(None).unwrap();
+    let (origin, away) = (fixture.base().join("origin.git"), fixture.base().join("away.git"));
+    fs::rename(&origin, &away).unwrap();
+    git(store.directory(), &["update-ref", "-d", "refs/longhaul/head"]);
+    assert!(matches!(store.fetch(None), Err(Error::Fetch { .. })));
+    assert_eq!(git(store.directory(), &["rev-parse", "main"]), first);
+    assert!(matches!(new.fetch(None), Err(Error::Fetch { .. })));
+    assert!(!new.directory().exists());
+}

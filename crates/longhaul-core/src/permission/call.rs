@@ -8,6 +8,9 @@ use super::pattern::basename;
 use super::shell::{Facts, Piece, Redirection, Simple, Word};
 use crate::limits::WORD_SHAPES_MAX;
 
+/// What a word is shown with at its end that will be known when it runs.
+pub(super) const OPEN: char = '…';
+
 /// A word of a command.
 #[derive(Clone, Debug)]
 pub(super) enum Term {
@@ -91,7 +94,7 @@ impl Term {
     pub(super) fn shown(&self) -> String {
         match self {
             Term::Fixed(text) => text.clone(),
-            Term::Open { raw, .. } => format!("{raw}…"),
+            Term::Open { raw, .. } => format!("{raw}{OPEN}"),
         }
     }
 }

@@ -6,13 +6,15 @@
 use serde_json::Value;
 
 use super::bash::{self, Doubts};
+use super::call::OPEN;
 use super::rules::{Permissions, Rules};
 use super::{Action, Here};
 use crate::limits::RISK_BYTES_MAX;
 use crate::prompt::head;
 
-/// Generous on purpose: a checkpoint too many costs little. Not among them is what names single files (`rm a b`): they are stored when a
-/// turn ends, and whoever goes back to a guard finds its command begun, so that an everyday one would not be done again.
+/// Generous on purpose: a checkpoint too many costs little. Not among them is `rm` of files that are all named outright (`rm a b`), nor
+/// what writes over a file (`mv`, `cp`, `>`, `sed -i`), nor what a program's own code does: files are stored when a turn ends anyway,
+/// and whoever goes back to a guard finds its command begun, so that an everyday one would not be done again.
 const RISKS: &[&str] = &[
     "rm -r *",
     "xargs rm *",
@@ -65,8 +67,9 @@ pub fn risk(here: Here<'_>, tool: &str, args: &Value) -> Option<String> {
     let rules = RISKS.iter().map(|pattern| ((*pattern).to_owned(), Action::Deny)).collect();
     let rules = Permissions([("bash".to_owned(), Rules(rules))].into());
     let found = bash::explain(&rules, here, text, Doubts::LeftOut);
-    if let Some(restoring) = found.commands.iter().find(|command| brings_files_back(&command.words)) {
-        return Some(shown(&restoring.words.join(" ")));
+    let is_risk = |words: &[String]| brings_files_back(words) || removes_by_pattern(words);
+    if let Some(risk) = found.commands.iter().find(|command| is_risk(&command.words)) {
+        return Some(shown(&risk.words.join(" ")));
     }
     let rule = found.verdict.rule.filter(|_| found.verdict.action > Action::Allow)?;
     let worst = found.commands.into_iter().find(|command| command.action == found.verdict.action);
@@ -77,6 +80,12 @@ pub fn risk(here: Here<'_>, tool: &str, args: &Value) -> Option<String> {
 fn shown(words: &str) -> String {
     let shown: String = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     head(&shown, RISK_BYTES_MAX).to_owned()
+}
+
+/// Is it `rm` of what nobody knows before it runs: a pattern, a variable, what a command prints?
+fn removes_by_pattern(words: &[String]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    name.rsplit('/').next() == Some("rm") && rest.iter().any(|word| word.ends_with(OPEN))
 }
 
 /// Is it `git checkout` with files, also without `--`? A lone word may be a branch, and is taken for one unless it looks like a file.
@@ -140,6 +149,13 @@ mod tests {
             "git ls-files -o | xargs rm",
             "if true; then git reset --hard; fi",
             "rm $FLAGS x",
+            "rm *",
+            "rm -f *.log",
+            "/bin/rm -- build/?.o",
+            "cd a && sudo rm [ab]*",
+            "for f in *; do rm -- $f; done",
+            "for f in *.log; do rm \"$f\"; done",
+            "rm $(git ls-files -o)",
             "echo \"$(git clean -fd)\"",
         ] {
             assert!(found(command).is_some(), "{command}");
@@ -152,6 +168,9 @@ mod tests {
             "ls -la",
             "rm notes.txt",
             "rm -f a.txt b.txt",
+            "rm '*'",
+            "ls *",
+            "mv *.log old",
             "git stash push",
             "cargo test",
             "git status",

@@ -1,6 +1,6 @@
 //! Where a run stands, worked out from what it remembers: what it waits for, what is in hand, and what it still owes.
 
-use super::{Call, CallState, Gate, Phase, Run};
+use super::{Call, CallState, Gate, Phase, Run, Silence};
 use crate::child::{Child, ChildLedger, ChildState, Origin};
 use crate::conversation::{Message, ModelFailureKind};
 use crate::event::{Aside, Cause, Purpose};
@@ -242,6 +242,16 @@ impl Run {
     /// Has a step ended whose work is to be committed and, as far as is known, is not yet?
     pub fn owes_commit(&self) -> bool {
         self.spec.auto_commit == Some(true) && self.plan.completed_count() as u32 > self.kept_steps
+    }
+
+    /// What a step is called; nothing if there is none with that number.
+    pub fn step_id(&self, step: u32) -> &str {
+        self.plan.steps.get(step as usize).map_or("", |step| step.id.as_str())
+    }
+
+    /// Is it new that the model does not answer? One that is known to be silent is told of once.
+    pub fn has_news_of_silence(&self) -> bool {
+        self.silence.as_ref().is_none_or(Silence::is_news)
     }
 
     /// May the run have left something in its workspace? Then an empty one in its place would be a lie.

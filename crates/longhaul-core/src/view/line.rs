@@ -112,7 +112,7 @@ fn called(event: &Event) -> &'static str {
 
 /// What its line says beside that.
 fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(), M::Error> {
-    let step = |index: &u32| step_id(run, *index);
+    let step = |index: &u32| run.step_id(*index);
     match event {
         Event::RunCreated(spec) => {
             entries!(line, "agentName": spec.agent, "task": opening(&spec.task), "model": spec.model);
@@ -272,10 +272,6 @@ fn opening(text: &str) -> &str {
     head(text, EVENT_TEXT_BYTES_MAX)
 }
 
-fn step_id(run: &Run, index: u32) -> &str {
-    run.plan.steps.get(index as usize).map_or("", |step| step.id.as_str())
-}
-
 /// Of a wait for a person, only what there is: a step that waits asks nothing, a call that asks has its digest with the question.
 fn asked<M: SerializeMap>(ask: Option<&Ask>, digest: Option<&str>, line: &mut M) -> Result<(), M::Error> {
     if let Some(ask) = ask {
@@ -344,7 +340,7 @@ fn name_child<M: SerializeMap>(
     let Some(Child { errand, .. }) = run.child(number) else { return Ok(()) };
     entries!(line, "subAgentId": errand.id, "agentName": errand.agent);
     match errand.origin {
-        Origin::Step { step } => entries!(line, "stepId": step_id(run, step)),
+        Origin::Step { step } => entries!(line, "stepId": run.step_id(step)),
         Origin::Call { call } => entries!(line, "callId": call.to_string()),
     }
     Ok(())

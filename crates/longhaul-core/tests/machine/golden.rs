@@ -89,6 +89,7 @@ pub fn samples() -> Vec<Event> {
             agent_caps: Some(Caps { max_tokens: Some(1), max_cost: Some(Usd::from_nanos(2)) }),
             ..spec()
         })),
+        Event::RunCreated(Box::new(RunSpec { begun_with: Some(text()), ..spec() })),
         Event::StatusChanged {
             from: Status::Running,
             to: Status::Paused,
@@ -449,6 +450,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
                 || spec.crew.is_some()
                 || spec.base.is_some()
                 || spec.agent_caps.is_some()
+                || spec.begun_with.is_some()
                 || spec.collaboration.is_some() =>
         {
             return None;

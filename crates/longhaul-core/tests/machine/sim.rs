@@ -213,6 +213,7 @@ pub fn spec() -> RunSpec {
         collaboration: None,
         workflow_run: None,
         isolation: None,
+        begun_with: None,
     }
 }
 

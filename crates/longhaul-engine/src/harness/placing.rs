@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use longhaul_core::run::Run;
+use longhaul_core::spec::RunSpec;
 use longhaul_workspace::place::{self, Place};
 use longhaul_workspace::{Guard, Workspace, carry};
 
@@ -11,18 +12,16 @@ use crate::driver::Preparation;
 use crate::error::Error;
 
 impl Harness {
-    pub(crate) fn place(&self, run: &Run, path: &Path) -> Place {
+    pub(crate) fn place(&self, spec: &RunSpec, path: &Path) -> Place {
         let ours = self.home().is_some_and(|home| path.starts_with(home.dir()));
-        if let (Some(source), Some(branch), Some(start)) =
-            (&run.spec.source, &run.spec.branch, &run.spec.base)
-        {
+        if let (Some(source), Some(branch), Some(start)) = (&spec.source, &spec.branch, &spec.base) {
             let (store, url) = (PathBuf::from(&source.store), source.url.clone());
             let (path, branch, start) = (path.to_owned(), branch.clone(), start.clone());
             return Place::Clone { store, url, path, branch, start };
         }
-        match (&run.spec.repository, &run.spec.branch) {
+        match (&spec.repository, &spec.branch) {
             (Some(repo), Some(branch)) => {
-                let (branch, start) = (branch.clone(), run.spec.base.clone());
+                let (branch, start) = (branch.clone(), spec.base.clone());
                 Place::Worktree { repo: repo.into(), path: path.to_owned(), branch, start }
             }
             _ if ours => Place::Fresh(path.to_owned()),
@@ -32,12 +31,13 @@ impl Harness {
 
     pub(super) fn workspace(&self, run: &Run) -> Result<Workspace, Error> {
         let path = PathBuf::from(&run.spec.workspace);
-        // An agent that finds an empty directory where its work was would do it all again, or worse.
+        // An agent that finds an empty directory where its work was would do it all again, or worse. One that is there is the user's
+        // word that it may: we leave none behind.
         if run.has_worked() && !path.exists() {
             return Err(Error::WorkspaceGone { path });
         }
         let failed = |source| Error::Workspace { path: path.clone(), source };
-        let place = self.place(run, &path);
+        let place = self.place(&run.spec, &path);
         place::ensure(&place).map_err(|error| failed(Box::new(error)))?;
         if let (Place::Worktree { repo, .. }, false) = (&place, run.has_worked()) {
             carry::ignored(repo, &path, &self.copied).map_err(|error| failed(Box::new(error)))?;
@@ -73,7 +73,7 @@ impl Harness {
     /// Does a run work where what prepares a fresh workspace is run?
     pub fn is_prepared(&self, run: &Run) -> bool {
         let shares = run.spec.parent.is_some() && run.spec.family().is_none();
-        let is_ours = !matches!(self.place(run, Path::new(&run.spec.workspace)), Place::InPlace(_));
+        let is_ours = !matches!(self.place(&run.spec, Path::new(&run.spec.workspace)), Place::InPlace(_));
         is_ours && !shares
     }
 }

@@ -156,7 +156,7 @@ impl Performer for Hands {
             Work::EndChild { charge, reason } => {
                 Box::pin(children::end(self.harness.clone(), charge, reason).map(|()| None))
             }
-            Work::SetUp { run, commands } => self.set_up(run, commands, cancel),
+            Work::SetUp { run, commands } => self.set_up(&run, commands, cancel),
             Work::StoreFiles { moment } => self.store_files(moment),
             Work::Keep(keep) => self.keep(keep),
         }
@@ -213,7 +213,8 @@ impl Hands {
 
     fn examine(&self, look: Look, cancel: Cancel) -> Doing {
         let (bash, secrets) = (self.bash(), self.secrets.clone());
-        let (context, earlier) = (self.looking(&look, cancel), self.earlier_baseline(&look));
+        let context = self.own_commands(&look.run, &format!("look_{}", look.round), cancel);
+        let earlier = self.earlier_baseline(&look);
         let since = self.harness.clone().filter(|_| look.is_in_place && look.examine.purpose.is_claim());
         Box::pin(look_at_work(bash, context, look, secrets, earlier, since))
     }
@@ -234,9 +235,9 @@ impl Hands {
         })
     }
 
-    fn set_up(&self, run: RunId, commands: Vec<String>, cancel: Cancel) -> Doing {
+    fn set_up(&self, run: &RunId, commands: Vec<String>, cancel: Cancel) -> Doing {
         let (bash, secrets) = (self.bash(), self.secrets.clone());
-        let context = self.preparing(run, cancel);
+        let context = self.own_commands(run, "set_up", cancel);
         Box::pin(async move { Some(prepared_place(bash, &context, &commands, &secrets).await) })
     }
 
@@ -290,26 +291,12 @@ impl Hands {
         }
     }
 
-    fn preparing(&self, run: RunId, cancel: Cancel) -> Context {
+    /// For commands of the harness's own, which are no call's.
+    fn own_commands(&self, run: &RunId, key: &str, cancel: Cancel) -> Context {
         Context {
             workspace: Arc::clone(&self.workspace),
-            key: format!("{run}.set_up"),
-            run,
-            timeout: LOOK_TIME_MAX,
-            cwd: None,
-            seen: None,
-            cancel,
-            blobs: Arc::clone(&self.blobs),
-            rules: Arc::clone(&self.rules),
-            printed: Arc::new(Shown { deltas: Arc::clone(&self.deltas), secrets: self.secrets.clone() }),
-        }
-    }
-
-    fn looking(&self, look: &Look, cancel: Cancel) -> Context {
-        Context {
-            workspace: Arc::clone(&self.workspace),
-            run: look.run.clone(),
-            key: format!("{}.look_{}", look.run, look.round),
+            run: run.clone(),
+            key: format!("{run}.{key}"),
             timeout: LOOK_TIME_MAX,
             cwd: None,
             seen: None,

@@ -75,7 +75,10 @@ impl EngineReader {
         // Once the zeros behind the end were all looked at, a quiet end is enough to know that there is no news.
         let quiet = self.cursor.is_some() && scanner.at_quiet_end()?;
         let tail = if quiet { Tail::Clean } else { scanner.show(u64::MAX, &mut |_: Record<'_>| Ok(()))? };
-        let closed = file_len == scanner.cursor.offset;
+        // Asked again: a file is made longer before a frame is written into it, so one that had this end before the scan and has it
+        // after was not written to in between, or was closed since.
+        let len = || self.file.len().map_err(|error| Error::io("measure", &self.path, error));
+        let closed = file_len == scanner.cursor.offset && len()? == file_len;
         Ok(Look { start, end: scanner.cursor, tail, closed })
     }
 

@@ -170,5 +170,6 @@ pub fn spec(id: RunId) -> RunSpec {
         collaboration: None,
         workflow_run: None,
         isolation: None,
+        begun_with: None,
     }
 }

@@ -19,7 +19,7 @@ use crate::render::{self, table};
 /// Show what a run has changed since it began, committed or not
 ///
 /// Of a run without a branch of its own, in place or outside of a repository, it is what has changed in its directory since, by
-/// whomever: what was there before its first change is stored.
+/// whomever: what was there before its first change is stored. A fork began when it was made.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -122,6 +122,7 @@ fn defaults(
         collaboration: None,
         workflow_run: None,
         isolation: None,
+        begun_with: None,
         id,
     })
 }

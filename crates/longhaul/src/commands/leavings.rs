@@ -6,14 +6,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_engine::Harness;
-use longhaul_store::catalog::Filter;
 use longhaul_workspace::{checkout, place};
 
 use crate::app::{self, App};
-use crate::failure::Failure;
 use crate::render;
 
 /// After a run was removed: its workspace stays, so only what is left of one that is gone goes, and what nothing begins with any more.
@@ -30,27 +29,42 @@ pub fn of_removed(app: &App, spec: &RunSpec) {
     }
 }
 
-/// After workspaces were cleaned up, in every repository that a run here is of: answers how many worktrees are no longer listed.
-pub fn clean_up(app: &App, harness: &Harness) -> Result<usize, Failure> {
-    let (rows, _) = harness.list(&Filter::default())?;
-    let is_gone = |place: &String| !Path::new(place).exists();
-    let gone = rows.into_iter().filter(|row| row.workspace.as_ref().is_some_and(is_gone));
-    let mut repositories: BTreeSet<PathBuf> = app::repository(&app.cwd).into_iter().collect();
-    for row in gone {
-        let Ok(Run { spec, status, .. }) = harness.look(&row.id) else { continue };
-        let (Some(repository), Some(branch)) = (&spec.repository, &spec.branch) else { continue };
-        let repository = PathBuf::from(repository);
-        // Its branch keeps it as long as the branch is there; without one it could never be made again.
-        let is_kept = || spec.base.as_ref().is_some_and(|base| place::branch_has(&repository, branch, base));
-        if spec.carried == Some(true) && status.is_terminal() && is_kept() {
-            let_go(&repository, spec.id.as_str());
-        }
-        repositories.insert(repository);
-    }
+/// After workspaces were cleaned up, in the repository here and in those that workspaces were of: answers how many worktrees are no
+/// longer listed.
+pub fn clean_up(app: &App, harness: &Harness, mut repositories: BTreeSet<PathBuf>) -> usize {
+    repositories.extend(app::repository(&app.cwd));
+    repositories.retain(|repository| repository.is_dir());
     // Where runs work, and nothing else that may stand in a state directory.
     let ours = ["workspace", "sessions"].map(|name| app.state_dir.join(name));
-    let listed = repositories.iter().filter(|repository| repository.is_dir());
-    Ok(listed.map(|repository| ours.iter().map(|place| unlist(repository, place)).sum::<usize>()).sum())
+    let mut unlisted = 0;
+    for repository in &repositories {
+        let_go_of_kept(harness, repository);
+        unlisted += ours.iter().map(|place| unlist(repository, place)).sum::<usize>();
+    }
+    unlisted
+}
+
+/// Leaves what was carried in to the branches of runs that have ended and whose workspaces are gone. Only runs are looked at that
+/// something is kept for; those of another state directory are not known here.
+fn let_go_of_kept(harness: &Harness, repository: &Path) {
+    let kept = checkout::carried_for(repository).unwrap_or_else(|error| {
+        let (place, error) = (repository.display(), anyhow::Error::from(error));
+        render::warn(&format!("changes that were carried in stay known in {place}: {error:#}"));
+        Vec::new()
+    });
+    for name in kept {
+        let Some(Run { spec, status, .. }) = RunId::parse(&name).ok().and_then(|id| harness.look(&id).ok())
+        else {
+            continue;
+        };
+        // Its branch keeps it as long as the branch is there; without one it could never be made again.
+        let (base, branch) = (spec.base.as_ref(), spec.branch.as_ref());
+        let is_kept =
+            || base.zip(branch).is_some_and(|(base, name)| place::branch_has(repository, name, base));
+        if status.is_terminal() && !Path::new(&spec.workspace).exists() && is_kept() {
+            let_go(repository, &name);
+        }
+    }
 }
 
 /// Forgets what was carried in for a run.

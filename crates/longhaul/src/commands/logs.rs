@@ -5,7 +5,7 @@ use longhaul_core::event::{Event, Kept, StopAction, Stored};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::plan::Plan;
-use longhaul_core::run::{Run, Silence};
+use longhaul_core::run::Run;
 
 use super::events::follow;
 use serde_json::json;
@@ -57,7 +57,7 @@ pub fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::CallRetryScheduled { call, message, .. } => {
             format!("({} failed, will be tried again: {message})", named(run, *call))
         }
-        Event::TurnFailed { .. } | Event::ModelChanged { why: Some(_), .. } if !is_news(run) => {
+        Event::TurnFailed { .. } | Event::ModelChanged { why: Some(_), .. } if !run.has_news_of_silence() => {
             return Vec::new();
         }
         Event::TurnFailed { message, .. } => format!("(the model did not answer: {message})"),
@@ -165,11 +165,6 @@ fn child_id(run: &Run, number: u32) -> String {
 /// What there may be to add, with what joins it.
 fn after(joint: &str, text: &Option<String>) -> String {
     text.as_ref().map(|text| format!("{joint}{text}")).unwrap_or_default()
-}
-
-/// A model that is known to be silent is told of once.
-fn is_news(run: &Run) -> bool {
-    run.silence.as_ref().is_none_or(Silence::is_news)
 }
 
 fn word(action: StopAction) -> String {

@@ -214,10 +214,10 @@ pub fn clean_up_workflows(
             continue;
         }
         let bytes = bytes_below(&workflow.workspace());
-        if !dry_run {
-            delete(app, &workflow, false)?;
+        match if dry_run { Ok(()) } else { delete(app, &workflow, false) } {
+            Ok(()) => gone.push((name, bytes)),
+            Err(Failure { error, .. }) => render::warn(&format!("workflow {name} stays: {error:#}")),
         }
-        gone.push((name, bytes));
     }
     Ok(gone)
 }

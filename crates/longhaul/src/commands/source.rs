@@ -47,7 +47,7 @@ pub fn clean_up(
     older_than: Duration,
     dry_run: bool,
 ) -> Result<Vec<(String, u64)>, Failure> {
-    let mut old = directories(&stores(app));
+    let mut old = directories(&stores(app)).unwrap_or_default();
     old.retain(|store| source::is_unused(store, older_than));
     if old.is_empty() {
         return Ok(Vec::new());
@@ -62,9 +62,11 @@ pub fn clean_up(
     let mut gone = Vec::new();
     for store in old {
         let bytes = bytes_below(&store);
-        if dry_run || source::remove(&store, older_than).map_err(anyhow::Error::from)? {
-            let name = store.strip_prefix(&app.state_dir).unwrap_or(&store).display().to_string();
-            gone.push((name, bytes));
+        let name = store.strip_prefix(&app.state_dir).unwrap_or(&store).display().to_string();
+        match if dry_run { Ok(true) } else { source::remove(&store, older_than) } {
+            Ok(true) => gone.push((name, bytes)),
+            Ok(false) => {}
+            Err(error) => render::warn(&format!("{name} stays: {:#}", anyhow::Error::from(error))),
         }
     }
     Ok(gone)

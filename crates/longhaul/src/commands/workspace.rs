@@ -74,6 +74,19 @@ struct Found {
     begun: bool,
 }
 
+impl Found {
+    /// Whose worktree it is, if it is one.
+    fn repository(&self) -> Option<PathBuf> {
+        if let Some(run) = &self.run {
+            return run.spec.repository.as_ref().filter(|_| run.spec.branch.is_some()).map(PathBuf::from);
+        }
+        match place::found_at(&self.path) {
+            Place::Worktree { repo, .. } => Some(repo),
+            Place::InPlace(_) | Place::Clone { .. } | Place::Fresh(_) => None,
+        }
+    }
+}
+
 /// What is not a run's, or is of a run that cannot be read, is not ours to judge.
 fn all(app: &App, harness: &Harness) -> Vec<Found> {
     let found = |path: PathBuf| {
@@ -89,7 +102,8 @@ fn all(app: &App, harness: &Harness) -> Vec<Found> {
         };
         Some(Found { path, name, run, begun })
     };
-    directories(&app.state_dir.join("workspace").join("run")).into_iter().filter_map(found).collect()
+    let places = directories(&app.state_dir.join("workspace").join("run")).unwrap_or_default();
+    places.into_iter().filter_map(found).collect()
 }
 
 fn list(app: &App) -> Result<Exit, Failure> {
@@ -136,9 +150,11 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     let older_than = older_than.unwrap_or(retention.cleanup_after);
     let harness = app.reading()?;
     let (mut gone, mut bytes) = (Vec::new(), 0);
-    for Found { path, name, run, begun } in all(app, &harness) {
+    let found = all(app, &harness);
+    let repositories = found.iter().filter_map(Found::repository).collect();
+    for Found { path, name, run, begun } in found {
         let Some(run) = run else {
-            if let Some(freed) = remove_orphan(&path, &name, begun, older_than, dry_run)? {
+            if let Some(freed) = remove_orphan(&path, &name, begun, older_than, dry_run) {
                 bytes += freed;
                 gone.push(name);
             }
@@ -152,12 +168,11 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
         if !begun && (!is_over(&run, older_than) || (is_of_git(&run) && is_unsaved(&place, &name))) {
             continue;
         }
-        bytes += bytes_below(&path);
-        if !dry_run {
-            let removed = if begun { place::finish_removing(&place) } else { place::remove(&place) };
-            removed.map_err(anyhow::Error::from)?;
+        let freed = bytes_below(&path);
+        if dry_run || remove(&place, &name, begun) {
+            bytes += freed;
+            gone.push(name);
         }
-        gone.push(name);
     }
     for (name, freed) in session::clean_up_workflows(app, older_than, dry_run)? {
         bytes += freed;
@@ -167,7 +182,7 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
         bytes += freed;
         gone.push(name);
     }
-    let unlisted = if dry_run { 0 } else { leavings::clean_up(app, &harness)? };
+    let unlisted = if dry_run { 0 } else { leavings::clean_up(app, &harness, repositories) };
     let pruned = if dry_run { None } else { pruned(app, &harness, retention.checkpoints_max) };
     let freed = bytes + pruned.map_or(0, |pruned| pruned.bytes_before.saturating_sub(pruned.bytes_after));
     if app.json() {
@@ -194,31 +209,33 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
 
 /// Takes away what a run left that was removed since, by the same rules; how long nobody has used it is told by the directory. Says
 /// what that frees.
-fn remove_orphan(
-    path: &Path,
-    name: &str,
-    begun: bool,
-    older_than: Duration,
-    dry_run: bool,
-) -> Result<Option<u64>, Failure> {
+fn remove_orphan(path: &Path, name: &str, begun: bool, older_than: Duration, dry_run: bool) -> Option<u64> {
     let whole = path.with_file_name(name);
     let place = place::found_at(&whole);
     let modified = path.metadata().and_then(|facts| facts.modified()).ok();
     let is_old = modified.is_some_and(|at| at.elapsed().unwrap_or_default() >= older_than);
     let is_of_git = !matches!(place, Place::Fresh(_));
     if !begun && (!is_old || (is_of_git && is_unsaved(&place, name))) {
-        return Ok(None);
+        return None;
     }
     let bytes = bytes_below(path);
     if !dry_run {
-        let removed = if begun { place::finish_removing(&place) } else { place::remove(&place) };
-        removed.map_err(anyhow::Error::from)?;
+        if !remove(&place, name, begun) {
+            return None;
+        }
         // Whoever removed it may have been killed before that.
         if let Place::Worktree { repo, .. } = &place {
             leavings::let_go(repo, name);
         }
     }
-    Ok(Some(bytes))
+    Some(bytes)
+}
+
+/// Takes a place away, or does the rest of that. One that stays keeps nobody from the others.
+fn remove(place: &Place, name: &str, begun: bool) -> bool {
+    let removed = if begun { place::finish_removing(place) } else { place::remove(place) };
+    let warned = |error| render::warn(&format!("{name} stays: {:#}", anyhow::Error::from(error)));
+    removed.map_err(warned).is_ok()
 }
 
 /// Gives back what stored files take that nobody needs, if that is worth it. That it cannot be done now is no failure.

@@ -1,34 +1,23 @@
 //! `diff`, `apply`, `merge` and `--with-changes`, as a user meets them.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::json;
 
-use super::desk::Desk;
-
-fn git(directory: &Path, args: &[&str]) -> String {
-    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
-    let done = Command::new("git").args(who).args(args).current_dir(directory).output().unwrap();
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
-}
+use super::checkout::{self, git, git_in};
+use super::desk::{Desk, SCRIPT};
 
 /// A repository with one commit of `a.txt` and the script.
 fn repository() -> Desk {
-    let desk = Desk::new();
-    desk.write("a.txt", "first\n");
-    git(&desk.path(""), &["init", "-q", "--initial-branch=main"]);
-    git(&desk.path(""), &["add", "."]);
-    git(&desk.path(""), &["commit", "-q", "-m", "first"]);
-    desk
+    checkout::repository(SCRIPT, &[("a.txt", "first\n")])
 }
 
 /// The user's files, what git says of them, and where the branch is.
 fn checkout(desk: &Desk) -> [String; 3] {
     let top = desk.path("");
-    let written = git(&top, &["ls-files", "--others", "--stage", "--exclude=.longhaul", "--exclude=.config"]);
-    [written, git(&top, &["status", "--porcelain"]), git(&top, &["rev-parse", "HEAD"])]
+    let written =
+        git_in(&top, &["ls-files", "--others", "--stage", "--exclude=.longhaul", "--exclude=.config"]);
+    [written, git_in(&top, &["status", "--porcelain"]), git_in(&top, &["rev-parse", "HEAD"])]
 }
 
 fn run(desk: &Desk, more: &[&str]) -> String {
@@ -67,8 +56,8 @@ fn work_is_shown_and_brought_in() {
     assert_eq!(std::fs::read_to_string(desk.path("a.txt")).unwrap(), "hello\n");
     // What is here already is no obstacle to merging it.
     let merged = desk.json(&["merge", &id]);
-    assert_eq!(git(&desk.path(""), &["rev-parse", "HEAD"]), merged["commit"]);
-    assert!(git(&desk.path(""), &["log", "-1", "--format=%B"]).ends_with(&format!("Longhaul-Run: {id}")));
+    assert_eq!(git(&desk, &["rev-parse", "HEAD"]), merged["commit"]);
+    assert!(git(&desk, &["log", "-1", "--format=%B"]).ends_with(&format!("Longhaul-Run: {id}")));
     assert_eq!(desk.json(&["merge", &id])["commit"], json!(null));
 }
 
@@ -79,8 +68,8 @@ fn work_is_committed_after_each_step() {
     let desk = repository();
     desk.write("s.yaml", STEPS);
     desk.write("plan.yaml", "steps: [ { id: one, description: Write it }, { id: two, description: Look }, { id: three, description: Write more } ]");
-    git(&desk.path(""), &["add", "."]);
-    git(&desk.path(""), &["commit", "-q", "-m", "second"]);
+    git(&desk, &["add", "."]);
+    git(&desk, &["commit", "-q", "-m", "second"]);
     let before = checkout(&desk);
     let args = ["run", "Fix bug\nin two lines", "--model", "scripted/s.yaml", "--plan", "plan.yaml"];
     let (shown, other) = (desk.json(&args), desk.json(&args));
@@ -89,7 +78,7 @@ fn work_is_committed_after_each_step() {
     assert!(branch.starts_with("agent/fix-bug-in-two-lines-coder-"), "{branch}");
     assert_ne!(shown["branch"], other["branch"]);
     let id = shown["id"].as_str().unwrap();
-    let log = git(&desk.path(""), &["log", "--format=%H%n%B", &format!("HEAD..{branch}")]);
+    let log = git(&desk, &["log", "--format=%H%n%B", &format!("HEAD..{branch}")]);
     let commits = shown["commits"].as_array().unwrap();
     let [first, last] = [0, 1].map(|index| commits[index].as_str().unwrap());
     assert_eq!(
@@ -127,7 +116,7 @@ conversations:
 #[test]
 fn committing_and_naming_can_be_switched_off() {
     let desk = repository();
-    git(&desk.path(""), &["branch", "agent"]);
+    git(&desk, &["branch", "agent"]);
     let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
     assert_eq!(shown["branch"], format!("longhaul/{}", shown["id"].as_str().unwrap()));
     assert!(shown["commit"].is_string());
@@ -149,13 +138,13 @@ fn committing_and_naming_can_be_switched_off() {
     // D16.4: one that is not there is made, and said so, because it may be a slip.
     desk.write("longhaul.yaml", "git: { working_branch: next }");
     let made = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
-    let head = git(&desk.path(""), &["rev-parse", "HEAD"]);
+    let head = git(&desk, &["rev-parse", "HEAD"]);
     assert!(
         made.err.contains("there was no branch `next` (git.working_branch); it was made at"),
         "{}",
         made.err
     );
-    assert_eq!(git(&desk.path(""), &["rev-parse", "next"]), head);
+    assert_eq!(git(&desk, &["rev-parse", "next"]), head);
 }
 
 /// A git of its own for a desk: before it does `word` it kills whoever asked for it, and then does it all the same.
@@ -223,7 +212,7 @@ fn a_killed_landing_takes_nothing_from_the_user() {
     killed(&desk, &["apply", &id], "checkout-index");
     desk.write("a.txt", "committed\n");
     std::fs::remove_file(desk.path(".git/index.lock")).unwrap();
-    git(&desk.path(""), &["commit", "-q", "-am", "mine"]);
+    git(&desk, &["commit", "-q", "-am", "mine"]);
     let before = checkout(&desk);
     let refused = desk.say(&["merge", &id]);
     assert_eq!((refused.code, text().as_str()), (1, "committed\n"));
@@ -237,7 +226,7 @@ fn a_conflict_names_the_files_and_leaves_no_trace() {
     let desk = repository();
     let id = run(&desk, &[]);
     desk.write("a.txt", "other\n");
-    git(&desk.path(""), &["commit", "-q", "-am", "meanwhile"]);
+    git(&desk, &["commit", "-q", "-am", "meanwhile"]);
     let before = checkout(&desk);
     for word in ["apply", "merge"] {
         let refused = desk.say(&[word, &id]);
@@ -268,7 +257,7 @@ fn changes_are_carried_in_only_if_asked_for() {
     assert!(desk.say(&["merge", &with]).err.contains(said));
     let again = desk.say(&["merge", &with]);
     assert!(again.code == 0 && !again.err.contains(said), "{}", again.err);
-    assert_eq!(git(&desk.path(""), &["status", "--porcelain"]), "");
+    assert_eq!(git(&desk, &["status", "--porcelain"]), "");
 }
 
 #[test]
@@ -301,9 +290,9 @@ fn a_run_in_place_shows_what_changed_since_it_began() {
     assert_eq!(shown["since"], "start");
     assert_eq!(shown["files"], json!([{ "path": "a.txt", "added": 1, "removed": 1 }]));
     let elsewhere = desk.elsewhere("clone");
-    git(&desk.path(""), &["clone", "-q", ".", &elsewhere.display().to_string()]);
+    git(&desk, &["clone", "-q", ".", &elsewhere.display().to_string()]);
     std::fs::write(elsewhere.join("p"), patch.out).unwrap();
-    git(&elsewhere, &["apply", "p"]);
+    git_in(&elsewhere, &["apply", "p"]);
     assert_eq!(std::fs::read_to_string(elsewhere.join("a.txt")).unwrap(), "hello\n");
     let idle = "conversations: [ { turns: [ { text: Done. } ] } ]";
     desk.write("s.yaml", idle);
@@ -316,8 +305,8 @@ fn a_run_in_place_shows_what_changed_since_it_began() {
 fn ignored_files_are_copied_if_asked_for() {
     let desk = repository();
     desk.write(".gitignore", "deps/\n.env*\n.config\n");
-    git(&desk.path(""), &["add", ".gitignore"]);
-    git(&desk.path(""), &["commit", "-q", "-m", "ignore"]);
+    git(&desk, &["add", ".gitignore"]);
+    git(&desk, &["commit", "-q", "-m", "ignore"]);
     std::fs::create_dir_all(desk.path("deps/inner")).unwrap();
     desk.write("deps/inner/file", "x\n");
     desk.write(".env.example", "x\n");

@@ -1,25 +1,14 @@
 //! What runs leave in the user's repository besides their branches, as a user meets it.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::desk::Desk;
-
-fn git(directory: &Path, args: &[&str]) -> String {
-    let who = ["-c", "user.name=x", "-c", "user.email=x@x"];
-    let done = Command::new("git").args(who).args(args).current_dir(directory).output().unwrap();
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
-}
+use super::checkout::{self, git, git_in};
+use super::desk::{Desk, SCRIPT};
 
 fn repository() -> Desk {
-    let desk = Desk::new();
-    git(&desk.path(""), &["init", "-q", "--initial-branch=main"]);
-    git(&desk.path(""), &["add", "."]);
-    git(&desk.path(""), &["commit", "-q", "-m", "first"]);
-    desk
+    checkout::repository(SCRIPT, &[])
 }
 
 fn run(desk: &Desk, more: &[&str]) -> (String, PathBuf) {
@@ -34,7 +23,7 @@ fn cleaned(desk: &Desk) -> Value {
 
 /// The runs that changes are kept for.
 fn carried(desk: &Desk) -> Vec<String> {
-    let names = git(&desk.path(""), &["for-each-ref", "--format=%(refname:lstrip=3)", "refs/longhaul"]);
+    let names = git(desk, &["for-each-ref", "--format=%(refname:lstrip=3)", "refs/longhaul"]);
     names.lines().map(str::to_owned).collect()
 }
 
@@ -56,13 +45,13 @@ fn what_was_carried_in_is_let_go() {
     assert!(!place.exists());
     assert_eq!(desk.get(&["diff", &ended, "--name-only"]), "a.txt\n", "its branch still knows");
     // One that has not begun has nothing else that it could begin with.
-    git(&desk.path(""), &["gc", "-q", "--prune=now"]);
+    git(&desk, &["gc", "-q", "--prune=now"]);
     desk.get(&["start", &waiting]);
     assert!(desk.path(&format!(".longhaul/workspace/run/{waiting}/mine")).exists());
     desk.get(&["rm", &waiting]);
     assert_eq!(carried(&desk), Vec::<String>::new());
     assert!(desk.path(&format!(".longhaul/workspace/run/{waiting}/mine")).exists(), "workspaces stay");
-    assert_eq!(git(&desk.path(""), &["status", "--porcelain", "mine"]), "?? mine");
+    assert_eq!(git(&desk, &["status", "--porcelain", "mine"]), "?? mine");
 }
 
 /// D14.8: a worktree whose directory somebody deleted is no longer listed, by `rm` and by `cleanup`; no other is forgotten.
@@ -72,15 +61,15 @@ fn a_worktree_that_was_deleted_is_no_longer_listed() {
     let top = desk.path("");
     let runs: Vec<(String, PathBuf)> = (0..5).map(|_| run(&desk, &[])).collect();
     for foreign in [desk.elsewhere("foreign"), desk.path(".longhaul/also-foreign")] {
-        git(&top, &["worktree", "add", "-q", "--detach", &foreign.display().to_string()]);
+        git_in(&top, &["worktree", "add", "-q", "--detach", &foreign.display().to_string()]);
         std::fs::remove_dir_all(&foreign).unwrap();
     }
     let [removed, deleted, locked, there, left] = &runs[..] else { panic!("five") };
-    git(&top, &["worktree", "lock", &locked.1.display().to_string()]);
+    git_in(&top, &["worktree", "lock", &locked.1.display().to_string()]);
     for (_, place) in [removed, deleted, locked, left] {
         std::fs::remove_dir_all(place).unwrap();
     }
-    let listed = |id: &str| git(&top, &["worktree", "list", "--porcelain"]).contains(id);
+    let listed = |id: &str| git_in(&top, &["worktree", "list", "--porcelain"]).contains(id);
     desk.get(&["rm", &removed.0, &there.0]);
     let all = runs.iter().map(|(id, _)| listed(id)).collect::<Vec<bool>>();
     assert_eq!(all, [false, true, true, true, true]);
@@ -93,7 +82,7 @@ fn a_worktree_that_was_deleted_is_no_longer_listed() {
     assert_eq!(all, [false, false, true, true, false]);
     assert!(listed("/foreign") && listed("also-foreign"), "what is not ours is the user's to forget");
     assert!(there.1.join("a.txt").exists());
-    git(&top, &["fsck", "--no-dangling"]);
+    git_in(&top, &["fsck", "--no-dangling"]);
     // Their branches stay, and one can be gone back to.
     assert_eq!(desk.get(&["diff", &deleted.0, "--name-only"]), "a.txt\n");
     assert_eq!(desk.say(&["rewind", &left.0, "--to", "1"]).code, 0);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::checkout::{self, git};
 use super::desk::Desk;
 use super::{checkpoints, crew};
 
@@ -131,6 +132,137 @@ fn a_rewind_that_is_killed_is_finished_or_never_was() {
         assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
         assert_eq!(found(&workspace), then);
     }
+}
+
+/// A run that has ended, whose worktree was cleaned away; what stood there in the end and after its first turn, and where that is.
+fn cleaned_away(desk: &Desk) -> (String, PathBuf, [Vec<String>; 2], Value) {
+    let (id, workspace) = done(desk);
+    let of_run =
+        || found(&workspace).into_iter().filter(|file| !file.starts_with(".git ")).collect::<Vec<_>>();
+    let (end, point) = (of_run(), points(desk, &id)[0].clone());
+    let to = format!("@{}", point["seq"]);
+    assert_eq!(desk.say(&["rewind", &id, "--to", &to]).code, 0);
+    let then = of_run();
+    assert_eq!(desk.say(&["rewind", &id, "--undo"]).code, 0);
+    assert_eq!(desk.json(&["workspace", "cleanup", "--older-than", "1ms"])["removed"], json!([id]));
+    (id, workspace, [end, then], point)
+}
+
+/// What was left of a worktree when its making was stopped.
+const LEFT: [fn(&Desk, &str, &Path); 5] = [
+    |_, _, _| {},
+    |_, _, place| std::fs::create_dir(place).unwrap(),
+    |desk, branch, place| drop(git(desk, &["worktree", "add", "-q", &place.display().to_string(), branch])),
+    // Git was killed while it wrote the files.
+    |desk, branch, place| {
+        let name = place.file_name().unwrap().to_str().unwrap();
+        git(desk, &["worktree", "add", "-q", "--no-checkout", &place.display().to_string(), branch]);
+        desk.write(&format!(".git/worktrees/{name}/locked"), "initializing");
+        std::fs::write(place.join("one.sh"), "half of").unwrap();
+    },
+    // Or before that, and somebody has cleaned up behind it.
+    |_, _, place| {
+        std::fs::create_dir(place).unwrap();
+        std::fs::write(place.join(".git"), "gitdir: nowhere\n").unwrap();
+    },
+];
+
+/// D11.16: a rewind that makes a workspace again may be stopped at any step of that: whatever comes next, a rewind or a resume, finds
+/// a worktree with the files of the checkpoint, and the run goes on there.
+#[test]
+fn a_workspace_is_made_again_wherever_that_was_stopped() {
+    for (step, leave) in LEFT.iter().enumerate() {
+        for words in [&["rewind", "--to"][..], &["resume"]] {
+            let desk = checkout::repository(SCRIPT, &[(".gitignore", ".config\n.local\n")]);
+            let (id, workspace, [end, then], point) = cleaned_away(&desk);
+            let note = json!({
+                "workspace": workspace, "before": null, "after": point["files"], "last_seq": types(&desk, &id).len(),
+                "end": point["seq"], "children": [], "at": point["at"],
+            });
+            std::fs::write(desk.journal(&id).with_file_name("rewind.json"), note.to_string()).unwrap();
+            let branch = desk.json(&["show", &id])["branch"].as_str().unwrap().to_owned();
+            leave(&desk, &branch, &workspace);
+            let to = format!("@{}", point["seq"]);
+            let is_rewind = words.len() == 2;
+            let said = match words {
+                [rewind, option] => desk.say(&[rewind, &id, option, &to]),
+                words => desk.say(&[words[0], &id]),
+            };
+            let what = format!("step {step}, {words:?}: {}", said.err);
+            assert_eq!(said.code, 0, "{what}");
+            let stands = || {
+                let mut files = found(&workspace);
+                files.retain(|file| !file.starts_with(".git "));
+                files
+            };
+            assert_eq!(stands(), if is_rewind { then } else { end.clone() }, "{what}");
+            if is_rewind {
+                assert_eq!(desk.say(&["resume", &id]).code, 0, "{what}");
+                assert_eq!(stands(), end, "{what}");
+            }
+            assert!(git(&desk, &["worktree", "list"]).contains(&id), "{what}");
+            assert!(!desk.get(&["diff", &id, "--name-only"]).is_empty(), "{what}");
+        }
+    }
+}
+
+/// D11.16: where git refuses to make the worktree again, nothing has changed, and nothing is left that would be taken for it; an empty
+/// directory that somebody else left is none either.
+#[test]
+fn a_workspace_that_cannot_be_made_again_is_not_half_there() {
+    let desk = checkout::repository(SCRIPT, &[(".gitignore", ".config\n.local\n")]);
+    let (id, workspace, _, _) = cleaned_away(&desk);
+    let branch = desk.json(&["show", &id])["branch"].as_str().unwrap().to_owned();
+    git(&desk, &["checkout", "-q", &branch]);
+    let before = types(&desk, &id);
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&workspace).unwrap();
+        }
+        let said = desk.say(&["rewind", &id, "--to", "1"]);
+        assert!(said.code == 2 && said.err.contains("already"), "{} {}", said.code, said.err);
+        assert_eq!((workspace.exists(), types(&desk, &id)), (false, before.clone()));
+        assert!(!desk.journal(&id).with_file_name("rewind.json").exists());
+    }
+    git(&desk, &["checkout", "-q", "main"]);
+    std::fs::create_dir(&workspace).unwrap();
+    assert_eq!(desk.say(&["rewind", &id, "--to", "1"]).code, 0);
+    assert!(git(&desk, &["worktree", "list"]).contains(&id));
+    let first = all_points(&desk, &id)[0]["seq"].clone();
+    assert_eq!(desk.say(&["rewind", &id, "--to", &format!("@{first}")]).code, 0);
+    assert_eq!(desk.say(&["resume", &id]).out, "All done.\n");
+}
+
+/// D11.16: a directory that is made again for files that turn out to be lost is taken away again: the run would be resumed in it.
+#[test]
+fn a_directory_without_its_files_is_not_left_behind() {
+    let desk = Desk::with_script(SCRIPT);
+    let (id, workspace) = done(&desk);
+    std::fs::remove_dir_all(&workspace).unwrap();
+    std::fs::remove_dir_all(desk.path(".longhaul/checkpoints/files.git/objects")).unwrap();
+    std::fs::create_dir(desk.path(".longhaul/checkpoints/files.git/objects")).unwrap();
+    let said = desk.say(&["rewind", &id, "--to", "1"]);
+    assert!(said.code == 2 && said.err.contains("no longer all there"), "{} {}", said.code, said.err);
+    assert!(!workspace.exists());
+    assert!(!desk.journal(&id).with_file_name("rewind.json").exists());
+}
+
+/// D11.16: the moment before the first change is there to be gone back to, also if the files are later what they were then.
+#[test]
+fn the_beginning_is_listed_though_its_files_come_back() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "echo x > tmp1" } } ]
+      - calls: [ { tool: bash, args: { command: "rm tmp1" } } ]
+      - text: "All done."
+"#;
+    let desk = Desk::with_script(script);
+    let (id, _) = done(&desk);
+    let all = all_points(&desk, &id);
+    assert_eq!(all.len(), 3, "the beginning, and one for each turn: {all:?}");
+    assert_eq!(all[0]["files"], all[2]["files"]);
+    assert!(all[0]["seq"].as_u64() < all[1]["seq"].as_u64());
 }
 
 /// D11.16: the same checkpoint is gone back to again and again, at once and after the run has gone on, and has its files each time.

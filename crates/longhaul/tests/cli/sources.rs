@@ -150,6 +150,14 @@ fn fetched_repositories_go_by_the_rule() {
     let is_store = |name: &serde_json::Value| name.as_str().unwrap().starts_with("cache/repos/");
     assert!(cleanup(&["--dry-run"]).iter().any(is_store) && fetched() == there);
     assert_eq!(desk.json(&["workspace", "cleanup"])["removed"], json!([]), "a day is not over");
+    // One that cannot be removed is named, and keeps nobody from the rest.
+    let mut entries =
+        std::fs::read_dir(desk.path(".longhaul/cache/repos")).unwrap().map(|entry| entry.unwrap().path());
+    let in_the_way = entries.find(|path| path.is_dir()).unwrap().with_extension("removing");
+    std::fs::write(&in_the_way, "").unwrap();
+    let said = desk.say(&["workspace", "cleanup", "--older-than=1ms"]);
+    assert!(said.code == 0 && said.err.contains(".git stays: "), "{} {}", said.code, said.err);
+    std::fs::remove_file(&in_the_way).unwrap();
     assert!(cleanup(&[]).iter().any(is_store));
     assert_eq!(fetched(), 0);
     let workspace = Path::new(session["workspace"].as_str().unwrap());

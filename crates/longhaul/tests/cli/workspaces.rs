@@ -357,9 +357,9 @@ fn a_fork_of_what_worked_in_a_part_comes_back_as_a_patch() {
         (&Value::Null, String::new())
     );
     assert_eq!(std::fs::read_to_string(Path::new(&place).join("kept")).unwrap(), "of the user\n");
+    assert_eq!(desk.get(&["diff", &new]), "", "what the first run made is not the fork's");
     std::fs::write(Path::new(&place).join("notes"), "of the fork\n").unwrap();
     assert_eq!(git(&desk, &["status", "--porcelain", "-uall"]), before);
-    std::fs::remove_file(desk.path("part/notes")).unwrap();
     std::fs::write(desk.elsewhere("patch"), desk.get(&["diff", &new])).unwrap();
     git(&desk, &["apply", "--directory=part", &desk.elsewhere("patch").display().to_string()]);
     assert_eq!(std::fs::read_to_string(desk.path("part/notes")).unwrap(), "of the fork\n");

@@ -41,11 +41,12 @@ struct Deed {
     check: fn(&Rig),
 }
 
-const DEEDS: [Deed; 6] = [
+const DEEDS: [Deed; 7] = [
     Deed { name: "worktree and branch", prepare: created, check: is_completed },
     Deed { name: "agents with a branch each", prepare: created_with_agents, check: has_both },
     Deed { name: "merge into a checkout", prepare: two_runs, check: is_merged },
     Deed { name: "merge beside a checkout", prepare: two_runs_elsewhere, check: is_merged_elsewhere },
+    Deed { name: "rewind of what was cleaned away", prepare: cleaned_away, check: goes_on_from_there },
     Deed { name: "workspace cleanup", prepare: one_run, check: is_cleaned_up },
     Deed { name: "session delete", prepare: session_to_delete, check: is_cleaned_up },
 ];
@@ -241,6 +242,24 @@ fn is_completed(rig: &Rig) {
 fn one_run(rig: &Rig) -> Vec<String> {
     rig.says(&["run", "x", "--model", "scripted/script.yaml"]);
     typed(&["workspace", "cleanup", "--older-than=1ms"])
+}
+
+/// Back to before anything was written.
+fn cleaned_away(rig: &Rig) -> Vec<String> {
+    let cleanup = one_run(rig);
+    let id = rig.runs().pop().unwrap();
+    rig.says(&words(&cleanup));
+    let first = &rig.json(&["checkpoints", &id, "--all", "--json"])[0]["seq"];
+    typed(&["rewind", &id, "--to", &format!("@{first}")])
+}
+
+fn goes_on_from_there(rig: &Rig) {
+    let id = rig.runs().pop().unwrap();
+    assert_eq!(below(&rig.state_dir.join("workspace"), &|name| name == "by-anybody"), Vec::<PathBuf>::new());
+    rig.says(&["resume", &id]);
+    assert_eq!(below(&rig.state_dir.join("workspace"), &|name| name == "by-anybody").len(), 1);
+    rig.says(&["merge", &id]);
+    assert!(git(rig, &["ls-tree", "-r", "--name-only", "main"]).contains("by-anybody"));
 }
 
 fn parallel(rig: &Rig) {

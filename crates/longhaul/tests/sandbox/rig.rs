@@ -99,6 +99,7 @@ impl Held {
             run,
             timeout: Duration::from_secs(120),
             printed: Arc::new(longhaul_tools::Unheard),
+            seen: None,
             cwd: None,
             cancel,
             blobs: Arc::new(MemoryBlobs::default()),

@@ -100,6 +100,7 @@ pub fn spec(
         depth: 0,
         session: options.session.clone(),
         agent_caps: None,
+        begun_with: None,
         collaboration: place.collaboration.map(Box::new),
         workflow_run: options.workflow_run.clone(),
         isolation: Some(placing::isolation(settings, options))

@@ -7,7 +7,7 @@ use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::plan::Plan;
 use longhaul_core::repetition::Remedy;
-use longhaul_core::run::{Run, Silence};
+use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::tool::Outcome;
 use longhaul_core::view::gate_id;
@@ -31,16 +31,16 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::PlanMade { plan } => planned(plan),
         Event::PlanRefused { why } => warning(&format!("that plan cannot be used: {}", short(why, 160))),
         Event::StepStarted { step } => step_started(run, *step),
-        Event::StepCompleted { step, .. } => format!("{} {}", step_id(run, *step), theme::done("completed")),
-        Event::StepFailed { step, error } => format!("{} failed: {error}", step_id(run, *step)),
+        Event::StepCompleted { step, .. } => format!("{} {}", run.step_id(*step), theme::done("completed")),
+        Event::StepFailed { step, error } => format!("{} failed: {error}", run.step_id(*step)),
         Event::WaitingForHuman { gate, ask: Some(ask), .. } => asks(run, *gate, ask),
         Event::WaitingForHuman { gate, step, ask: None, .. } => {
-            let (step, id) = (step_id(run, *step), gate_id(&run.spec.id, *gate));
+            let (step, id) = (run.step_id(*step), gate_id(&run.spec.id, *gate));
             format!("waiting for a person before {step} (approval {id})")
         }
 
         Event::ModelReplied { turn, text, .. } => return replied(run, *turn, text),
-        Event::TurnFailed { .. } | Event::ModelChanged { why: Some(_), .. } if !is_news(run) => return None,
+        Event::TurnFailed { .. } | Event::ModelChanged { why: Some(_), .. } if !run.has_news_of_silence() => return None,
         Event::TurnFailed { turn, message, retry: Some(rest), kind, .. } => {
             warning(&format!("turn {turn}: {message}; {}", asking_again(rest, *kind)))
         }
@@ -144,18 +144,9 @@ fn warning(text: &str) -> String {
     format!("{} {text}", theme::warning("warning:"))
 }
 
-fn step_id(run: &Run, step: u32) -> &str {
-    run.plan.steps.get(step as usize).map_or("", |step| step.id.as_str())
-}
-
 /// A call by its tool and what it is about.
 fn tool(run: &Run, id: CallId) -> String {
     run.call(id).map_or(String::new(), |call| format!("{} {}", call.tool, short(&argument(&call.args), 60)))
-}
-
-/// A model that is known to be silent is told of once.
-fn is_news(run: &Run) -> bool {
-    run.silence.as_ref().is_none_or(Silence::is_news)
 }
 
 fn status(run: &Run, to: Status, reason: Option<&str>) -> String {
@@ -166,7 +157,7 @@ fn status(run: &Run, to: Status, reason: Option<&str>) -> String {
 }
 
 fn taken_up(run: &Run) -> String {
-    let at = step_id(run, run.current_step);
+    let at = run.step_id(run.current_step);
     format!("taken up again at {at} after its process ended{}", still_waits(run))
 }
 
@@ -187,7 +178,7 @@ fn planned(plan: &Plan) -> String {
 
 fn step_started(run: &Run, step: u32) -> String {
     let description = run.plan.steps.get(step as usize).map_or("", |step| step.description.as_str());
-    format!("{} started: {}", step_id(run, step), fit_talk(description, 80))
+    format!("{} started: {}", run.step_id(step), fit_talk(description, 80))
 }
 
 /// What a call asks a person, and under which id that is answered.
