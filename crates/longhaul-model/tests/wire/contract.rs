@@ -134,7 +134,8 @@ fn noise_between_events_is_passed_over() {
     }
 }
 
-/// F30: pings are heard as nothing, so that a stall behind them can be noticed; every other event counts.
+/// F30: pings and events that nobody knows are heard as nothing, so that a stall behind them can be noticed; every other
+/// event counts.
 #[test]
 fn a_ping_brings_nothing_and_every_step_something() {
     for api in Api::ALL {
@@ -150,6 +151,10 @@ fn a_ping_brings_nothing_and_every_step_something() {
     assert_eq!(ping(Api::Anthropic, r#"{"type":"ping"}"#), []);
     assert_eq!(ping(Api::Responses, r#"{"type":"keepalive","sequence_number":3}"#), []);
     assert_eq!(ping(Api::Chat, r#"{"choices":[{"index":0,"delta":{}}]}"#), []);
+    assert_eq!(ping(Api::Chat, r#"{"choices":[],"heartbeat":1}"#), []);
+    for api in [Api::Anthropic, Api::Responses] {
+        assert_eq!(ping(api, r#"{"type":"heartbeat","n":3}"#), [], "{api:?}");
+    }
 }
 
 /// C3, F32: a stream that ends early is cut wherever it ends, and gives no reply and so no half call.
