@@ -190,13 +190,18 @@ pub struct Usage {
     #[n(3)]
     pub cache_write_tokens: u64,
     #[n(4)]
-    #[serde(rename = "costUsd")]
+    #[serde(rename = "costUsd", deserialize_with = "known_part")]
     pub cost: Usd,
     /// Tokens of models whose price is not known. Their cost is on top of `cost`, and nobody here knows how much.
     #[n(5)]
     #[cbor(default)]
     #[serde(default)]
     pub unpriced_tokens: u64,
+}
+
+/// Where a cost is shown, one that is not all known is `null`.
+fn known_part<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usd, D::Error> {
+    Option::<Usd>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 impl Usage {
@@ -237,11 +242,13 @@ pub struct ModelFailure {
     pub message: String,
     /// What was used all the same.
     pub usage: Option<Usage>,
+    /// Did a reply come to its end, and was none? What breaks off may be luck; this is mostly the same the next time.
+    pub garbled: bool,
 }
 
 impl ModelFailure {
     pub fn new(kind: ModelFailureKind, message: impl Into<String>) -> ModelFailure {
-        ModelFailure { kind, after_ms: None, message: message.into(), usage: None }
+        ModelFailure { kind, after_ms: None, message: message.into(), usage: None, garbled: false }
     }
 }
 

@@ -45,6 +45,10 @@ pub const RETRIES_MAX: u32 = 16;
 /// first contact a wrong address is likelier than an outage; after it, an outage is waited out.
 pub const FIRST_CONTACT_TRIES_MAX: u32 = 8;
 
+/// Replies in a row that may come whole and be none before a person is asked: half a minute. What is not this protocol, or
+/// without end, is mostly so each time, and each may have been paid for.
+pub const GARBLED_REPLIES_MAX: u32 = 6;
+
 /// Replies that may break off since the last whole one before a person is asked. Each may have been paid for.
 pub const BROKEN_REPLIES_MAX: u32 = 16;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use futures_util::FutureExt;
-use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
+use longhaul_core::conversation::{Message, ModelFailure, ModelFailureKind, ModelReply, ModelRequest, Usage};
 use longhaul_core::event::Aside;
 use longhaul_core::ids::Attempt;
 use longhaul_core::input::Input;
@@ -20,13 +20,15 @@ use crate::secrets::Secrets;
 pub struct Shelf {
     models: Arc<Models>,
     made: Mutex<HashMap<String, Arc<dyn Model>>>,
+    /// Tokens that a request has without its conversation, for models that do not say what they read.
+    uncounted: Mutex<HashMap<String, u64>>,
     /// Learns the keys that models are made with.
     secrets: Secrets,
 }
 
 impl Shelf {
     pub fn new(models: Arc<Models>, secrets: Secrets) -> Shelf {
-        Shelf { models, made: Mutex::default(), secrets }
+        Shelf { models, made: Mutex::default(), uncounted: Mutex::default(), secrets }
     }
 
     /// One that is there already, for doubles.
@@ -46,6 +48,20 @@ impl Shelf {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.insert(name.to_owned(), Arc::clone(&model));
         Some(model)
+    }
+
+    /// Tokens that a request has beside its conversation: instructions and tools. The provider counts them where it has a
+    /// question for that, else they are estimated; once for each model, because they hardly change.
+    async fn beside_conversation(&self, model: &dyn Model, request: &ModelRequest) -> u64 {
+        let name = &*request.model;
+        let known = || self.uncounted.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if let Some(tokens) = known() {
+            return tokens;
+        }
+        let messages = Arc::new(vec![Message::User { text: ".".to_owned() }]);
+        let tokens = model.count(&ModelRequest { messages, ..request.clone() }).await;
+        self.uncounted.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), tokens);
+        tokens
     }
 
     /// One that was made before. Asked for in every turn, so it waits for nothing: not even for another that is being made.
@@ -111,7 +127,7 @@ async fn ask_model(
             .await?
             .map_err(|error| no_model(&error))?,
     };
-    let refused = match heard(&*model, request.clone(), deltas).await {
+    let refused = match heard(&models, &*model, request.clone(), deltas).await {
         Err(failure) if failure.kind == ModelFailureKind::Credentials => failure,
         answer => return answer,
     };
@@ -119,21 +135,27 @@ async fn ask_model(
     let renewed =
         off_the_loop(&models, &name, move |models, name| models.renewed(name, old.as_ref())).await?;
     match renewed {
-        Some(model) => heard(&*model, request, deltas).await,
+        Some(model) => heard(&models, &*model, request, deltas).await,
         None => Err(refused),
     }
 }
 
 /// Asks, and says with the answer how much fits into the model's window.
 async fn heard(
+    models: &Shelf,
     model: &dyn Model,
     request: ModelRequest,
     deltas: &dyn Deltas,
 ) -> Result<ModelReply, ModelFailure> {
-    let reply = model.call(request, deltas).await?;
+    let reply = model.call(request.clone(), deltas).await?;
     // What the reply may take is no room for the question; but a small window is not given away.
     let window = model.context_window();
-    let room = window - model.reply_room().min(window / 2);
+    let mut room = window - model.reply_room().min(window / 2);
+    let Usage { input_tokens, cache_read_tokens, cache_write_tokens, .. } = reply.usage;
+    if input_tokens == 0 && cache_read_tokens == 0 && cache_write_tokens == 0 {
+        // Nobody will count what instructions and tools take of it, so that is taken off here.
+        room -= models.beside_conversation(model, &request).await.min(room / 2);
+    }
     Ok(ModelReply { window: Some(room), ..reply })
 }
 

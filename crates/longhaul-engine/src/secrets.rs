@@ -106,6 +106,10 @@ impl Secrets {
         reply.text = self.strike(&reply.text).into_owned();
         for call in &mut reply.calls {
             call.args = self.strike_json(&call.args);
+            call.tool = self.strike(&call.tool).into_owned().into();
+            for text in call.provider_id.iter_mut().chain(&mut call.malformed) {
+                *text = self.strike(text).into_owned();
+            }
         }
         reply.raw = reply.raw.filter(|raw| self.strike_json(&raw.content) == raw.content);
         reply
@@ -242,13 +246,21 @@ mod tests {
         use longhaul_core::conversation::{ProposedCall, Raw};
         let secrets = Secrets::new(vec!["sk-canary/\"1".into()]);
         let reply = |key: &str, raw: bool| {
-            let args = Json::parse(format!(r#"{{"b": 1.50, "a": ["{key}"]}}"#)).unwrap();
+            let escaped = if key.contains('\\') { key.to_owned() } else { key.replace('"', "\\\"") };
+            let args = Json::parse(format!(r#"{{"b": 1.50, "a": ["{escaped}"]}}"#)).unwrap();
             let raw = raw.then(|| Raw { model: "m".into(), api: "a".into(), content: args.clone() });
-            let call = ProposedCall::new("bash", args);
+            let call = ProposedCall {
+                provider_id: Some(format!("id_{key}")),
+                malformed: Some(format!("not {key}")),
+                ..ProposedCall::new(format!("ask_{key}").as_str(), args)
+            };
             ModelReply { text: format!("I use {key}."), calls: vec![call], raw, ..ModelReply::default() }
         };
         let struck = secrets.strike_reply(reply(r#"sk-canary\/\"1"#, true));
         assert_eq!((struck.calls[0].args.as_str(), struck.raw), (r#"{"a":["[secret]"],"b":1.5}"#, None));
+        let named = &secrets.strike_reply(reply("sk-canary/\"1", false)).calls[0];
+        let id = (named.provider_id.as_deref(), named.malformed.as_deref());
+        assert_eq!((named.tool.as_str(), id), ("ask_[secret]", (Some("id_[secret]"), Some("not [secret]"))));
         let plain = reply("nothing", true);
         assert_eq!(secrets.strike_reply(plain.clone()), plain);
     }

@@ -25,6 +25,10 @@ pub const CONTEXT_WINDOW_DEFAULT: u64 = 200_000;
 /// Context window of a model of which nothing is known, in tokens: what small local servers are started with at least.
 pub const CONTEXT_WINDOW_UNKNOWN: u64 = 32_000;
 
+/// How long a model's window is looked for in its provider's list, once, after its first reply. A server that has just
+/// answered answers this at once.
+pub const WINDOW_LOOK_TIME: Duration = Duration::from_secs(5);
+
 /// Images of which it is remembered whether a model took them. Some hundred bytes each; a run of days shows fewer.
 pub const IMAGES_REMEMBERED_MAX: usize = 10_000;
 

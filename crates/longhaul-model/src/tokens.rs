@@ -189,6 +189,7 @@ mod tests {
             max_output_tokens: None,
             answer_schema: None,
             stream: true,
+            manners: Default::default(),
             extra: Map::new(),
         }
     }

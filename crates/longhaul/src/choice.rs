@@ -9,13 +9,13 @@ use longhaul_model::{Models, ResolveError};
 use crate::commands::drive::runtime;
 use crate::failure::Failure;
 use crate::limits::LOCAL_PROBE_MS;
-use crate::render;
+use crate::render::{self, table};
 use crate::settings::Settings;
 
 /// Chooses, and says what was chosen and why.
 pub fn of_model(settings: &Settings, models: &Models) -> Result<String, Failure> {
     let (model, why) = silently(settings, models)?;
-    render::talk(&format!("no model was named: using {model}, {why}"));
+    render::talk(&format!("no model was named: using {}, {why}", table::clean(&model)));
     Ok(model)
 }
 

@@ -8,7 +8,7 @@ use crate::event::{Cause, Event, Rest};
 use crate::ids::Attempt;
 use crate::limits::{
     BROKEN_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, FAILURES_BEFORE_SWITCH, FIRST_CONTACT_TRIES_MAX,
-    MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS, WISHED_WAIT_MS_MAX,
+    GARBLED_REPLIES_MAX, MODEL_WAIT_MS_MAX, SHORT_LIMIT_MS, WISHED_WAIT_MS_MAX,
 };
 use crate::prompt::head;
 use crate::run::{Phase, Run};
@@ -62,7 +62,7 @@ pub(super) fn failed(
         Next::Wait { until, .. } => Some(Rest::from(at, until.millis_since(at))),
         Next::Switch(_) | Next::Shorten | Next::Park(..) | Next::Fail => None,
     };
-    let ModelFailure { kind, message, after_ms, usage } = failure;
+    let ModelFailure { kind, message, after_ms, usage, garbled } = failure;
     let until = after_ms.map(|after| at.plus_millis(after.min(WISHED_WAIT_MS_MAX)));
     let why = || Some(format!("{} {}", run.spec.model, kind.words()));
     let error = message.clone();
@@ -74,6 +74,7 @@ pub(super) fn failed(
         kind: Some(kind),
         until,
         usage,
+        garbled: garbled.then_some(true),
     });
     match next {
         Next::Wait { model, .. } => {
@@ -157,6 +158,10 @@ fn out_of_patience(run: &Run, failure: &ModelFailure) -> Option<Next> {
     if unreached && run.model_failures + 1 >= FIRST_CONTACT_TRIES_MAX {
         let reason =
             format!("the model was never reached in {FIRST_CONTACT_TRIES_MAX} tries: {}", failure.message);
+        return Some(Next::Park(Cause::Provider, reason));
+    }
+    if failure.garbled && run.patience.garbled + 1 >= GARBLED_REPLIES_MAX {
+        let reason = format!("{GARBLED_REPLIES_MAX} replies in a row were none: {}", failure.message);
         return Some(Next::Park(Cause::Provider, reason));
     }
     if failure.kind == ModelFailureKind::Broken && run.patience.broken + 1 >= BROKEN_REPLIES_MAX {

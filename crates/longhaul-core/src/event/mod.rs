@@ -138,6 +138,9 @@ pub enum Event {
         until: Option<Timestamp>,
         #[n(6)]
         usage: Option<Usage>,
+        /// Was what came no reply, although it was whole?
+        #[n(7)]
+        garbled: Option<bool>,
     },
     #[n(10)]
     CallRefused {

@@ -12,6 +12,8 @@ pub struct Patience {
     pub failures: u32,
     /// Replies since the last whole one that began and broke off: each may have cost money.
     pub broken: u32,
+    /// Replies in a row that came whole and were none.
+    pub garbled: u32,
     /// Models switched to since the last answer or rest.
     pub switches: u32,
     /// Replies in a row that ran into the limit of output tokens and asked for nothing.

@@ -147,7 +147,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             replied(calls, usage, *duration_us, *stop, line)?;
             entries!(line, "model": run.spec.model);
         }
-        Event::TurnFailed { turn, attempt, message, retry, kind, until, usage } => {
+        Event::TurnFailed { turn, attempt, message, retry, kind, until, usage, .. } => {
             entries!(line, "turn": turn, "attempt": attempt, "kind": kind.unwrap_or_default(), "error": message);
             entries!(line, "retry": retry, "until": until, "usage": usage);
         }

@@ -3,7 +3,8 @@
 mod gate;
 mod line;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 pub use self::gate::{GateView, gate_id};
 pub use self::line::EventLine;
@@ -76,6 +77,7 @@ pub struct RunView {
     /// All of them, oldest first.
     #[serde(default)]
     pub commits: Vec<String>,
+    #[serde(serialize_with = "serialize_usage")]
     pub usage: Usage,
     /// Nothing if part of it is not known. Like `usage`, with that of all sub-agents.
     pub total_cost: Option<Usd>,
@@ -248,12 +250,26 @@ fn engine(spec: &RunSpec) -> &'static str {
     if spec.conduct().is_plain() { "plain" } else { "agentic" }
 }
 
+/// What was used, as it is shown: a cost of which part is not known is none that could be added up.
+pub fn usage(usage: &Usage) -> Value {
+    let mut shown = serde_json::to_value(usage).unwrap_or_default();
+    if usage.unpriced_tokens > 0 {
+        shown["costUsd"] = Value::Null;
+    }
+    shown
+}
+
+fn serialize_usage<S: Serializer>(used: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
+    usage(used).serialize(serializer)
+}
+
 /// What one iteration cost, over all its steps and models.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IterationCost {
     pub iteration: u32,
     #[serde(flatten)]
+    #[serde(serialize_with = "serialize_usage")]
     pub usage: Usage,
 }
 

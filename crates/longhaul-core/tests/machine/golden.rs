@@ -185,6 +185,17 @@ pub fn samples() -> Vec<Event> {
             kind: Some(ModelFailureKind::RateLimited),
             until: Some(Timestamp::from_millis(1_771_581_600_000)),
             usage: Some(usage),
+            garbled: None,
+        },
+        Event::TurnFailed {
+            turn: 4,
+            attempt,
+            message: text(),
+            retry: Some(rest),
+            kind: Some(ModelFailureKind::Broken),
+            until: None,
+            usage: None,
+            garbled: Some(true),
         },
         Event::CallRefused { call, failure: Failure::NotPermitted, message: text() },
         Event::CallStarted { call, attempt, class: EffectClass::Checkable, traces: vec![trace] },
@@ -469,6 +480,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
         | Event::ModelReplied { window: Some(_), .. }
+        | Event::TurnFailed { garbled: Some(_), .. }
         | Event::WaitingForHuman { ask: Some(_), .. }
         | Event::WaitingForHuman { digest: Some(_), .. }
         | Event::StatusChanged { cause: Cause::Stuck, .. }

@@ -7,7 +7,9 @@ use longhaul_core::event::{Cause, Event};
 use longhaul_core::ids::Attempt;
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
-use longhaul_core::limits::{BROKEN_REPLIES_MAX, CUT_OFF_REPLIES_MAX, FIRST_CONTACT_TRIES_MAX};
+use longhaul_core::limits::{
+    BROKEN_REPLIES_MAX, CUT_OFF_REPLIES_MAX, FIRST_CONTACT_TRIES_MAX, GARBLED_REPLIES_MAX,
+};
 use longhaul_core::run::Phase;
 use longhaul_core::status::{Status, Wait};
 
@@ -150,6 +152,27 @@ fn broken_replies_are_bounded() {
     }
     assert_eq!(sim.run.status, Status::Running);
     fail(&mut sim, failure(ModelFailureKind::Broken));
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Provider)));
+}
+
+/// F32, F33: replies that come whole and are none, one after the other, are the same the next time: a person is asked soon. A
+/// line that breaks in between, or another model, begins the count anew.
+#[test]
+fn garbled_replies_are_bounded_sooner() {
+    let garbled = || ModelFailure { garbled: true, ..failure(ModelFailureKind::Broken) };
+    let mut sim = started();
+    for _ in 0..2 {
+        for _ in 0..GARBLED_REPLIES_MAX - 1 {
+            fail(&mut sim, garbled());
+        }
+        fail(&mut sim, failure(ModelFailureKind::Unavailable));
+    }
+    assert_eq!(sim.run.status, Status::Running);
+    for _ in 0..GARBLED_REPLIES_MAX - 1 {
+        fail(&mut sim, garbled());
+        assert_eq!(sim.run.status, Status::Running);
+    }
+    fail(&mut sim, garbled());
     assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Provider)));
 }
 

@@ -17,6 +17,8 @@ pub struct Known {
     /// Tokens of the prompt and the reply together.
     pub window: u64,
     pub max_output: Option<u32>,
+    /// Does it reason before it answers, and hand out what it thought?
+    pub reasoning: bool,
     /// None if nobody has looked it up: unknown, not free.
     pub prices: Option<Prices>,
 }
@@ -71,7 +73,8 @@ impl Prices {
 pub fn lookup(provider: &str, model: &str) -> Option<Known> {
     let rows = &TABLE.get(provider)?.models;
     let row = rows.iter().find(|(id, row)| row.is_called(id, model)).map(|(_, row)| row)?;
-    Some(Known { window: row.window, max_output: row.max_output, prices: row.prices })
+    let Row { window, max_output, reasoning, prices, .. } = *row;
+    Some(Known { window, max_output, reasoning, prices })
 }
 
 /// The names of a provider's models, as the table has them.
@@ -103,7 +106,14 @@ struct Row {
     aliases: Vec<String>,
     window: u64,
     max_output: Option<u32>,
+    #[serde(default = "usual")]
+    reasoning: bool,
     prices: Option<Prices>,
+}
+
+/// Most models of today do.
+fn usual() -> bool {
+    true
 }
 
 impl Row {
@@ -175,6 +185,13 @@ mod tests {
         for (provider, model, other) in same {
             assert_eq!(lookup(provider, model).unwrap(), lookup(provider, other).unwrap(), "{other}");
         }
+    }
+
+    /// OpenAI refuses to be asked for the thoughts of a model that has none.
+    #[test]
+    fn models_that_do_not_reason_are_known() {
+        let silent = models("openai").into_iter().filter(|model| !lookup("openai", model).unwrap().reasoning);
+        assert_eq!(silent.collect::<Vec<_>>(), ["gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano"]);
     }
 
     /// Never guessed low: what is not in the table has no price.

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use longhaul_core::money::Usd;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use super::BadPrice;
 use crate::wire::Api;
 
 /// One provider. Every field may be left out where the provider's name is known.
@@ -67,14 +70,30 @@ pub struct ModelConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceConfig {
+    #[serde(deserialize_with = "dollars")]
     pub input: f64,
+    #[serde(deserialize_with = "dollars")]
     pub output: f64,
     /// Without a word, what was read from the cache is charged like any other input.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_dollars")]
     pub cache_read: Option<f64>,
     /// Without a word, a quarter more than input: what the dearest of the usual terms charge.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_dollars")]
     pub cache_write: Option<f64>,
+}
+
+/// An amount is refused where it is read, because only there it is known on which line it stands.
+fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let dollars = f64::deserialize(deserializer)?;
+    Usd::from_dollars(dollars).map(|_| dollars).ok_or_else(|| D::Error::custom(BadPrice(dollars)))
+}
+
+fn some_dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let dollars = Option::<f64>::deserialize(deserializer)?;
+    match dollars.filter(|dollars| Usd::from_dollars(*dollars).is_none()) {
+        Some(wrong) => Err(D::Error::custom(BadPrice(wrong))),
+        None => Ok(dollars),
+    }
 }
 
 /// What stands at the other end.

@@ -24,6 +24,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) model: &'a str,
     pub(crate) offers: &'a [wire::ToolOffer],
     pub(crate) max_output_tokens: Option<u32>,
+    pub(crate) manners: wire::Manners,
     pub(crate) extra: &'a serde_json::Map<String, serde_json::Value>,
     pub(crate) sight: &'a Sight,
 }
@@ -39,6 +40,7 @@ pub(crate) fn request(request: &ModelRequest, terms: &Terms<'_>) -> wire::Reques
         max_output_tokens: terms.max_output_tokens,
         answer_schema: schema.map(Json::value),
         stream: true,
+        manners: terms.manners,
         extra: terms.extra.clone(),
     }
 }
@@ -183,6 +185,7 @@ fn kept(raw: &wire::Raw, text: &str, calls: &[ProposedCall]) -> bool {
         max_output_tokens: None,
         answer_schema: None,
         stream: false,
+        manners: wire::Manners::default(),
         extra: serde_json::Map::new(),
     };
     raw.api.encode(&turn(Some(raw))) != raw.api.encode(&turn(None))
@@ -207,7 +210,9 @@ pub(super) fn failure(error: &WireError) -> ModelFailure {
     let (kind, after) = kind(error.kind);
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-    ModelFailure { after_ms, ..ModelFailure::new(kind, format!("{error}{hint}")) }
+    // What came was read and is no reply; the next one of the same service will hardly be better.
+    let garbled = matches!(error.kind, Kind::Malformed | Kind::TooLarge);
+    ModelFailure { after_ms, garbled, ..ModelFailure::new(kind, format!("{error}{hint}")) }
 }
 
 /// What the wire's kinds mean for a run, and the wait that was asked for.

@@ -7,7 +7,8 @@ mod key;
 mod limiter;
 mod sight;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ModelRequest};
@@ -24,7 +25,7 @@ use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
 use crate::tokens;
 use crate::wire::limits::OUTPUT_TOKENS_DEFAULT;
-use crate::wire::{Api, Client, Endpoint, Listed, Options, ToolOffer, WireError};
+use crate::wire::{Api, Client, Endpoint, Kind, Listed, Manners, Options, Reply, ToolOffer, WireError};
 
 /// One model of one provider, ready to be asked.
 pub struct Provider {
@@ -39,6 +40,11 @@ pub struct Provider {
     limiter: Arc<Limiter>,
     account: String,
     sight: Sight,
+    /// Is it asked for its encrypted thoughts? Not after it has refused to be.
+    thoughtless: AtomicBool,
+    newer_limit: bool,
+    /// The window by its provider's own list, once that was asked for.
+    listed_window: OnceLock<Option<u64>>,
 }
 
 /// What is known of a model before it is asked.
@@ -50,6 +56,8 @@ pub struct Facts {
     pub prices: Option<Prices>,
     /// Is it shown images? Nothing if nobody said so: then it is, until it refuses them.
     pub images: Option<bool>,
+    /// Has it encrypted thoughts? Nothing if nobody said so: then it is asked for them, until it refuses.
+    pub reasoning: Option<bool>,
 }
 
 impl Facts {
@@ -65,6 +73,7 @@ impl Facts {
                 .or(config.max_output_tokens)
                 .or(known.as_ref().and_then(|known| known.max_output)),
             images: own.images.or(config.images),
+            reasoning: known.as_ref().map(|known| known.reasoning),
             prices: prices.or(known.and_then(|known| known.prices)),
         })
     }
@@ -107,14 +116,18 @@ impl Provider {
         let account = found.account(provider, &base_url, model);
         let Found { key, headers, parts } = found;
         let endpoint = Endpoint { api, base_url, key, headers, hidden: parts };
-        // A wrong address is better said now than in the middle of the night.
+        // A wrong address, and what cannot be a header, is better said now than in the middle of the night.
         endpoint.url()?;
+        endpoint.headers("application/json")?;
         let mut options = Options::usual();
         if let Some(seconds) = config.idle_timeout_s {
             options.idle_timeout = Duration::from_secs(seconds.max(1));
         }
         Ok(Provider {
             sight: Sight::new(facts.images.unwrap_or(true)),
+            thoughtless: AtomicBool::new(facts.reasoning == Some(false)),
+            newer_limit: official(provider) == "openai",
+            listed_window: OnceLock::new(),
             full_name: format!("{provider}/{model}"),
             model: model.to_owned(),
             endpoint,
@@ -143,6 +156,10 @@ impl Provider {
             model: &self.model,
             offers: &self.offers,
             max_output_tokens: self.output_tokens(),
+            manners: Manners {
+                thoughtless: self.thoughtless.load(Ordering::Relaxed),
+                newer_limit: self.newer_limit,
+            },
             extra: &self.extra,
             sight: &self.sight,
         };
@@ -163,17 +180,14 @@ impl Provider {
             let limited = ModelFailure::new(ModelFailureKind::RateLimited, message);
             return Err(ModelFailure { after_ms: Some(left_ms), ..limited });
         }
-        let send = || async { self.client.send(&self.endpoint, &self.encode(&request), deltas).await };
-        let mut answer = send().await;
-        if answer.as_ref().is_err_and(|error| self.sight.refused(&request, error)) {
-            answer = send().await;
-            // It is remembered what else was refused, for whoever asks next; asked again it is not.
-            let _ = answer.as_ref().is_err_and(|error| self.sight.refused(&request, error));
-        }
-        match answer {
+        match self.send(&request, deltas).await {
             Ok(reply) => {
                 self.sight.took(&request);
-                convert::reply(reply, &self.full_name, self.facts.prices.as_ref())
+                self.look_for_window().await;
+                convert::reply(reply, &self.full_name, self.facts.prices.as_ref()).map_err(|mut failure| {
+                    failure.message = self.endpoint.clean(&failure.message);
+                    failure
+                })
             }
             Err(error) => {
                 let failure = convert::failure(&error);
@@ -183,6 +197,41 @@ impl Provider {
                 Err(failure)
             }
         }
+    }
+
+    /// Asks, and once more without what the model refuses: images, or the wish for its thoughts.
+    async fn send(&self, request: &ModelRequest, deltas: &dyn Deltas) -> Result<Reply, WireError> {
+        let send = || async { self.client.send(&self.endpoint, &self.encode(request), deltas).await };
+        let refused = |error: &WireError| self.refused_thoughts(error) || self.sight.refused(request, error);
+        let mut answer = send().await;
+        if answer.as_ref().is_err_and(refused) {
+            answer = send().await;
+            // It is remembered what else was refused, for whoever asks next; asked again it is not.
+            let _ = answer.as_ref().is_err_and(refused);
+        }
+        answer
+    }
+
+    /// Does the model refuse to be asked for its thoughts? Then it is not again.
+    fn refused_thoughts(&self, error: &WireError) -> bool {
+        let said = error.message.to_ascii_lowercase();
+        let about = ["encrypted content", "encrypted_content", "'include'", "`include`"];
+        let refused = self.endpoint.api == Api::Responses
+            && error.kind == Kind::Fatal
+            && error.status == Some(400)
+            && about.iter().any(|words| said.contains(words));
+        refused && !self.thoughtless.swap(true, Ordering::Relaxed)
+    }
+
+    /// Asks once how large the window is, if nobody has said so: servers of one's own mostly list it.
+    async fn look_for_window(&self) {
+        if self.facts.window.is_some() || self.listed_window.get().is_some() {
+            return;
+        }
+        let listed = self.list(limits::WINDOW_LOOK_TIME).await.unwrap_or_default();
+        let own = listed.into_iter().find(|listed| listed.id == self.model);
+        // Somebody else may have looked at the same time, and saw the same.
+        let _ = self.listed_window.set(own.and_then(|own| own.window).filter(|window| *window > 0));
     }
 }
 
@@ -204,7 +253,8 @@ impl Model for Provider {
     }
 
     fn context_window(&self) -> u64 {
-        self.facts.window.unwrap_or(limits::CONTEXT_WINDOW_UNKNOWN)
+        let listed = || self.listed_window.get().copied().flatten();
+        self.facts.window.or_else(listed).unwrap_or(limits::CONTEXT_WINDOW_UNKNOWN)
     }
 
     fn count<'a>(&'a self, request: &'a ModelRequest) -> BoxFuture<'a, u64> {

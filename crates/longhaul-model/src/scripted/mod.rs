@@ -97,6 +97,7 @@ impl Model for Scripted {
             model: "",
             offers: &[],
             max_output_tokens: None,
+            manners: Default::default(),
             extra: &serde_json::Map::new(),
             sight: &Sight::new(true),
         };

@@ -211,6 +211,7 @@ fn failing<'a>(fail: &Fail, body: &'a Body) -> Line<'a> {
         }
         Fail::Fatal { message } => Line::Refuse(failure(ModelFailureKind::Fatal, message.clone())),
         Fail::Fault(fault) => Line::Refuse(ModelFailure {
+            garbled: is_garbled(*fault),
             after_ms: (*fault == Fault::Refusal(Refusal::RateLimited))
                 .then_some(limits::RATE_LIMITED_S * 1000),
             ..failure(fault_kind(*fault), format!("the model's provider failed with {}", fault.as_str()))
@@ -231,17 +232,23 @@ fn fault_kind(fault: Fault) -> ModelFailureKind {
         // Too much of something, something else, or only a part.
         Fault::Breakage(Breakage::HugeEvent | Breakage::EndlessEvents | Breakage::GzipBomb)
         | Fault::Breakage(Breakage::InvalidUtf8)
-        | Fault::Breakage(Breakage::Drip | Breakage::TruncatedJson) => ModelFailureKind::Broken,
-        // Nothing came that would have to be paid for.
-        Fault::Breakage(Breakage::PingsOnly | Breakage::Silence | Breakage::Empty) => {
-            ModelFailureKind::Unavailable
+        | Fault::Breakage(Breakage::Drip | Breakage::TruncatedJson | Breakage::Empty) => {
+            ModelFailureKind::Broken
         }
+        // Nothing came that would have to be paid for.
+        Fault::Breakage(Breakage::PingsOnly | Breakage::Silence) => ModelFailureKind::Unavailable,
         Fault::Breakage(Breakage::GarbageTls | Breakage::Html | Breakage::WrongType) => {
             ModelFailureKind::Unreachable
         }
         // Played as a reply; as a failure it would be one of the script.
         Fault::Odd(_) => ModelFailureKind::Fatal,
     }
+}
+
+/// Is what came whole, and no reply?
+fn is_garbled(fault: Fault) -> bool {
+    let garbling = [Breakage::HugeEvent, Breakage::EndlessEvents, Breakage::GzipBomb, Breakage::InvalidUtf8];
+    garbling.into_iter().any(|breakage| fault == Fault::Breakage(breakage))
 }
 
 /// What a provider's status means when nothing else is known.

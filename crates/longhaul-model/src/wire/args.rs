@@ -3,6 +3,7 @@
 //! It owns the answer to "may this be executed": only a whole JSON object is. It refuses to repair anything.
 
 use longhaul_core::json::Json;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::limits::{ARGS_BYTES_MAX, MALFORMED_ARGS_BYTES_MAX};
@@ -70,6 +71,13 @@ pub(super) fn append(text: &mut String, piece: &str) -> Result<(), WireError> {
     }
     text.push_str(piece);
     Ok(())
+}
+
+/// Is the text a whole object already, so that nothing can follow that belongs to it?
+pub(super) fn is_whole(text: &str) -> bool {
+    let text = text.trim();
+    // Only what ends like one is looked at: a server that repeats a name with every piece asks often.
+    text.starts_with('{') && text.ends_with('}') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// At most `bytes` of `text`, cut between characters.

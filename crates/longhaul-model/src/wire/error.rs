@@ -89,8 +89,11 @@ impl WireError {
     /// From an answer whose status is not a success. `body` may be anything, also nothing.
     pub fn from_answer(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> WireError {
         let said = Said::from_body(body);
-        let after = retry_after::from_headers(headers, now).or_else(|| said.wait(Some(now)));
-        let kind = said.kind(Some(status)).unwrap_or_else(|| by_status(status));
+        let stated = retry_after::wished(headers, now).or_else(|| said.wait(Some(now)));
+        let kind = said.kind(Some(status), stated).unwrap_or_else(|| by_status(status));
+        // When a limit is over says nothing about a service that is out of order.
+        let resets = || retry_after::from_resets(headers, now).filter(|_| status < 500);
+        let after = stated.or_else(resets);
         let header_id =
             ["request-id", "x-request-id"].into_iter().find_map(|name| headers.get(name)?.to_str().ok());
         WireError {
@@ -106,7 +109,7 @@ impl WireError {
     pub fn from_event(event: &Value) -> WireError {
         let said = Said::of(event);
         let after = said.wait(None);
-        let kind = said.kind(None).or_else(|| said.status().map(by_status));
+        let kind = said.kind(None, after).or_else(|| said.status().map(by_status));
         let kind = kind.unwrap_or(Kind::Retryable { after: None });
         let message =
             if said.message.is_empty() { "the provider reported an error".to_owned() } else { said.message };
@@ -194,8 +197,12 @@ impl Said {
         }
     }
 
-    /// `{"error": {…}}`, `{"response": {"error": {…}}}`, `{"error": "…"}`, `{"detail": "…"}` or the fields at the top.
+    /// `{"error": {…}}`, `{"response": {"error": {…}}}`, `{"error": "…"}`, `{"detail": "…"}` or the fields at the top; Google
+    /// puts any of these into a list.
     fn of(value: &Value) -> Said {
+        if let Some([only]) = value.as_array().map(Vec::as_slice) {
+            return Said::of(only);
+        }
         let nested = [value.get("error"), value.pointer("/response/error")].into_iter().flatten();
         let error = nested.into_iter().find(|error| !error.is_null()).unwrap_or(value);
         let word = |key: &str| {
@@ -226,15 +233,20 @@ impl Said {
     }
 
     /// The kind by what was said; the status decides where the words leave it open. A service that is itself broken
-    /// says many things about models and requests, so those are believed only of one that is not.
-    fn kind(&self, status: Option<u16>) -> Option<Kind> {
+    /// says many things about models and requests, so those are believed only of one that is not. An account that is to
+    /// be asked again at a `stated` time is not empty, whatever the words.
+    fn kind(&self, status: Option<u16>, stated: Option<Duration>) -> Option<Kind> {
         let message = self.message.to_ascii_lowercase();
         let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
         if self.has_word(OVERFLOW_WORDS) || says(OVERFLOW_PHRASES) {
             return Some(Kind::Overflow);
         }
-        if self.has_word(QUOTA_WORDS) || says(QUOTA_PHRASES) {
+        if self.has_word(QUOTA_WORDS) {
             return Some(Kind::Quota);
+        }
+        if says(QUOTA_PHRASES) {
+            let for_a_while = stated.is_some() && (status == Some(429) || says(&["regain access"]));
+            return Some(if for_a_while { Kind::RateLimited { after: None } } else { Kind::Quota });
         }
         let sound = status.is_none_or(|status| status < 500);
         let about_model = sound && says(&["model"]) && says(MODEL_PHRASES);

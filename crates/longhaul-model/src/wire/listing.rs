@@ -49,7 +49,9 @@ fn read(body: &[u8]) -> Result<Vec<Listed>, WireError> {
 }
 
 fn listed(entry: &Value) -> Option<Listed> {
-    let id = entry.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())?.to_owned();
+    // A name with control characters could do things to a terminal, and nobody could type it.
+    let nameable = |id: &&str| !id.is_empty() && !id.chars().any(char::is_control);
+    let id = entry.get("id").and_then(Value::as_str).filter(nameable)?.to_owned();
     // The service itself, vLLM, LM Studio and llama.cpp each have their own place for it.
     let places =
         ["/max_input_tokens", "/max_model_len", "/max_context_length", "/context_window", "/meta/n_ctx"];
@@ -63,8 +65,7 @@ mod tests {
 
     #[test]
     fn lists_are_read_leniently() {
-        let body =
-            r#"{"data":[{"id":"a","meta":{"n_ctx":4096}},{"id":"b","max_model_len":"8192"},{"id":""},{},7]}"#;
+        let body = r#"{"data":[{"id":"a","meta":{"n_ctx":4096}},{"id":"b","max_model_len":"8192"},{"id":""},{},7,{"id":"c\u001b[2J"}]}"#;
         let listed = read(body.as_bytes()).unwrap();
         let ids: Vec<(&str, Option<u64>)> =
             listed.iter().map(|model| (model.id.as_str(), model.window)).collect();

@@ -90,9 +90,19 @@ pub struct Request {
     /// The reply's text must be JSON of this schema.
     pub answer_schema: Option<Value>,
     pub stream: bool,
+    pub manners: Manners,
     /// Fields of the body from the provider's configuration. Objects are merged, anything else replaces what we would
     /// have sent, and `null` removes it.
     pub extra: Map<String, Value>,
+}
+
+/// In what models of one protocol differ. What most of them take is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manners {
+    /// Responses: it has no encrypted thoughts, and refuses to be asked for them.
+    pub thoughtless: bool,
+    /// Chat: it wants the limit of the reply under its newer name, `max_completion_tokens`.
+    pub newer_limit: bool,
 }
 
 /// A tool the model may call.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use longhaul_core::json::Json;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::encode::unused;
 use super::limits::PARTS_MAX;
@@ -16,6 +16,8 @@ pub(super) struct Draft {
     pub id: String,
     pub name: String,
     pub args: String,
+    /// What else the server said of the call, where it wants that back beside it.
+    pub beside: Map<String, Value>,
 }
 
 /// A call as it goes into the reply, and the form in which it goes back to the server later.
@@ -25,6 +27,7 @@ pub(super) struct Settled {
     pub name: String,
     pub args: Result<Json, MalformedArgs>,
     pub replay: Value,
+    pub beside: Map<String, Value>,
 }
 
 impl Settled {
@@ -50,7 +53,7 @@ pub(super) fn settle(drafts: Vec<Draft>) -> Vec<Settled> {
         let id = unused(&used, &wanted);
         used.insert(id.clone());
         let args = args::read(&draft.args);
-        Settled { id, name: draft.name, replay: args::replayable(&args), args }
+        Settled { id, name: draft.name, replay: args::replayable(&args), args, beside: draft.beside }
     };
     drafts.into_iter().enumerate().map(settle_one).collect()
 }

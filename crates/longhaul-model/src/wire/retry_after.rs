@@ -10,40 +10,48 @@ use serde_json::Value;
 use super::lenient::count;
 use super::limits::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 
-/// The provider's wish from its headers. What cannot be read is no wish, and the caller's own backoff applies.
-pub(super) fn from_headers(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+/// The wait a provider asks for in so many words. What cannot be read is no wish, and the caller's own backoff applies.
+pub(super) fn wished(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let millis = ["retry-after-ms", "x-ms-retry-after-ms"]
         .into_iter()
         .find_map(|name| text(name).and_then(|value| seconds(value.trim())))
         .map(|millis| millis / 1000.0);
-    millis
-        .map(bounded)
-        .or_else(|| text("retry-after").and_then(|value| wait(value, now)))
-        .or_else(|| from_resets(headers, now))
+    millis.map(bounded).or_else(|| text("retry-after").and_then(|value| wait(value, now)))
 }
 
-/// The wish in an error's body: a field with a number or (where the caller knows the time) a moment, or OpenAI's
-/// "try again in 1.5s".
+/// The wish in an error's body: a field with a number or (where the caller knows the time) a moment, Google's `retryDelay`,
+/// OpenAI's "try again in 1.5s", Google's "retry in 1.5s", Anthropic's "regain access on 2026-12-01 at 00:00 UTC".
 pub(super) fn from_body(error: &Value, message: &str, now: Option<Timestamp>) -> Option<Duration> {
     let in_seconds = count(error.get("resets_in_seconds")).map(|wait| bounded(wait as f64));
     let at = || Some(until(i128::from(count(error.get("resets_at"))?) * 1000, now?));
+    let details =
+        || error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
+    let lower = message.to_ascii_lowercase();
+    let behind = |phrase: &str| lower.split_once(phrase).map(|(_, rest)| rest);
     let phrase = || {
-        let lower = message.to_ascii_lowercase();
-        let rest = lower.split_once("try again in ")?.1;
+        let rest = behind("try again in ").or_else(|| behind("retry in "))?;
         let end = rest.find(|c: char| c.is_whitespace()).unwrap_or(rest.len());
         duration(rest[..end].trim_end_matches(['.', ',']))
     };
-    in_seconds.or_else(at).or_else(phrase)
+    let access = || {
+        let (day, rest) = behind("regain access on ")?.split_once(" at ")?;
+        let (time, _) = rest.split_once(" utc")?;
+        let moment = Timestamp::parse(&format!("{day}T{time}:00Z"))?;
+        Some(until(i128::from(moment.as_millis()), now?))
+    };
+    in_seconds.or_else(at).or_else(|| duration(details()?)).or_else(phrase).or_else(access)
 }
 
 /// The latest reset among the limits that are used up. Limits with something left do not hold us back; their resets
-/// are in the same answer and would make us wait for nothing.
-fn from_resets(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+/// are in the same answer and would make us wait for nothing. So do those of a plan that has not refused anything.
+pub(super) fn from_resets(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let exhausted = |name: &str| -> bool {
-        let remaining = remaining_header(name);
-        let value = headers.get(remaining.as_str()).and_then(|value| value.to_str().ok());
-        value.is_none_or(|value| value.trim() == "0")
+        if name.starts_with("anthropic-ratelimit-unified-") {
+            return text("anthropic-ratelimit-unified-status") == Some("rejected");
+        }
+        text(&remaining_header(name)).is_none_or(|value| value == "0")
     };
     headers
         .iter()
@@ -63,13 +71,18 @@ fn remaining_header(reset: &str) -> String {
     reset.replacen("x-ratelimit-reset", "x-ratelimit-remaining", 1).replace("-reset", "-remaining")
 }
 
-/// A wait in any of the forms in use: seconds, `1m30s`, an HTTP date, RFC 3339, or seconds since 1970.
+/// A wait in any of the forms in use: seconds, `1m30s`, an HTTP date, RFC 3339, or seconds or milliseconds since 1970.
 fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Some(number) = seconds(text) {
         // Nobody asks for a wait of thirty years in seconds, and several services send the moment as a number.
-        let is_moment = (1.0e9..1.0e10).contains(&number);
-        return Some(if is_moment { until((number * 1000.0) as i128, now) } else { bounded(number) });
+        let moment_ms = match number {
+            seconds if (1.0e9..1.0e10).contains(&seconds) => seconds * 1000.0,
+            // From 2017 on: a million million is nobody's moment but a joke.
+            millis if (1.5e12..1.0e13).contains(&millis) => millis,
+            wait => return Some(bounded(wait)),
+        };
+        return Some(until(moment_ms as i128, now));
     }
     duration(text).or_else(|| moment(text).map(|millis| until(millis, now)))
 }

@@ -53,6 +53,7 @@ pub fn request(turns: Vec<Turn>, stream: bool) -> Request {
         max_output_tokens: Some(4096),
         answer_schema: None,
         stream,
+        manners: Default::default(),
         extra: Map::new(),
     }
 }

@@ -124,8 +124,7 @@ async fn the_usual_limit_of_events_holds() {
 #[tokio::test]
 async fn what_is_no_reply_is_not_taken_for_one() {
     check("{ fault: html }", patient(), |_, _| Kind::Foreign).await;
-    let nothing = |_, stream: bool| if stream { RETRYABLE } else { Kind::Truncated };
-    check("{ fault: empty }", patient(), nothing).await;
+    check("{ fault: empty }", patient(), |_, _| Kind::Truncated).await;
     check("{ fault: wrong_type }", patient(), |_, _| Kind::Foreign).await;
     check("{ fault: invalid_utf8 }", patient(), |_, _| Kind::Malformed).await;
     let cut = |_, stream: bool| if stream { Kind::Malformed } else { Kind::Truncated };

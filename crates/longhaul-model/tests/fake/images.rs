@@ -7,63 +7,15 @@ use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::json::Json;
 use longhaul_core::tool::Image;
 use longhaul_model::provider::Speaks;
-use longhaul_model::{Model as _, Models, Provider, ProviderConfig, Quiet};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use longhaul_model::{Model as _, Provider, Quiet};
+
+use crate::refusing::refusing;
 
 const REFUSAL: &str =
     r#"{"error":{"message":"image input is not supported by this model","type":"invalid_request_error"}}"#;
-const REPLY: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"OK\"}}]}\n\n\
-                     data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-
-/// A server that refuses every request with these letters in it. What it was sent.
-async fn refusing(letters: &'static str) -> (Provider, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let sent: Arc<Mutex<Vec<String>>> = Arc::default();
-    let heard = Arc::clone(&sent);
-    tokio::spawn(async move {
-        while let Ok((mut line, _)) = listener.accept().await {
-            let request = received(&mut line).await;
-            let (status, kind, body) = if request.contains(letters) {
-                ("400 Bad Request", "application/json", REFUSAL)
-            } else {
-                ("200 OK", "text/event-stream", REPLY)
-            };
-            heard.lock().unwrap().push(request);
-            let length = body.len();
-            let answer = format!(
-                "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-            );
-            line.write_all(answer.as_bytes()).await.unwrap();
-        }
-    });
-    let config = ProviderConfig {
-        api: Some(Speaks::Chat),
-        base_url: Some(format!("http://{address}")),
-        ..ProviderConfig::default()
-    };
-    let models = Models { providers: [("net".to_owned(), config)].into(), ..Models::default() };
-    (models.provider("net/m").unwrap(), sent)
-}
-
-async fn received(line: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    loop {
-        let mut more = [0; 4096];
-        let count = line.read(&mut more).await.unwrap();
-        bytes.extend_from_slice(&more[..count]);
-        let text = String::from_utf8_lossy(&bytes).to_lowercase();
-        let length = text.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
-        if count == 0 || body.zip(length).is_some_and(|(body, length): (usize, usize)| body >= length) {
-            return String::from_utf8_lossy(&bytes).into_owned();
-        }
-    }
-}
 
 /// A conversation in which each of these was read, one after the other.
-fn seen(pictures: &[&str]) -> ModelRequest {
+pub fn seen(pictures: &[&str]) -> ModelRequest {
     let mut messages = vec![Message::User { text: "Look.".to_owned() }];
     for (number, picture) in (1..).zip(pictures) {
         let id = CallId(number);
@@ -112,7 +64,7 @@ async fn shown(provider: &Provider, sent: &Mutex<Vec<String>>, pictures: &[&str]
 /// A model that takes no images gets the words, after one try with each image.
 #[tokio::test]
 async fn a_model_that_refuses_images_is_asked_without() {
-    let (provider, sent) = refusing(";base64,").await;
+    let (provider, sent) = refusing(Speaks::Chat, ";base64,", REFUSAL).await;
     assert_eq!(shown(&provider, &sent, &["one"]).await, [(true, false), (false, false)]);
     assert_eq!(shown(&provider, &sent, &["one"]).await, [(false, false)]);
     assert_eq!(shown(&provider, &sent, &["one", "two"]).await, [(false, true), (false, false)]);
@@ -126,7 +78,7 @@ async fn a_model_that_refuses_images_is_asked_without() {
 /// One image that the model cannot read does not take the others away.
 #[tokio::test]
 async fn one_bad_image_is_left_out_alone() {
-    let (provider, sent) = refusing(";base64,dHdv").await;
+    let (provider, sent) = refusing(Speaks::Chat, ";base64,dHdv", REFUSAL).await;
     assert_eq!(shown(&provider, &sent, &["one"]).await, [(true, false)]);
     assert_eq!(shown(&provider, &sent, &["one", "two"]).await, [(true, true), (true, false)]);
     assert_eq!(shown(&provider, &sent, &["one", "two"]).await, [(true, false)]);

@@ -7,4 +7,5 @@ mod ask;
 mod contract;
 mod faults;
 mod images;
+mod refusing;
 mod server;

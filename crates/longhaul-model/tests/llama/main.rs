@@ -31,6 +31,7 @@ fn request(turns: Vec<Turn>, max_output_tokens: Option<u32>, stream: bool) -> Re
         max_output_tokens,
         answer_schema: None,
         stream,
+        manners: Default::default(),
         // Always the likeliest word, so that the same question has the same answer.
         extra: Map::from_iter([("temperature".to_owned(), Value::from(0))]),
     }

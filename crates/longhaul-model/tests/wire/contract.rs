@@ -4,7 +4,7 @@ use longhaul_core::json::Json;
 use longhaul_model::wire::{Api, Assembler, Kind, Reply, Stop, Usage, WireError};
 use serde_json::{Value, json};
 
-use crate::speak::{End, Heard, Part, body, bytes, call, events, read, reply};
+use crate::speak::{End, Heard, Part, body, bytes, call, events, pieces, read, reply};
 
 const USAGE: Usage = Usage { input: 10, output: 7, cache_read: 20, cache_write: 3 };
 
@@ -134,7 +134,8 @@ fn noise_between_events_is_passed_over() {
     }
 }
 
-/// F30: pings are heard as nothing, so that a stall behind them can be noticed; every other event counts.
+/// F30: pings and events that nobody knows are heard as nothing, so that a stall behind them can be noticed; every other
+/// event counts.
 #[test]
 fn a_ping_brings_nothing_and_every_step_something() {
     for api in Api::ALL {
@@ -150,6 +151,10 @@ fn a_ping_brings_nothing_and_every_step_something() {
     assert_eq!(ping(Api::Anthropic, r#"{"type":"ping"}"#), []);
     assert_eq!(ping(Api::Responses, r#"{"type":"keepalive","sequence_number":3}"#), []);
     assert_eq!(ping(Api::Chat, r#"{"choices":[{"index":0,"delta":{}}]}"#), []);
+    assert_eq!(ping(Api::Chat, r#"{"choices":[],"heartbeat":1}"#), []);
+    for api in [Api::Anthropic, Api::Responses] {
+        assert_eq!(ping(api, r#"{"type":"heartbeat","n":3}"#), [], "{api:?}");
+    }
 }
 
 /// C3, F32: a stream that ends early is cut wherever it ends, and gives no reply and so no half call.
@@ -221,6 +226,108 @@ fn five_hundred_parallel_calls_are_read() {
             reply.calls.iter().map(|call| call.provider_id.as_str()).collect();
         assert_eq!(ids.len(), 500, "{api:?}");
     }
+}
+
+/// F34: calls without ids of their own are apart however a server numbers them: in one list or a chunk each, whole or in
+/// pieces, without an index or all with the same one. A name that is only repeated makes no call.
+#[test]
+fn calls_that_nothing_numbers_are_apart() {
+    let args = ["{\"n\":\"{\\u007d\"}", "{\"n\":2}", "{}"];
+    let whole = |at: usize| {
+        json!({"id": null, "type": "function",
+        "function": {"name": "read", "arguments": args[at]}})
+    };
+    let zeroth = |mut piece: Value| {
+        piece["index"] = json!(0);
+        piece
+    };
+    let chunk = |pieces: Vec<Value>| {
+        let delta = json!({"role": "assistant", "content": null, "tool_calls": pieces});
+        (None, json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]}).to_string())
+    };
+    let piece = |name: Option<&str>, args: &str| json!({"function": {"name": name, "arguments": args}});
+    let in_pieces = |repeated: Option<&'static str>| {
+        let of = move |args: &str| {
+            let pieces = pieces(args, 3).into_iter().map(move |args| piece(repeated, &args));
+            std::iter::once(piece(Some("read"), "")).chain(pieces).collect::<Vec<_>>()
+        };
+        args.iter().flat_map(|args| of(args)).collect::<Vec<_>>()
+    };
+    let alone = |all: Vec<Value>| all.into_iter().map(|piece| chunk(vec![piece])).collect::<Vec<_>>();
+    let streams = [
+        ("one list", vec![chunk((0..3).map(whole).collect())]),
+        ("a chunk each", alone((0..3).map(whole).collect())),
+        ("all the first", alone((0..3).map(whole).map(zeroth).collect())),
+        ("in pieces", alone(in_pieces(None))),
+        ("in pieces, all the first", alone(in_pieces(None).into_iter().map(zeroth).collect())),
+        ("in pieces, named each time", alone(in_pieces(Some("read")))),
+        ("named once more at the end", alone((0..3).map(whole).chain([piece(Some("read"), "")]).collect())),
+    ];
+    let end = |reason: &str| {
+        let choice = json!({"index": 0, "delta": {}, "finish_reason": reason});
+        [(None, json!({"choices": [choice]}).to_string()), (None, "[DONE]".to_owned())]
+    };
+    let calls: Vec<Value> = (0..3).map(|at| json!([format!("call_{}", at + 1), "read", args[at]])).collect();
+    let expected = json!({"text": "", "stop": "ToolCalls", "calls": calls});
+    for (how, mut stream) in streams {
+        stream.extend(end("tool_calls"));
+        every_split(Api::Chat, &bytes(&stream, "\n"), |reply| assert_eq!(essence(reply), expected, "{how}"));
+    }
+    let message =
+        json!({"role": "assistant", "content": null, "tool_calls": (0..3).map(whole).collect::<Vec<_>>()});
+    let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    assert_eq!(essence(&Api::Chat.plain(body.to_string().as_bytes()).unwrap()), expected);
+}
+
+/// C3: what a server says beside a call or a message goes back beside it: Gemini refuses a conversation whose calls have
+/// lost their signature. What every server says is not said twice.
+#[test]
+fn signatures_beside_calls_go_back_with_them() {
+    let signed = |words: &str| json!({"google": {"thought_signature": words}});
+    let first = json!({"index": 0, "id": "c1", "type": "function", "extra_content": signed("SIG=="), "none": null,
+        "function": {"name": "read", "arguments": "{\"n\""}});
+    let second = json!({"index": 0, "function": {"arguments": ":1}"}, "provider": {"a": [1]}});
+    let third = json!({"index": 1, "id": "c2", "type": "function",
+        "function": {"name": "read", "arguments": "{}"}});
+    let chunk = |delta: Value, reason: Option<&str>| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        (None, json!({"choices": [choice]}).to_string())
+    };
+    let stream = [
+        chunk(json!({"role": "assistant", "content": "Hm", "extra_content": signed("all")}), None),
+        chunk(json!({"content": "m."}), None),
+        chunk(json!({"tool_calls": [first]}), None),
+        chunk(json!({"tool_calls": [second]}), None),
+        chunk(json!({"tool_calls": [third], "extra_content": {"google": {"more": 1}}}), None),
+        chunk(json!({}), Some("tool_calls")),
+        (None, "[DONE]".to_owned()),
+    ];
+    let call = |id: &str, args: &str| {
+        json!({"type": "function", "id": id,
+        "function": {"name": "read", "arguments": args}})
+    };
+    let mut carried = call("c1", "{\"n\":1}");
+    carried["extra_content"] = signed("SIG==");
+    carried["provider"] = json!({"a": [1]});
+    let mut extra = signed("all");
+    extra["google"]["more"] = json!(1);
+    let expected = json!({"role": "assistant", "content": "Hmm.", "extra_content": extra,
+        "tool_calls": [carried, call("c2", "{}")]});
+    every_split(Api::Chat, &bytes(&stream, "\n"), |reply| assert_eq!(reply.raw.content, expected));
+    let mut message = expected.clone();
+    message["tool_calls"][0]["index"] = json!(0);
+    message["tool_calls"][0]["none"] = json!(null);
+    let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    assert_eq!(Api::Chat.plain(body.to_string().as_bytes()).unwrap().raw.content, expected);
+}
+
+/// The stream cut in two at every place, and byte by byte.
+fn every_split(api: Api, stream: &[u8], check: impl Fn(&Reply)) {
+    for at in 0..=stream.len() {
+        let (first, second) = stream.split_at(at);
+        check(&read(api, [first, second]).unwrap().0);
+    }
+    check(&read(api, stream.chunks(1)).unwrap().0);
 }
 
 /// F34: arguments that are no JSON object are reported with their call, and what goes back is an object again.

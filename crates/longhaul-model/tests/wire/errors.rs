@@ -22,7 +22,8 @@ fn answer(status: u16, pairs: &[(&str, &str)], body: &str) -> WireError {
     WireError::from_answer(status, &headers(pairs), body.as_bytes(), now())
 }
 
-/// F27: whatever a provider asks for is at least a second and at most a day; what cannot be read is no wish.
+/// F27: whatever a provider asks for is at least a second and at most a day; what cannot be read is no wish. When a limit is
+/// over is no wish of a service that is out of order.
 #[test]
 fn waits_are_read_and_bounded() {
     let seconds = |seconds: f64| Some(Duration::from_secs_f64(seconds));
@@ -79,12 +80,32 @@ fn waits_are_read_and_bounded() {
             ],
             min,
         ),
+        (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1794744060")], seconds(60.0)),
+        (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1794744060000")], seconds(60.0)),
+        (&[("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "1794744060000")], None),
+        (
+            &[
+                ("anthropic-ratelimit-unified-status", "allowed"),
+                ("anthropic-ratelimit-unified-5h-reset", "1794754000"),
+                ("anthropic-ratelimit-unified-7d-reset", "1795344000"),
+            ],
+            None,
+        ),
+        (
+            &[
+                ("anthropic-ratelimit-unified-status", "rejected"),
+                ("anthropic-ratelimit-unified-reset", "1794744900"),
+            ],
+            seconds(900.0),
+        ),
         (&[("x-ratelimit-reset-tokens", "ms")], None),
         (&[("x-ratelimit-reset-tokens", "5parsecs")], None),
     ];
     for (pairs, expected) in cases {
         assert_eq!(answer(429, pairs, "").kind, Kind::RateLimited { after: *expected }, "{pairs:?}");
-        assert_eq!(answer(503, pairs, "").kind, Kind::Retryable { after: *expected }, "{pairs:?}");
+        let asked_for = pairs.iter().any(|(name, _)| name.starts_with("retry-after"));
+        let expected = expected.filter(|_| asked_for);
+        assert_eq!(answer(503, pairs, "").kind, Kind::Retryable { after: expected }, "{pairs:?}");
     }
 }
 
@@ -105,6 +126,15 @@ fn waits_in_bodies() {
     assert_eq!(said("Please try again in 6m0s."), Some(Duration::from_secs(360)));
     assert_eq!(said("Please try again in 28ms."), Some(RETRY_AFTER_MIN));
     assert_eq!(said("Please try again in a while."), None);
+    assert_eq!(said("Please retry in 2.78s."), Some(Duration::from_millis(2780)));
+    let google = |details: &str| {
+        let message = "You exceeded your current quota, please check your plan and billing details.";
+        after(&format!(
+            r#"[{{"error":{{"code":429,"message":"{message}","status":"RESOURCE_EXHAUSTED",{details}}}}}]"#
+        ))
+    };
+    let delay = r#""details":[{"@type":"x/QuotaFailure"},{"@type":"x/RetryInfo","retryDelay":"34.5s"}]"#;
+    assert_eq!(google(delay), Some(Duration::from_millis(34_500)));
     let plan = |field: &str| {
         after(&format!(r#"{{"error":{{"type":"usage_limit_reached","message":"m",{field}}}}}"#))
     };
@@ -118,6 +148,7 @@ fn waits_in_bodies() {
 fn answers_have_their_kind() {
     let retry = Kind::Retryable { after: None };
     let limited = Kind::RateLimited { after: None };
+    let for_hours = Kind::RateLimited { after: Some(Duration::from_secs(12 * 60 * 60)) };
     let openai = |kind: &str, code: &str, message: &str| {
         format!(r#"{{"error":{{"message":"{message}","type":"{kind}","param":null,"code":"{code}"}}}}"#)
     };
@@ -148,6 +179,11 @@ fn answers_have_their_kind() {
         (403, openai("invalid_request_error", "model_not_found", "Project does not have access to model"), Kind::ModelUnknown),
         (404, openai("invalid_request_error", "model_not_found", "The model `x` does not exist"), Kind::ModelUnknown),
         (429, openai("insufficient_quota", "insufficient_quota", "You exceeded your current quota"), Kind::Quota),
+        (429, openai("x", "", "You exceeded your current quota"), Kind::Quota),
+        (400, anthropic("invalid_request_error", "You have reached your specified API usage limits. You will regain access on 2026-11-16 at 00:00 UTC."), for_hours),
+        (400, anthropic("invalid_request_error", "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."), Kind::RateLimited { after: Some(RETRY_AFTER_MAX) }),
+        (400, anthropic("invalid_request_error", "You have reached your specified API usage limits."), Kind::Quota),
+        (400, r#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#.to_owned(), Kind::Fatal),
         (429, openai("tokens", "rate_limit_exceeded", "Request too large for m on tokens per min (TPM): Limit 1, Requested 2"), Kind::Overflow),
         (429, openai("requests", "rate_limit_exceeded", "m"), limited),
         (429, openai("rate_limit_error", "slow_down", "m"), limited),
@@ -187,6 +223,10 @@ fn an_error_says_what_is_known() {
     assert_eq!(
         answer(502, &[("x-request-id", "r")], "<html>").to_string(),
         "provider unavailable: the answer is a web page (status 502) (request r)"
+    );
+    assert_eq!(
+        answer(400, &[], r#"[{"error":{"message":"API key not valid."}}]"#).to_string(),
+        "request not accepted: API key not valid. (status 400)"
     );
     assert_eq!(answer(500, &[], "").to_string(), "provider unavailable: HTTP status 500 (status 500)");
 }

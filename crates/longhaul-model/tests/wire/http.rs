@@ -129,7 +129,7 @@ async fn a_stall_behind_pings_is_noticed() {
 async fn a_slow_drip_meets_the_deadline() {
     let nothing = Kind::Retryable { after: None };
     let drip: [(&[u8], Kind); 2] =
-        [(b"x", nothing), (b"event: ping\ndata: {\"type\":\"novelty\"}\n\n", Kind::Truncated)];
+        [(b"x", nothing), (b"event: ping\ndata: {\"type\":\"message_delta\"}\n\n", Kind::Truncated)];
     for (bytes, kind) in drip {
         let drip = Step::Repeat { bytes: bytes.to_vec(), times: 100_000, every: Duration::from_millis(10) };
         let short = Options { total_timeout: SHORT, ..options() };

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use longhaul_core::json::Json;
-use longhaul_model::wire::{Api, Call, Image, Raw, Reply, Request, ToolOffer, ToolResult, Turn};
+use longhaul_model::wire::{Api, Call, Image, Manners, Raw, Reply, Request, ToolOffer, ToolResult, Turn};
 use serde_json::{Map, Value, json};
 
 use crate::speak::{End, Part, bytes, call, events, reply};
@@ -23,6 +23,7 @@ pub fn request(turns: Vec<Turn>) -> Request {
         max_output_tokens: Some(4096),
         answer_schema: None,
         stream: true,
+        manners: Default::default(),
         extra: Map::new(),
     }
 }
@@ -281,6 +282,19 @@ fn foreign_ids_fit_and_stay_unique() {
         let body = api.encode(&request(turns.clone())).to_string();
         assert_eq!(body.matches("f_0_2").count(), 2, "{api:?} {body}");
     }
+}
+
+/// What one model of a protocol wants otherwise than the rest.
+#[test]
+fn manners_differ() {
+    let usual = request(vec![user("q")]);
+    let manners = Manners { thoughtless: true, newer_limit: true };
+    let other = Request { manners, ..usual.clone() };
+    let (body, changed) = (Api::Responses.encode(&usual), Api::Responses.encode(&other));
+    assert_eq!((&body["include"], changed.get("include")), (&json!(["reasoning.encrypted_content"]), None));
+    let changed = Api::Chat.encode(&other);
+    assert_eq!((&changed["max_completion_tokens"], changed.get("max_tokens")), (&json!(4096), None));
+    assert_eq!(Api::Anthropic.encode(&usual), Api::Anthropic.encode(&other));
 }
 
 /// The configuration's extra fields: objects merge, null removes, the rest replaces.

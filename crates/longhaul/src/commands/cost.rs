@@ -6,6 +6,7 @@ use longhaul_core::budget::{Allowance, Scope};
 use longhaul_core::child::Child;
 use longhaul_core::conversation::Usage;
 use longhaul_core::run::{Run, Spending};
+use longhaul_core::view;
 use longhaul_engine::accounts::Accounts;
 use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_store::catalog::Filter;
@@ -40,7 +41,7 @@ fn of_run(app: &App, run: &Run) {
     if app.json() {
         let spending: Vec<Value> = run.spending.iter().map(|spent| as_json(run, spent)).collect();
         let below: Vec<Value> = run.children.iter().map(of_child).collect();
-        let total = run.ledger().usage;
+        let total = view::usage(&run.ledger().usage);
         render::json(&json!({ "id": run.spec.id, "spending": spending, "subAgents": below, "total": total }));
         return;
     }
@@ -66,7 +67,7 @@ fn of_run(app: &App, run: &Run) {
 }
 
 fn of_child(child: &Child) -> Value {
-    json!({ "id": child.errand.id, "agentName": child.errand.agent, "turns": child.ledger.turns, "usage": child.ledger.usage })
+    json!({ "id": child.errand.id, "agentName": child.errand.agent, "turns": child.ledger.turns, "usage": view::usage(&child.ledger.usage) })
 }
 
 fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
@@ -86,11 +87,15 @@ fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
     if app.json() {
         let each: Vec<Value> = runs
             .iter()
-            .map(|run| json!({ "id": run.spec.id, "model": run.spec.model, "usage": run.usage }))
+            .map(
+                |run| json!({ "id": run.spec.id, "model": run.spec.model, "usage": view::usage(&run.usage) }),
+            )
             .collect();
         let left = rows.len().saturating_sub(limit);
         let budgets: Vec<Value> = budgets.iter().map(Spent::as_json).collect();
-        render::json(&json!({ "runs": each, "total": total, "left": left, "budgets": budgets }));
+        render::json(
+            &json!({ "runs": each, "total": view::usage(&total), "left": left, "budgets": budgets }),
+        );
         return Ok(());
     }
     let replies = |run: &Run| run.spending.iter().map(|spent| spent.replies).sum();
@@ -148,7 +153,7 @@ impl Spent {
     fn as_json(&self) -> Value {
         let Spent { scope, allowance, usage } = self;
         let (max_cost, max_tokens) = (allowance.max_cost, allowance.max_tokens);
-        json!({ "scope": scope.as_str(), "maxCost": max_cost, "maxTokens": max_tokens, "usage": usage })
+        json!({ "scope": scope.as_str(), "maxCost": max_cost, "maxTokens": max_tokens, "usage": view::usage(usage) })
     }
 }
 
@@ -191,6 +196,6 @@ fn step(run: &Run, spent: &Spending) -> String {
 fn as_json(run: &Run, spent: &Spending) -> Value {
     json!({
         "stepId": step(run, spent), "iteration": spent.iteration, "model": spent.model, "replies": spent.replies,
-        "usage": spent.usage,
+        "usage": view::usage(&spent.usage),
     })
 }

@@ -62,7 +62,7 @@ pub fn drive(
             report(app, &run, &ending, interrupted);
             workspace::after_completion(app, &run);
             if let Some(path) = record {
-                super::record::write(harness, id, path)?;
+                super::record::write(harness, id, path);
             }
             if let Some(misfit) = super::result::misfit(&run) {
                 return Ok(super::result::exit(&run, Some(misfit)));

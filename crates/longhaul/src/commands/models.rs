@@ -132,7 +132,7 @@ fn as_line(line: &Line) -> Vec<String> {
     };
     let unknown = if line.trouble.is_some() { "" } else { "unknown" };
     vec![
-        line.model.clone(),
+        table::clean(&line.model),
         window.map_or(unknown.to_owned(), |window| window.to_string()),
         input,
         cache_read,
@@ -142,7 +142,7 @@ fn as_line(line: &Line) -> Vec<String> {
 }
 
 fn as_json(line: &Line) -> Value {
-    let Facts { window, prices, max_output_tokens, images } = &line.facts;
+    let Facts { window, prices, max_output_tokens, images, .. } = &line.facts;
     json!({
         "model": line.model, "contextWindow": window, "maxOutputTokens": max_output_tokens, "images": images,
         "prices": prices.map(|prices| json!({

@@ -26,23 +26,34 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// The file with its whole path. One that could not be written is said before the night, not after it.
+    /// The file with its whole path, where links lead. One that could not be written is said before the night, not after it.
     pub fn settled(&self, app: &App) -> Result<Option<PathBuf>, Failure> {
         let Some(file) = &self.record else { return Ok(None) };
         let path = app.cwd.join(file);
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        let shown = path.display();
-        if path.is_dir() {
-            return Err(Failure::usage(format!("--record {shown}: that is a directory")));
+        let wrong = |why: &str| Failure::usage(format!("--record {}: {why}", path.display()));
+        let real = match std::fs::canonicalize(&path) {
+            Ok(real) => real,
+            Err(_) if path.is_symlink() => return Err(wrong("the link leads nowhere")),
+            Err(_) => path.clone(),
+        };
+        let dir = real.parent().unwrap_or(Path::new("/"));
+        if real.is_dir() {
+            return Err(wrong("that is a directory"));
         }
         if !dir.is_dir() {
-            return Err(Failure::usage(format!("--record {shown}: there is no such directory")));
+            return Err(wrong("there is no such directory"));
         }
-        if !may_be_replaced(&path) {
-            return Err(Failure::usage(format!("--record {shown}: there is another file already"))
+        if real.exists() && !real.is_file() {
+            return Err(wrong("that is no file but a device, a pipe or a socket"));
+        }
+        if !may_be_replaced(&real) {
+            return Err(wrong("there is another file already")
                 .hint("only a recording is replaced by a new one; name another file, or remove this one"));
         }
-        Ok(Some(path))
+        let draft = draft(&real);
+        let tried = std::fs::write(&draft, b"").and_then(|()| std::fs::remove_file(&draft));
+        tried.map_err(|error| wrong(&format!("nothing can be written there: {error}")))?;
+        Ok(Some(real))
     }
 }
 
@@ -66,15 +77,27 @@ pub fn remembered(harness: &Harness, id: &RunId, asked: Option<PathBuf>) -> Opti
 
 /// Nothing, or a script: what is lost with it can be recorded again.
 fn may_be_replaced(path: &Path) -> bool {
-    match std::fs::metadata(path) {
+    match std::fs::symlink_metadata(path) {
+        // Its path was followed to the end when it was named; what is there now is not what was meant.
+        Ok(found) if !found.is_file() => false,
         Ok(found) if found.len() == 0 => true,
         Ok(_) => Scripted::load_for_any_tools(path).is_ok(),
         Err(_) => true,
     }
 }
 
-/// Writes the script; the old one stays until the new one is whole.
-pub fn write(harness: &Harness, id: &RunId, path: &Path) -> Result<(), Failure> {
+/// Writes the script; the old one stays until the new one is whole. How the run ended does not depend on it, so what goes
+/// wrong is only said.
+pub fn write(harness: &Harness, id: &RunId, path: &Path) {
+    match written(harness, id, path) {
+        Ok(true) => render::talk(&format!("recorded in {}", path.display())),
+        Ok(false) => render::warn("the model has said nothing yet, so nothing was recorded"),
+        Err(why) => render::warn(&format!("not recorded in {}: {why}", path.display())),
+    }
+}
+
+/// Was there anything to write?
+fn written(harness: &Harness, id: &RunId, path: &Path) -> Result<bool, anyhow::Error> {
     let mut recording = Recording::default();
     let mut onlooker = harness.onlooker(id)?;
     onlooker.look(&mut |run, _, _, event| {
@@ -94,21 +117,27 @@ pub fn write(harness: &Harness, id: &RunId, path: &Path) -> Result<(), Failure> 
         }
     })?;
     if recording.is_empty() {
-        render::warn("the model has said nothing yet, so nothing was recorded");
-        return Ok(());
+        return Ok(false);
+    }
+    if !may_be_replaced(path) {
+        anyhow::bail!("there is another file now");
     }
     let name = path.file_stem().map_or_else(|| id.to_string(), |stem| stem.to_string_lossy().into_owned());
     let script = recording
         .script(&name)
-        .map_err(|error| Failure::from(anyhow::anyhow!("the run cannot be written as a script: {error}")))?;
+        .map_err(|error| anyhow::anyhow!("the run cannot be written as a script: {error}"))?;
     let secrets = harness.secrets().clone();
     replace(path, secrets.strike(&script).as_bytes())?;
-    render::talk(&format!("recorded in {}", path.display()));
-    Ok(())
+    Ok(true)
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    let draft = draft(path);
     std::fs::write(&draft, bytes)?;
     std::fs::rename(&draft, path)
+}
+
+/// Where a file grows until it is whole: beside the place it is for.
+fn draft(path: &Path) -> PathBuf {
+    path.with_extension(format!("draft-{}", std::process::id()))
 }

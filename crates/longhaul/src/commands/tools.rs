@@ -39,7 +39,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         };
         vec![
             call.id.to_string(),
-            call.tool.to_string(),
+            table::fit(&call.tool, 50),
             table::fit(call.args.as_str(), 50),
             call.attempt().retries().to_string(),
             call.duration_ms().map(|millis| format!("{millis:.1} ms")).unwrap_or_default(),

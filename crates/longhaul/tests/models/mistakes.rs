@@ -69,9 +69,29 @@ fn an_address_that_is_none() {
     check(&rig, &["--model", "mine/m"], &["providers.mine.base_url is missing"]);
 }
 
+/// What cannot be a header is said before a run is made: a name with a space in it, a key of two lines.
+#[test]
+fn what_cannot_be_a_header() {
+    let entry = [provider("mine", "chat", "http://127.0.0.1:1", PRICES)];
+    let rig = Rig::new().env("TEST_API_KEY", "sk-one\nsk-two");
+    rig.settings(&entry);
+    check(
+        &rig,
+        &["--model", "mine/m"],
+        &["provider `mine`", "the key has characters that no header may have"],
+    );
+    let rig = Rig::with(&[provider("mine", "chat", "http://127.0.0.1:1", "headers: { 'bad name': x }")]);
+    check(&rig, &["--model", "mine/m"], &["provider `mine`", "`bad name` is not a header's name"]);
+}
+
 #[test]
 fn a_price_below_nothing() {
-    for prices in ["prices: { input: -3, output: 15 }", "prices: { input: 3, output: 15, cache_read: -1 }"] {
+    for prices in [
+        "prices: { input: -3, output: 15 }",
+        "prices: { input: 3, output: 15, cache_read: -1 }",
+        "prices: { input: .nan, output: 15 }",
+        "prices: { input: 3, output: .inf }",
+    ] {
         let rig = Rig::with(&[provider("mine", "chat", "http://127.0.0.1:1", prices)]);
         check(&rig, &["--model", "mine/m"], &["providers.mine.prices", "not an amount of dollars"]);
     }

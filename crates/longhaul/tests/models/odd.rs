@@ -20,6 +20,21 @@ conversations:
     )
 }
 
+/// The name of a tool is the model's to say and does nothing to a terminal.
+#[test]
+fn a_tools_name_moves_no_cursor() {
+    let fake = serve(
+        r#"conversations: [ { turns: [ { calls: [ { tool: "evil\e[2Jtool", args: {} } ] }, { text: "Done." } ] } ]"#,
+    );
+    let rig = Rig::with_all(&fake);
+    let said = rig.run("chat/m", &[]);
+    assert!(said.code == 0 && said.err.contains("evil") && !said.err.contains('\u{1b}'), "{said:?}");
+    for args in [&["tools", &said.id()][..], &["logs", &said.id()], &["show", &said.id()]] {
+        let shown = rig.say(args);
+        assert!(!shown.out.contains('\u{1b}') && !shown.err.contains('\u{1b}'), "{args:?}: {shown:?}");
+    }
+}
+
 /// F34: calls under one name, a tool nobody has, arguments that are a list or no JSON, five hundred calls at once.
 #[test]
 fn every_call_has_one_result() {

@@ -1,5 +1,8 @@
 //! What a model said, written down and played again without it.
 
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::rig::{APIS, Rig, asked, files_below, serve, until};
@@ -88,7 +91,15 @@ fn a_recording_without_a_place_is_refused() {
     let fake = serve(&WORK.replace("FAIL", ""));
     let rig = Rig::with_all(&fake);
     rig.write("source.rs", "fn main() {}\n");
+    let made = Command::new("mkfifo").arg(rig.path("pipe")).status().unwrap();
+    assert!(made.success());
+    symlink("nowhere", rig.path("loose.yaml")).unwrap();
+    symlink("pipe", rig.path("to-pipe.yaml")).unwrap();
     for (file, why) in [
+        ("pipe", "no file but a device, a pipe or a socket"),
+        ("to-pipe.yaml", "no file but a device, a pipe or a socket"),
+        ("loose.yaml", "the link leads nowhere"),
+        ("/proc/night.yaml", "nothing can be written there"),
         ("no/such/night.yaml", "no such directory"),
         ("source.rs", "another file already"),
         (".", "a directory"),
@@ -97,5 +108,32 @@ fn a_recording_without_a_place_is_refused() {
         assert!(said.code == 2 && said.err.contains(why), "{said:?}");
     }
     assert_eq!(rig.read("source.rs"), "fn main() {}\n");
+    assert!(rig.path("pipe").symlink_metadata().unwrap().file_type().is_fifo());
     assert_eq!((asked(&fake).len(), rig.runs().len()), (0, 0));
+}
+
+/// A link to a recording stays one, and what it leads to is replaced.
+#[test]
+fn a_recording_goes_where_a_link_leads() {
+    let fake = serve(&WORK.replace("FAIL", ""));
+    let rig = Rig::with_all(&fake);
+    rig.write("real/night.yaml", "");
+    symlink("real/night.yaml", rig.path("night.yaml")).unwrap();
+    let said = rig.run("chat/m", &["--record", "night.yaml"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(rig.path("night.yaml").is_symlink());
+    assert!(rig.read("real/night.yaml").contains("All done."), "{said:?}");
+}
+
+/// A recording that cannot be written in the end is a warning with its place; the run has ended as it did.
+#[test]
+fn a_recording_that_fails_does_not_fail_the_run() {
+    let fake = serve(&WORK.replace("FAIL", "").replace("wc -c < src/a.txt; exit 3", "rm -r kept"));
+    let rig = Rig::with_all(&fake);
+    std::fs::create_dir(rig.path("kept")).unwrap();
+    let said = rig.run("chat/m", &["--record", "kept/night.yaml"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let warned = said.err.lines().find(|line| line.contains("not recorded in")).unwrap_or_default();
+    assert!(warned.contains("kept/night.yaml: "), "{said:?}");
+    assert_eq!(said.json()["status"], "completed");
 }

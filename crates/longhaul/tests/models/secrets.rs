@@ -203,6 +203,37 @@ conversations:
     canaries.check_shown(&rig);
 }
 
+/// A key in the name of a call's tool, its arguments' names and its malformed arguments is struck out before anything is kept
+/// or said. (That of a call's id is shown where replies are struck out.)
+#[test]
+fn a_key_in_a_call_is_struck_out() {
+    for api in APIS {
+        let canaries = Canaries::new();
+        let key = &canaries.key;
+        let fake = serve(&format!(
+            r#"
+conversations:
+  - turns:
+      - text: "I call {key}."
+        calls: [ {{ tool: "ask_{key}", args: {{ "{key}": "{key}" }} }}, {{ tool: "{key}", args: {{ a: 1 }} }} ]
+      - text: "Done."
+"#
+        ));
+        let rig = canaries.rig(api, &fake.url());
+        let said = rig.run("mine/m", &["--record", "night.yaml"]);
+        assert_eq!(said.code, 0, "{api}: {said:?}");
+        canaries.check_said("run", &said);
+        let names: Vec<String> = rig.calls(&said.id()).iter().map(|call| text(&call["callName"])).collect();
+        assert_eq!(names, ["ask_[secret]", "[secret]"], "{api}");
+        canaries.check_kept(&rig);
+        canaries.check_shown(&rig);
+        canaries.check("the recording", rig.read("night.yaml").as_bytes());
+        for request in asked(&fake) {
+            canaries.check("what the model is told", request.body.to_string().as_bytes());
+        }
+    }
+}
+
 /// A key in what a person says to a run is struck out before it is left with it.
 #[test]
 fn a_key_in_a_persons_words_is_struck_out() {

@@ -1,5 +1,7 @@
 //! A model whose price nobody knows costs an unknown amount, which is not nothing.
 
+use serde_json::Value;
+
 use super::rig::{APIS, PRICES, Rig, provider, serve};
 
 const ANSWER: &str =
@@ -24,12 +26,22 @@ fn an_unknown_price_is_said() {
         }
         let shown = rig.show(&id);
         assert_eq!(shown["usage"]["unpricedTokens"], 1110);
-        assert_eq!(rig.json(&["cost", &id])["total"]["unpricedTokens"], 1110);
+        assert_eq!((&shown["usage"]["costUsd"], &shown["totalCost"]), (&Value::Null, &Value::Null));
+        let cost = rig.json(&["cost", &id]);
+        assert_eq!(cost["total"]["unpricedTokens"], 1110);
+        for usage in [&cost["total"], &cost["spending"][0]["usage"], &shown["costByIteration"][0]["usage"]] {
+            assert_eq!(
+                (&usage["costUsd"], usage["inputTokens"].as_u64()),
+                (&Value::Null, Some(1000)),
+                "{usage}"
+            );
+        }
     }
     for args in [&["cost"][..], &["models", "list"], &["list"]] {
         let said = rig.say(args);
         assert!(said.code == 0 && !said.out.contains("$0.00"), "{args:?}: {said:?}");
     }
+    assert_eq!(rig.json(&["cost"])["total"]["costUsd"], Value::Null);
     let said = rig.say(&["cost"]);
     assert!(said.err.contains("the price of 3330 tokens is unknown"), "{said:?}");
 }
@@ -65,6 +77,6 @@ fn a_recording_of_an_unknown_price_is_free() {
     assert_eq!((first.code, replayed.code), (0, 0), "{first:?} {replayed:?}");
     let mut usage = first.json()["usage"].clone();
     assert_eq!(usage["unpricedTokens"], 1110);
-    usage["unpricedTokens"] = 0.into();
+    (usage["unpricedTokens"], usage["costUsd"]) = (0.into(), 0.0.into());
     assert_eq!(replayed.json()["usage"], usage);
 }

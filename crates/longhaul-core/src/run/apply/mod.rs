@@ -82,9 +82,10 @@ impl Run {
                 let heard = Heard { text, calls, raw, stop: stop.unwrap_or_default() };
                 self.take_reply(at, *turn, heard, usage, *window);
             }
-            Event::TurnFailed { turn, attempt, retry, kind, until, usage, .. } => {
+            Event::TurnFailed { turn, attempt, retry, kind, until, usage, garbled, .. } => {
                 let (turn, attempt, kind) = (*turn, *attempt, kind.unwrap_or_default());
-                let failing = Failing { turn, attempt, kind, until: *until, retry: *retry };
+                let garbled = garbled.unwrap_or(false);
+                let failing = Failing { turn, attempt, kind, garbled, until: *until, retry: *retry };
                 self.fail_turn(at, failing, usage.as_ref());
             }
             Event::ModelChanged { model, why } => self.change_model(model, why.is_some()),

@@ -23,6 +23,7 @@ pub(super) struct Failing {
     pub(super) turn: u32,
     pub(super) attempt: Attempt,
     pub(super) kind: ModelFailureKind,
+    pub(super) garbled: bool,
     /// When the provider may be asked again, by its own word.
     pub(super) until: Option<Timestamp>,
     pub(super) retry: Option<Rest>,
@@ -53,9 +54,10 @@ impl Run {
     }
 
     pub(super) fn fail_turn(&mut self, at: Timestamp, failing: Failing, usage: Option<&Usage>) {
-        let Failing { turn, attempt, kind, until, retry } = failing;
+        let Failing { turn, attempt, kind, garbled, until, retry } = failing;
         usage.into_iter().for_each(|usage| self.spend(usage));
         self.lose_patience(kind, until);
+        self.patience.garbled = if garbled { self.patience.garbled.saturating_add(1) } else { 0 };
         self.fill.overflows =
             self.fill.overflows.saturating_add(u32::from(kind == ModelFailureKind::Overflow));
         self.fall_silent(at, kind);
@@ -134,6 +136,7 @@ impl Run {
         self.fill.counted = None;
         self.reserve = Usage::default();
         self.patience.failures = 0;
+        self.patience.garbled = 0;
         self.patience.reached &= by_itself;
         self.patience.switches = self.patience.switches.saturating_add(u32::from(by_itself));
         if let Some(silence) = self.silence.as_mut().filter(|_| by_itself) {

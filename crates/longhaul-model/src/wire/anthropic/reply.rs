@@ -35,7 +35,8 @@ impl Block {
 
     fn draft(&self) -> Draft {
         let field = |key: &str| self.content.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
-        Draft { id: field("id"), name: field("name"), args: self.args.clone().unwrap_or_default() }
+        let args = self.args.clone().unwrap_or_default();
+        Draft { id: field("id"), name: field("name"), args, ..Draft::default() }
     }
 }
 

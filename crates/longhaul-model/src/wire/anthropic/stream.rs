@@ -69,10 +69,10 @@ impl Assembler {
             "message_start" => self.begin(&event.message.unwrap_or_default()),
             "message_delta" => self.close(&event),
             "message_stop" => self.ended = true,
-            "ping" => return Ok(()),
             "error" => return Err(WireError::from_event(&read(data)?)),
-            // The documentation asks clients to pass over events they do not know.
-            _ => {}
+            // Pings, and what the documentation asks clients to pass over because they do not know it. Neither moves the
+            // reply forward, so a stall behind them is one.
+            _ => return Ok(()),
         }
         hear(Delta::Step);
         Ok(())

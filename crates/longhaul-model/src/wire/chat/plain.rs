@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::super::lenient::{Piece, str_at};
 use super::super::reply::{Draft, json_body};
 use super::super::{Reply, WireError};
-use super::reply::{Message, build, usage};
-use super::stream::REASONING;
+use super::reply::{CARRIED, Message, beside, build, usage};
 
 pub fn plain(body: &[u8]) -> Result<Reply, WireError> {
     let value = json_body(body)?;
@@ -19,7 +18,7 @@ pub fn plain(body: &[u8]) -> Result<Reply, WireError> {
     };
     let message = &choice["message"];
     let calls = message["tool_calls"].as_array().into_iter().flatten();
-    let reasoning = REASONING.into_iter().filter_map(|key| {
+    let carried = CARRIED.into_iter().filter_map(|key| {
         let value = message.get(key).filter(|value| !value.is_null())?;
         Some((key.to_owned(), value.clone()))
     });
@@ -28,7 +27,7 @@ pub fn plain(body: &[u8]) -> Result<Reply, WireError> {
         model: str_at(&value, "model").to_owned(),
         text: text(&message["content"])?,
         refusal: str_at(message, "refusal").to_owned(),
-        reasoning: reasoning.collect(),
+        carried: carried.collect(),
         calls: calls.map(draft).collect::<Result<_, _>>()?,
         finish_reason: str_at(choice, "finish_reason").to_owned(),
         usage: usage(&value["usage"]),
@@ -41,6 +40,7 @@ fn draft(call: &Value) -> Result<Draft, WireError> {
         id: str_at(call, "id").to_owned(),
         name: str_at(function, "name").to_owned(),
         args: text(&function["arguments"])?,
+        beside: beside(call.as_object().into_iter().flatten()),
     })
 }
 

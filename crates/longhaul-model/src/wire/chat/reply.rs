@@ -7,6 +7,11 @@ use super::super::lenient::{count, count_at};
 use super::super::reply::{Draft, Last, Settled, consistent, kept, settle};
 use super::super::{Api, Raw, Reply, Stop, Usage};
 
+/// What stands in a message beside text and calls and goes back unchanged, because some servers refuse a conversation
+/// without it: reasoning, under whichever name this server has for it, and Gemini's signatures.
+pub(super) const CARRIED: [&str; 4] =
+    ["reasoning_content", "reasoning", "reasoning_details", "extra_content"];
+
 /// A whole message.
 #[derive(Debug, Default)]
 pub(super) struct Message {
@@ -14,8 +19,8 @@ pub(super) struct Message {
     pub model: String,
     pub text: String,
     pub refusal: String,
-    /// Reasoning under whichever name this server uses, to be sent back under the same.
-    pub reasoning: Map<String, Value>,
+    /// The fields of `CARRIED`, to be sent back under the same names.
+    pub carried: Map<String, Value>,
     pub calls: Vec<Draft>,
     pub finish_reason: String,
     pub usage: Usage,
@@ -50,6 +55,13 @@ pub(super) fn usage(usage: &Value) -> Usage {
     }
 }
 
+/// What a server said of a call beside what every server says. Gemini signs its calls so and takes none back without.
+pub(super) fn beside<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Map<String, Value> {
+    let usual = |key: &str| ["index", "id", "type", "function"].contains(&key);
+    let fields = fields.into_iter().filter(|(key, value)| !usual(key) && !value.is_null());
+    fields.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
 fn stop(message: &Message) -> Stop {
     if !message.refusal.is_empty() {
         return Stop::Refusal(message.refusal.clone());
@@ -69,14 +81,19 @@ fn carry(message: &Message, settled: &[Settled]) -> Value {
         (true, true) | (false, _) => Value::from(message.text.as_str()),
     };
     let mut carried = object([("role", Value::from("assistant")), ("content", content)]);
-    carried.extend(message.reasoning.clone());
+    carried.extend(message.carried.clone());
     if !message.refusal.is_empty() {
         carried.insert("refusal".to_owned(), Value::from(message.refusal.as_str()));
     }
     if !settled.is_empty() {
         let call = |call: &Settled| {
-            json!({"type": "function", "id": call.id,
-                "function": {"name": call.name, "arguments": call.replay_text()}})
+            let mut said = call.beside.clone();
+            said.extend(object([
+                ("type", Value::from("function")),
+                ("id", Value::from(call.id.as_str())),
+                ("function", json!({"name": call.name, "arguments": call.replay_text()})),
+            ]));
+            Value::Object(said)
         };
         carried.insert("tool_calls".to_owned(), settled.iter().map(call).collect());
     }

@@ -32,13 +32,14 @@ pub fn encode(request: &Request) -> Value {
     Value::Object(body)
 }
 
-/// `max_tokens` is what every compatible server knows. OpenAI's newer models want the other name and refuse both at
-/// once, so naming it in the configuration drops ours.
+/// `max_tokens` is what every compatible server knows. OpenAI's own models want the other name and refuse both at once,
+/// so naming it in the configuration drops ours.
 fn limit_output(body: &mut Map<String, Value>, request: &Request) {
+    let name = if request.manners.newer_limit { "max_completion_tokens" } else { "max_tokens" };
     if let Some(tokens) = request.max_output_tokens
         && !request.extra.contains_key("max_completion_tokens")
     {
-        body.insert("max_tokens".to_owned(), Value::from(tokens));
+        body.insert(name.to_owned(), Value::from(tokens));
     }
 }
 

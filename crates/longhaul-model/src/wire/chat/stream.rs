@@ -1,21 +1,19 @@
 //! The fold over a stream of Chat Completions. It owns the half-built message and hands it out only whole.
 //!
 //! Compatible servers differ most in how they number calls: by `index` as documented, all with the same index but
-//! different ids, or without an index. They may repeat id and name with every piece, so those are set once and never
-//! appended.
+//! different ids, without an index, or with neither index nor id. They may repeat id and name with every piece, so those
+//! are set once and never appended.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::args;
+use super::super::encode::merge;
 use super::super::lenient::Piece;
 use super::super::reading::Place;
 use super::super::reply::{Draft, bounded_parts, event as read};
 use super::super::{Delta, Hear, Progress, Reply, WireError};
-use super::reply::{Message, build, usage};
-
-/// The names under which servers send reasoning. Some refuse a conversation without it, so it goes back unchanged.
-pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+use super::reply::{CARRIED, Message, beside, build, usage};
 
 #[derive(Debug, Default)]
 pub struct Assembler {
@@ -30,6 +28,8 @@ pub struct Assembler {
 struct Growing {
     index: Option<u64>,
     draft: Draft,
+    /// Told from the one before it by nothing but a name that came again: that may have been a repetition.
+    doubtful: bool,
 }
 
 impl Assembler {
@@ -77,6 +77,7 @@ impl Assembler {
         if self.progress() == Progress::Open {
             return Err(WireError::truncated("the stream ended before the message did"));
         }
+        self.calls.retain(|call| !call.doubtful || !call.draft.args.is_empty());
         self.calls.sort_by_key(|call| call.index.unwrap_or(u64::MAX));
         self.message.calls = self.calls.into_iter().map(|call| call.draft).collect();
         Ok(build(self.message))
@@ -105,8 +106,12 @@ impl Assembler {
     fn choice(&mut self, choice: Choice<'_>, hear: &mut Hear<'_>) -> Result<(), WireError> {
         if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
             self.said(&delta, hear);
+            let mut unnumbered = 0;
             for piece in delta.tool_calls.unwrap_or_default() {
-                self.call(&piece)?;
+                unnumbered += usize::from(piece.index.is_none());
+                // Of several in one list each is a call of its own, whatever they leave out.
+                let own = if unnumbered > 1 && piece.index.is_none() { Own::Yes } else { Own::Perhaps };
+                self.call(piece, own)?;
                 hear(Delta::Arguments);
             }
         }
@@ -126,31 +131,41 @@ impl Assembler {
             self.message.refusal.push_str(delta.refusal.as_str());
             hear(Delta::Step);
         }
-        for (key, piece) in REASONING.into_iter().zip([&delta.reasoning_content, &delta.reasoning]) {
+        for (key, piece) in CARRIED.into_iter().zip([&delta.reasoning_content, &delta.reasoning]) {
             if !piece.is_empty() {
-                append(&mut self.message.reasoning, key, piece.as_str());
+                append(&mut self.message.carried, key, piece.as_str());
                 hear(Delta::Thinking(piece.as_str()));
             }
         }
         if let Some(details) = &delta.reasoning_details {
             let all =
-                self.message.reasoning.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
+                self.message.carried.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(all) = all {
                 all.extend(details.iter().cloned());
             }
         }
+        if let Some(extra) = &delta.extra_content {
+            merge(
+                &mut self.message.carried,
+                &Map::from_iter([("extra_content".to_owned(), Value::clone(extra))]),
+            );
+        }
     }
 
-    fn call(&mut self, piece: &CallPiece<'_>) -> Result<(), WireError> {
-        let place = match self.find(piece) {
-            Some(place) => place,
-            None => {
+    fn call(&mut self, piece: CallPiece<'_>, own: Own) -> Result<(), WireError> {
+        let found = self.find(&piece, own);
+        let before = found.filter(|place| self.is_next(*place, &piece)).map(|place| &self.calls[place].draft);
+        let doubtful = before.is_some_and(|before| piece.id.is_empty() && before.name == piece.name());
+        let place = match found {
+            Some(place) if before.is_none() => place,
+            Some(_) | None => {
                 bounded_parts(self.calls.len())?;
-                self.calls.push(Growing { index: piece.index, draft: Draft::default() });
+                self.calls.push(Growing { index: piece.index, draft: Draft::default(), doubtful });
                 self.calls.len() - 1
             }
         };
         let draft = &mut self.calls[place].draft;
+        merge(&mut draft.beside, &beside(&piece.beside));
         let Some(function) = &piece.function else { return Ok(()) };
         for (kept, given) in [(&mut draft.id, &piece.id), (&mut draft.name, &function.name)] {
             if kept.is_empty() {
@@ -161,17 +176,40 @@ impl Assembler {
     }
 
     /// The call a piece belongs to: the newest of its index (without one, the newest at all), unless the piece has an
-    /// id and that call has another.
-    fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
+    /// id and that call has another, or the piece is one of several that nothing but their place tells apart.
+    fn find(&self, piece: &CallPiece<'_>, own: Own) -> Option<usize> {
         let same_index = |call: &Growing| piece.index.is_none() || call.index == piece.index;
         let place = self.calls.iter().rposition(same_index)?;
         let known = &self.calls[place].draft.id;
-        let other = !piece.id.is_empty() && !known.is_empty() && *known != piece.id.as_str();
+        let other = match own {
+            Own::Perhaps => !piece.id.is_empty() && !known.is_empty() && *known != piece.id.as_str(),
+            Own::Yes => true,
+        };
         if !other {
             return Some(place);
         }
-        self.calls.iter().rposition(|call| same_index(call) && call.draft.id == piece.id.as_str())
+        let same_id = |call: &Growing| !piece.id.is_empty() && call.draft.id == piece.id.as_str();
+        self.calls.iter().rposition(|call| same_index(call) && same_id(call))
     }
+
+    /// Does a piece begin the next call, although nothing numbers it? It names a function, and the call it would belong
+    /// to has another one, or all of its arguments.
+    fn is_next(&self, place: usize, piece: &CallPiece<'_>) -> bool {
+        let known = &self.calls[place].draft;
+        let name = piece.name();
+        let same_id = !piece.id.is_empty() && known.id == piece.id.as_str();
+        if name.is_empty() || known.name.is_empty() || same_id {
+            return false;
+        }
+        known.name != name || args::is_whole(&known.args)
+    }
+}
+
+/// Is a piece of a call one of its own?
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Own {
+    Yes,
+    Perhaps,
 }
 
 fn append(fields: &mut Map<String, Value>, key: &str, piece: &str) {
@@ -234,6 +272,8 @@ struct Pieces<'a> {
     reasoning: Piece<'a>,
     #[serde(default)]
     reasoning_details: Option<Vec<Value>>,
+    #[serde(default)]
+    extra_content: Option<Box<Value>>,
     #[serde(borrow, default)]
     tool_calls: Option<Vec<CallPiece<'a>>>,
 }
@@ -244,6 +284,7 @@ impl Pieces<'_> {
         !self.content.is_empty()
             && others.into_iter().all(Piece::is_empty)
             && self.reasoning_details.is_none()
+            && self.extra_content.is_none()
             && self.tool_calls.is_none()
     }
 }
@@ -256,6 +297,14 @@ struct CallPiece<'a> {
     id: Piece<'a>,
     #[serde(borrow, default)]
     function: Option<FunctionPiece<'a>>,
+    #[serde(flatten)]
+    beside: Map<String, Value>,
+}
+
+impl CallPiece<'_> {
+    fn name(&self) -> &str {
+        self.function.as_ref().map_or("", |function| function.name.as_str())
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -76,7 +76,8 @@ fn draft(item: &Value) -> Draft {
         Some(Value::Null) | None => String::new(),
         Some(other) => other.to_string(),
     };
-    Draft { id: str_at(item, "call_id").to_owned(), name: str_at(item, "name").to_owned(), args }
+    let (id, name) = (str_at(item, "call_id").to_owned(), str_at(item, "name").to_owned());
+    Draft { id, name, args, ..Draft::default() }
 }
 
 fn carry(items: &mut [Value], settled: &[Settled]) {

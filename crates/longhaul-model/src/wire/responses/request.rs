@@ -17,9 +17,11 @@ pub fn encode(request: &Request) -> Value {
         ("input", Value::Array(input(&request.turns))),
         ("stream", Value::from(request.stream)),
         ("store", Value::Bool(false)),
-        ("include", json!(["reasoning.encrypted_content"])),
         ("prompt_cache_key", Value::from(cache_key(request))),
     ]);
+    if !request.manners.thoughtless {
+        body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
+    }
     if !request.system.is_empty() {
         body.insert("instructions".to_owned(), Value::from(request.system.as_str()));
     }

@@ -65,9 +65,10 @@ impl Assembler {
                 self.end(kind, *event.response.unwrap_or_default())?;
             }
             "error" => return Err(WireError::from_event(&read(data)?)),
-            "keepalive" | "ping" => return Ok(()),
-            // Everything else announces, repeats or annotates what the finished items contain.
-            _ => {}
+            // What announces, repeats or annotates what the finished items contain.
+            announced if announced.starts_with("response.") => {}
+            // Keepalives, and what nobody knows. Neither moves the reply forward, so a stall behind them is one.
+            _ => return Ok(()),
         }
         hear(Delta::Step);
         Ok(())

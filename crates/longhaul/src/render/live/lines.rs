@@ -13,7 +13,7 @@ use longhaul_core::tool::Outcome;
 use longhaul_core::view::gate_id;
 
 use super::argument;
-use crate::render::table::{duration, fit_talk, short};
+use crate::render::table::{clean, duration, fit_talk, short};
 use crate::render::theme;
 
 /// The run is as it was right after the event.
@@ -32,7 +32,7 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::PlanRefused { why } => warning(&format!("that plan cannot be used: {}", short(why, 160))),
         Event::StepStarted { step } => step_started(run, *step),
         Event::StepCompleted { step, .. } => format!("{} {}", run.step_id(*step), theme::done("completed")),
-        Event::StepFailed { step, error } => format!("{} failed: {error}", run.step_id(*step)),
+        Event::StepFailed { step, error } => format!("{} failed: {}", run.step_id(*step), clean(error)),
         Event::WaitingForHuman { gate, ask: Some(ask), .. } => asks(run, *gate, ask),
         Event::WaitingForHuman { gate, step, ask: None, .. } => {
             let (step, id) = (run.step_id(*step), gate_id(&run.spec.id, *gate));
@@ -42,28 +42,28 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::ModelReplied { turn, text, .. } => return replied(run, *turn, text),
         Event::TurnFailed { .. } | Event::ModelChanged { why: Some(_), .. } if !run.has_news_of_silence() => return None,
         Event::TurnFailed { turn, message, retry: Some(rest), kind, .. } => {
-            warning(&format!("turn {turn}: {message}; {}", asking_again(rest, *kind)))
+            warning(&format!("turn {turn}: {}; {}", clean(message), asking_again(rest, *kind)))
         }
         Event::TurnFailed { turn, message, retry: None, .. } => {
-            format!("{} turn {turn}: {message}", theme::failure("failed:"))
+            format!("{} turn {turn}: {}", theme::failure("failed:"), clean(message))
         }
         Event::ModelChanged { model, why: Some(why) } => warning(&format!("now with {model}, because {why}")),
         Event::AsideEnded { error: Some(error), retry: Some(rest), kind, .. } => {
-            warning(&format!("no answer beside the conversation: {error}; {}", asking_again(rest, *kind)))
+            warning(&format!("no answer beside the conversation: {}; {}", clean(error), asking_again(rest, *kind)))
         }
         Event::AsideEnded { error: Some(error), .. } => {
-            warning(&format!("no answer beside the conversation: {error}"))
+            warning(&format!("no answer beside the conversation: {}", clean(error)))
         }
 
         Event::CallRefused { call, message, .. } => {
-            format!("  {} {}: {message}", theme::failure("refused"), tool(run, *call))
+            format!("  {} {}: {}", theme::failure("refused"), tool(run, *call), clean(message))
         }
         Event::CallFinished { call, outcome, duration_us, .. } => {
             format!("  {} {} ({})", outcome_word(outcome), tool(run, *call), duration(duration_us / 1000))
         }
         Event::CallRetryScheduled { call, message, rest, .. } => {
             let (failed, delay) = (theme::warning("failed"), duration(rest.delay_ms));
-            format!("  {failed} {}: {message}; again in {delay}", tool(run, *call))
+            format!("  {failed} {}: {}; again in {delay}", tool(run, *call), clean(message))
         }
 
         Event::ExamineStarted { purpose: Purpose::Claim | Purpose::Whole, .. } => return checking(run),
@@ -78,7 +78,8 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("the conversation was shortened: about {tokens_before} to {tokens_after} tokens")
         }
         Event::DoomLoop { remedy, tool, count, .. } => {
-            warning(&format!("going in circles with {tool} ({count} times): {}", remedy_words(*remedy)))
+            let (tool, remedy) = (short(tool, 60), remedy_words(*remedy));
+            warning(&format!("going in circles with {tool} ({count} times): {remedy}"))
         }
 
         Event::ChildSpawned(errand) => child_begins(errand),
@@ -146,12 +147,13 @@ fn warning(text: &str) -> String {
 
 /// A call by its tool and what it is about.
 fn tool(run: &Run, id: CallId) -> String {
-    run.call(id).map_or(String::new(), |call| format!("{} {}", call.tool, short(&argument(&call.args), 60)))
+    let shown = |tool: &str, args| format!("{} {}", short(tool, 60), short(&argument(args), 60));
+    run.call(id).map_or(String::new(), |call| shown(&call.tool, &call.args))
 }
 
 fn status(run: &Run, to: Status, reason: Option<&str>) -> String {
     match reason {
-        Some(reason) => format!("{to}: {reason}"),
+        Some(reason) => format!("{to}: {}", clean(reason)),
         None => format!("{to}{}", still_waits(run)),
     }
 }
