@@ -71,6 +71,9 @@ pub struct Checkout {
 
 /// The files of a checkout as they stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
+    /// The same for looking at files, which is not kept from anybody by a filter that fails.
+    looking: Vec<(String, String)>,
+    filters: Filters,
 pub struct Snapshot {
     pub tree: String,
     /// Repositories inside it, whose files are not part of the tree.
@@ -122,6 +125,8 @@ impl Checkout {
             scratch: scratch.to_owned(),
             has_name,
         })
+            looking: replaced(&names, Filters::Absent),
+            filters,
     }
 
     pub fn top(&self) -> &Path {
@@ -177,14 +182,40 @@ impl Checkout {
         Ok(self.git().run(&["rev-parse", "--verify", "--end-of-options", &tree])?)
     }
 
-    /// Tracked and untracked files as they stand, ignored ones left out. Nothing of the checkout is changed.
+    /// Tracked and untracked files as they stand, ignored ones left out, also those that git was told to pass over. Nothing of the
+    /// checkout is changed.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let index = self.index()?;
         self.take_files(&index)
     }
 
-    /// Brings the files as they stand into an index of our own.
+    /// Has git look again at what it was told to pass over (`assume-unchanged`, `skip-worktree`), in an index of our own: what the
+    /// user wrote there is work like any other. A file of a sparse checkout that is not on disk stays passed over.
+    pub(crate) fn uncover(&self, index: &Index) -> Result<(), Error> {
+        let git = || self.git().set(&self.looking).with("GIT_INDEX_FILE", &index.0);
+        let listed = git().bytes(&["ls-files", "-z", "-v"])?;
+        let is_on_disk = |path: &[u8]| self.top.join(path_of(path)).symlink_metadata().is_ok();
+        let (mut assumed, mut skipped) = (Vec::new(), Vec::new());
+        for line in split(&listed) {
+            let (Some(tag), Some(path)) = (line.first(), line.get(2..)) else { continue };
+            let (is_assumed, is_skipped) = (tag.is_ascii_lowercase(), tag.eq_ignore_ascii_case(&b'S'));
+            if (is_assumed || is_skipped) && is_on_disk(path) {
+                let line = [path, b"\0"].concat();
+                assumed.extend(is_assumed.then_some(&line).into_iter().flatten());
+                skipped.extend(is_skipped.then_some(&line).into_iter().flatten());
+            }
+        }
+        for (paths, option) in [(assumed, "--no-assume-unchanged"), (skipped, "--no-skip-worktree")] {
+            if !paths.is_empty() {
+                git().reading(paths).bytes(&["update-index", option, "-z", "--stdin"])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the files as they stand into an index of our own, but for what git was told to pass over.
     pub(crate) fn take_files(&self, index: &Index) -> Result<Snapshot, Error> {
+        self.uncover(&index)?;
         let listed = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
         let listed = self.git().with("GIT_INDEX_FILE", &index.0).bytes(&listed)?;
         let (nested, changed): (BTreeSet<&[u8]>, BTreeSet<&[u8]>) =
@@ -230,9 +261,10 @@ impl Checkout {
     }
 
     /// A commit of everything that stands here, on top of what is checked out. It is kept for `run` under a name of ours, because
-    /// no branch names it; the checkout, its branch and its index stay as they are.
+    /// no branch names it; the checkout, its branch and its index stay as they are. What git was told to pass over is not meant for
+    /// any commit, and is not in this one.
     pub fn carry(&self, run: &str) -> Result<String, Error> {
-        let (head, snapshot) = (self.head()?, self.snapshot()?);
+        let (head, snapshot) = (self.head()?, self.take_files(&self.index()?)?);
         let message = commit::signed("Changes that were not committed, carried in", run);
         let commit = self.make_commit(&snapshot.tree, &[&head], &message)?;
         let kept = carried(run);
@@ -251,6 +283,7 @@ impl Checkout {
         };
         let filtered = words.chunks_exact(3).filter(|word| known(word[2]));
         Ok(filtered.map(|word| path_of(word[0])).collect())
+
     }
 }
 

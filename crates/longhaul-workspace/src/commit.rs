@@ -59,6 +59,7 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Co
     let lock = IndexLock::take(checkout.directory())?;
     let index = checkout.index()?;
     let staged = checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"]).ok();
+    checkout.uncover(&index)?;
     let snapshot = checkout.take_files(&index)?;
     let short = branch.map(|branch| branch.trim_start_matches("refs/heads/").to_owned());
     let committed = |commit: String| Committed { commit, branch: short, nested: snapshot.nested };

@@ -240,6 +240,39 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
 }
 
 /// A link of the user's leads nowhere for a run's files.
+/// What the user told git to pass over is the user's all the same. It is not carried anywhere, and git goes on passing it over.
+#[test]
+fn nothing_is_touched_that_git_passes_over() {
+    for option in ["--assume-unchanged", "--skip-worktree"] {
+        let fixture = Fixture::new();
+        let (repo, work) = (fixture.repo(), fixture.work());
+        write(&fixture.tree(), "file", "agent\n");
+        write(&fixture.tree(), "new", "agent\n");
+        git(&repo, &["update-index", option, "file", "other", "src/lib.rs"]);
+        write(&repo, "file", "mine\n");
+        if option == "--skip-worktree" {
+            // As in a sparse checkout.
+            fs::remove_file(repo.join("src/lib.rs")).unwrap();
+        }
+        let tags = || git(&repo, &["ls-files", "-v"]);
+        let (before, passed_over) = (fixture.checkout(), tags());
+        assert!(before.1.is_empty(), "void: git sees it by itself");
+        for landed in [apply(&work), merge(&work)] {
+            let is_refused = matches!(&landed, Err(Error::Uncommitted { paths }) if names(paths) == ["file"]);
+            assert!(is_refused, "{option}: {landed:?}");
+        }
+        assert_eq!((fixture.checkout(), tags()), (before, passed_over.clone()), "{option}");
+        let checkout = Checkout::open(&repo, &fixture.scratch(), Filters::Absent).unwrap();
+        let carried = checkout.carry("run_2").unwrap();
+        assert_eq!(git(&repo, &["diff", "--name-only", "HEAD", &carried]), "", "{option}");
+        // What the run leaves alone is in nobody's way.
+        git(&fixture.tree(), &["checkout", "--quiet", "HEAD~1", "--", "file"]);
+        assert!(merge(&work).unwrap().commit.is_some());
+        assert_eq!((read(&repo, "file"), read(&repo, "new")), ("mine\n".to_owned(), "agent\n".to_owned()));
+        assert_eq!(tags().replace("H new\n", ""), passed_over, "{option}");
+    }
+}
+
 #[test]
 fn no_file_is_written_through_a_link() {
     let fixture = Fixture::new();

@@ -274,7 +274,9 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         Error::Conflicts { .. } => format!(
             "{untouched}; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
         ),
-        Error::Uncommitted { .. } => format!("{untouched}; commit or stash them first"),
+        Error::Uncommitted { .. } => format!(
+            "{untouched}; commit or stash them first; `git ls-files -v` marks with `h` or `S` those that git was told to pass over"
+        ),
         Error::InTheWay { .. } => format!("{untouched}; move them away first"),
         Error::Filtered { .. } => format!("{untouched}; `git merge {branch}` runs your filters"),
         Error::Unsettled { back, .. } => {
