@@ -347,7 +347,7 @@ fn sweep(scratch: &Path) {
 
 /// Copies an index that an agent may have put there: no link is followed, and nothing is waited for. Its time is kept,
 /// because git tells by it which entries it must look at again. `false` if there is none.
-fn copied(from: &Path, to: &Path) -> Result<bool, Error> {
+pub(crate) fn copied(from: &Path, to: &Path) -> Result<bool, Error> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let mut source = match OpenOptions::new().read(true).custom_flags(flags).open(from) {
         Ok(source) => source,

@@ -2,8 +2,8 @@
 //!
 //! Owns one store of objects for all workspaces of a state directory, so that what stands twice is kept once, and beside it a
 //! small repository for each workspace, with an index in which a file that has not changed is not read again. Works the same for a
-//! workspace that is a checkout, a worktree or no repository at all; neither its `.git` nor its index is looked at. Files are
-//! stored byte for byte: no filter, no line ends, no encoding. Modes are git's: executable or not, and links as links. Empty
+//! workspace that is a checkout, a worktree or no repository at all; of a repository there, only what it ignores and what it tracks
+//! all the same is asked, and nothing of it is touched. Files are stored byte for byte: no filter, no line ends, no encoding. Modes are git's: executable or not, and links as links. Empty
 //! directories are not kept: none is made on the way back, one that the way back leaves empty goes, and one that was empty already
 //! stays unless a file takes its place. What is ignored, nested repositories, special files, and files that are too large or cannot
 //! be read are no part of it: they are neither stored nor touched on the way back. Refuses to follow a link and to replace anything
@@ -11,17 +11,20 @@
 //!
 //! A checkpoint is one `git status` over the files, and what follows is as much as has changed: that is what it may cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use rustix::fs::{Access, OFlags};
 
-use crate::checkout::{self, Change, changes_of, check_path, io_error, path_bytes, path_of, split};
+use crate::checkout::{self, Change, Index, changes_of, check_path, io_error, path_bytes, path_of, split};
 use crate::git::{self, Git};
+use crate::gitdirs::GitDirs;
 use crate::landing::in_the_way;
 use crate::prune::{self, STORE};
 use crate::{digest_of, gitdirs, limits};
@@ -191,7 +194,7 @@ impl Vault {
         Ok(tree)
     }
 
-    /// What differs from what was last stored. One look at all files, as `git status` has it.
+    /// What differs from what was last stored. One look at all files, as `git status` has it, and one at what it passes over.
     fn seen(&self) -> Result<Seen, Error> {
         let asked = [
             "status",
@@ -220,9 +223,41 @@ impl Vault {
         let mut settings = self.settings.clone();
         settings.push(("core.fsync".to_owned(), "none".to_owned()));
         let [name, email] = ["longhaul", "longhaul@localhost"];
+        for path in self.tracked_though_ignored()? {
+            seen.changed.entry(path).or_insert(false);
+        }
         let git = self.git().set(&settings).with("GIT_AUTHOR_NAME", name).with("GIT_AUTHOR_EMAIL", email);
         let git = git.with("GIT_COMMITTER_NAME", name).with("GIT_COMMITTER_EMAIL", email);
         let commit = git.run(&["commit-tree", "-m", "stored", tree])?;
+    /// What the workspace's own repository tracks although it is ignored, and was never stored: work like any other, which `status`
+    /// does not show.
+    fn tracked_though_ignored(&self) -> Result<BTreeSet<PathBuf>, Error> {
+        let tracked = self.said_by_repository(&TRACKED_THOUGH_IGNORED).unwrap_or_default();
+        let mut tracked: BTreeSet<PathBuf> = split(&tracked).map(path_of).collect();
+        tracked.retain(|path| self.top.join(path).symlink_metadata().is_ok_and(|facts| !facts.is_dir()));
+        if !tracked.is_empty() {
+            let stored = self.git().bytes(&TRACKED_THOUGH_IGNORED)?;
+            let stored: BTreeSet<PathBuf> = split(&stored).map(path_of).collect();
+            tracked.retain(|path| !stored.contains(path));
+        }
+        Ok(tracked)
+    }
+
+    /// What the workspace's own repository answers, asked with a copy of its index. One that an agent has broken says nothing.
+    fn said_by_repository(&self, asked: &[&str]) -> Option<Vec<u8>> {
+        let directory = match gitdirs::at(&self.top)? {
+            GitDirs::Own { directory, .. } => directory,
+            GitDirs::Linked { own, .. } => own,
+        };
+        let copy = Index(self.own.join("repository.index"));
+        fs::remove_file(&copy.0).ok();
+        checkout::copied(&directory.join("index"), &copy.0).ok().filter(|is_there| *is_there)?;
+        let settings = checkout::quiet_settings(&self.top).ok()?;
+        let git = Git::at(&self.top).set(&settings).printing_much().with("GIT_INDEX_FILE", &copy.0);
+        let git = git.with("GIT_NO_LAZY_FETCH", "1").with("GIT_ALLOW_PROTOCOL", "none");
+        git.with("GIT_OPTIONAL_LOCKS", "0").bytes(asked).ok()
+    }
+
         let last = self.own.join(LAST);
         replace(&last, format!("{commit} {tree}\n").as_bytes()).map_err(io_error("write", &last))?;
         let head = self.own.join("HEAD");
@@ -461,6 +496,9 @@ fn said(path: &Path) -> Option<Vec<u8>> {
     file.take(limits::NOTE_BYTES_MAX).read_to_end(&mut bytes).ok().filter(|_| plain)?;
     Some(bytes)
 }
+/// How git is asked what an index has that is ignored.
+const TRACKED_THOUGH_IGNORED: [&str; 5] = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
+
 
 /// Can it be stored? What is gone can: as gone.
 fn is_storable(path: &Path) -> bool {
