@@ -287,7 +287,10 @@ impl Vault {
             // A repository inside, or a name that git takes for one and refuses.
             if check_path(path).is_err() {
                 sorted.left_out.push(path.clone());
-            } else if self.is_beyond(changed, path) {
+            } else if whole.symlink_metadata().is_ok_and(|facts| facts.is_dir())
+                || self.is_beyond(changed, path)
+            {
+                // What stands below the directory is named by itself.
                 put(&mut sorted.dropped, path);
             } else if is_storable(&whole) {
                 put(&mut sorted.taken, path);
@@ -493,12 +496,12 @@ fn said(path: &Path) -> Option<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let plain = file.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= limits::NOTE_BYTES_MAX);
     let mut bytes = Vec::new();
-    file.take(limits::NOTE_BYTES_MAX).read_to_end(&mut bytes).ok().filter(|_| plain)?;
-    Some(bytes)
-}
 /// How git is asked what an index has that is ignored.
 const TRACKED_THOUGH_IGNORED: [&str; 5] = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
 
+    file.take(limits::NOTE_BYTES_MAX).read_to_end(&mut bytes).ok().filter(|_| plain)?;
+    Some(bytes)
+}
 
 /// Can it be stored? What is gone can: as gone.
 fn is_storable(path: &Path) -> bool {
@@ -507,7 +510,7 @@ fn is_storable(path: &Path) -> bool {
             facts.len() <= limits::CHECKPOINT_FILE_BYTES_MAX
                 && rustix::fs::access(path, Access::READ_OK).is_ok()
         }
-        Ok(facts) => facts.is_symlink() || facts.is_dir(),
+        Ok(facts) => facts.is_symlink(),
         Err(_) => true,
     }
 }
