@@ -88,6 +88,9 @@ pub(crate) struct Note {
     /// What the journal as it was leads back to.
     #[serde(default)]
     pub(crate) trees: BTreeSet<String>,
+    /// The files that the rewind has written which this undoes.
+    #[serde(default)]
+    pub(crate) written: Option<String>,
 }
 
 impl Harness {
@@ -105,7 +108,7 @@ impl Harness {
         )?;
         let after = seen.checkpoint.files.clone();
         let after = after.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
-        let way = Way { after, journal: None, called: point.to_string() };
+        let way = Way { after, journal: None, written: None, called: point.to_string() };
         let Done { changes, before, left_out, kept_as } = self.go(home, &cutting, id, &seen, way)?;
         let kept_as = kept_as.filter(|_| seen.goes_back());
         let outside = seen.outside.clone();
@@ -127,7 +130,7 @@ impl Harness {
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&workspace, home.dir()).map_err(files(&workspace))?;
-        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
+        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str()).having_written(way.written.clone());
         let before = vault.store().map_err(files(&workspace))?;
         let changes = vault.way(&before.tree, &way.after).map_err(lost(id, &way.called, &workspace))?;
         let kept_as = cutting.free_name()?;
@@ -142,9 +145,11 @@ impl Harness {
             kept_as: name_of(&kept_as),
             journal: way.journal,
             trees: seen.trees.clone(),
+            written: way.written,
         };
         write_note(home, id, &note)?;
         if let Err(error) = vault.write(&note.before, &note.after) {
+            let vault = vault.having_written(Some(note.after.clone()));
             vault.write_rest(&note.after, &note.before).map_err(files(&workspace))?;
             forget_note(home, id)?;
             return Err(files(&workspace)(error));
@@ -249,7 +254,8 @@ impl Harness {
         // The git of whoever was killed may still be writing.
         longhaul_tools::reap_leftovers(id);
         let vault = Vault::open(&note.workspace, home.dir()).map_err(files(&note.workspace))?;
-        let vault = vault.marked(longhaul_tools::RUN_MARKER, id.as_str());
+        let vault =
+            vault.marked(longhaul_tools::RUN_MARKER, id.as_str()).having_written(note.written.clone());
         vault.write_rest(&note.before, &note.after).map_err(files(&note.workspace))?;
         self.finish(home, &cutting, id, note).map(drop)
     }
@@ -324,6 +330,8 @@ pub(crate) struct Way {
     pub(crate) after: String,
     /// The kept one that takes its place; otherwise it is cut.
     pub(crate) journal: Option<String>,
+    /// What the rewind has written that this undoes.
+    pub(crate) written: Option<String>,
     /// What it is called where they go.
     pub(crate) called: String,
 }
@@ -421,7 +429,8 @@ pub(crate) fn read_beside<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
 
 /// What a rewind needs that was killed and will be finished.
 pub(crate) fn trees_under_way(home: &Home, id: &RunId) -> Result<Vec<String>, Error> {
-    let under_way = |note: Note| [note.before, note.after].into_iter().chain(note.trees).collect();
+    let under_way =
+        |note: Note| [note.before, note.after].into_iter().chain(note.written).chain(note.trees).collect();
     Ok(read_note(home, id)?.map_or_else(Vec::new, under_way))
 }
 

@@ -66,6 +66,8 @@ pub struct Vault {
     settings: Vec<(String, String)>,
     /// By which a git that outlives us is known.
     marker: Option<(&'static str, String)>,
+    /// The tree that whoever is taken back now has written, if it is known.
+    written: Option<String>,
     held: File,
     _shared: File,
 }
@@ -91,7 +93,8 @@ impl Vault {
         // Ours alone, by the lock: whoever left it was killed.
         fs::remove_file(own.join("index.lock")).ok();
         let settings = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-        let vault = Vault { top, store, own, state, settings, marker: None, held, _shared: shared };
+        let vault =
+            Vault { top, store, own, state, settings, marker: None, written: None, held, _shared: shared };
         vault.make_own()?;
         Ok(vault)
     }
@@ -100,6 +103,12 @@ impl Vault {
     #[must_use]
     pub fn marked(self, name: &'static str, value: &str) -> Vault {
         Vault { marker: Some((name, value.to_owned())), ..self }
+    }
+
+    /// The same for undoing what wrote this tree: all of that goes again, also where it is ignored.
+    #[must_use]
+    pub fn having_written(self, tree: Option<String>) -> Vault {
+        Vault { written: tree, ..self }
     }
 
     /// The least that git takes for a repository; the last file says that the others are there.
@@ -214,21 +223,12 @@ impl Vault {
                 seen.changed.insert(path_of(path), is_tracked);
             }
         }
-        Ok(seen)
-    }
-
-    /// Makes this tree what is checked out, as far as git knows, so that it need only say what differs from it. It is made again
-    /// if it is lost, and so need not last.
-    fn check_out(&self, tree: &str) -> Result<(), Error> {
-        let mut settings = self.settings.clone();
-        settings.push(("core.fsync".to_owned(), "none".to_owned()));
-        let [name, email] = ["longhaul", "longhaul@localhost"];
         for path in self.tracked_though_ignored()? {
             seen.changed.entry(path).or_insert(false);
         }
-        let git = self.git().set(&settings).with("GIT_AUTHOR_NAME", name).with("GIT_AUTHOR_EMAIL", email);
-        let git = git.with("GIT_COMMITTER_NAME", name).with("GIT_COMMITTER_EMAIL", email);
-        let commit = git.run(&["commit-tree", "-m", "stored", tree])?;
+        Ok(seen)
+    }
+
     /// What the workspace's own repository tracks although it is ignored, and was never stored: work like any other, which `status`
     /// does not show.
     fn tracked_though_ignored(&self) -> Result<BTreeSet<PathBuf>, Error> {
@@ -258,6 +258,15 @@ impl Vault {
         git.with("GIT_OPTIONAL_LOCKS", "0").bytes(asked).ok()
     }
 
+    /// Makes this tree what is checked out, as far as git knows, so that it need only say what differs from it. It is made again
+    /// if it is lost, and so need not last.
+    fn check_out(&self, tree: &str) -> Result<(), Error> {
+        let mut settings = self.settings.clone();
+        settings.push(("core.fsync".to_owned(), "none".to_owned()));
+        let [name, email] = ["longhaul", "longhaul@localhost"];
+        let git = self.git().set(&settings).with("GIT_AUTHOR_NAME", name).with("GIT_AUTHOR_EMAIL", email);
+        let git = git.with("GIT_COMMITTER_NAME", name).with("GIT_COMMITTER_EMAIL", email);
+        let commit = git.run(&["commit-tree", "-m", "stored", tree])?;
         let last = self.own.join(LAST);
         replace(&last, format!("{commit} {tree}\n").as_bytes()).map_err(io_error("write", &last))?;
         let head = self.own.join("HEAD");
@@ -341,9 +350,9 @@ impl Vault {
     /// What would be written to bring the workspace from one stored tree to another. Refused if that would touch what is in
     /// neither, or if something is lost that is to be written.
     pub fn way(&self, before: &str, after: &str) -> Result<Vec<Change>, Error> {
-        let changes = match self.changes(before, after) {
+        let changes = match self.without_ignored(before, after) {
             Err(Error::Checkout(checkout::Error::Git(git::Error::Failed { .. }))) => return Err(Error::Lost),
-            changes => changes?,
+            changes => changes?.0,
         };
         let objects = changes.iter().filter_map(|change| change.after.as_ref());
         let objects: String = objects.map(|node| format!("{}\n", node.object)).collect();
@@ -361,9 +370,15 @@ impl Vault {
     /// Brings the workspace from the tree that was just stored to another. Refused if somebody has changed what would be written.
     /// May be killed, or fail; `write_rest` then goes on, or back.
     pub fn write(&self, before: &str, after: &str) -> Result<(), Error> {
-        let changes = self.changes(before, after)?;
+        let (changes, left) = self.without_ignored(before, after)?;
         changes.iter().for_each(|change| self.open_directories(&change.path));
-        self.git().bytes(&["read-tree", "-m", "-u", before, after])?;
+        let mut before = before.to_owned();
+        if !left.is_empty() {
+            let left: Vec<u8> = left.iter().flat_map(|path| [path_bytes(path), b"\0"].concat()).collect();
+            self.updating(left).bytes(&["update-index", "-z", "--force-remove", "--stdin"])?;
+            before = self.git().run(&["write-tree"])?;
+        }
+        self.git().bytes(&["read-tree", "-m", "-u", &before, after])?;
         self.check_out(after)?;
         // Git only warns of what it could not remove. What is new beside is not ours to judge: with another `.gitignore`, other
         // files are new.
@@ -387,6 +402,69 @@ impl Vault {
         self.git().bytes(&["read-tree", "-m", before])?;
         let changed = changes.into_iter().map(|change| (change.path, true)).collect();
         self.take(self.sorted(&changed), changed.len())
+    }
+
+    /// How the second tree differs from the first, but for what is only gone from it because it ignores it: that was never to be
+    /// stored, unless the repository tracks it, and is left alone wherever it stands. Those are named too.
+    fn without_ignored(&self, before: &str, after: &str) -> Result<(Vec<Change>, BTreeSet<PathBuf>), Error> {
+        let mut changes = self.changes(before, after)?;
+        let made: BTreeSet<PathBuf> = changes
+            .iter()
+            .filter(|change| change.after.is_some())
+            .map(|change| change.path.clone())
+            .collect();
+        // A file that takes the place of its directory takes its place.
+        let is_in_place = |path: &Path| !path.ancestors().any(|parent| made.contains(parent));
+        let gone: Vec<&Path> = changes
+            .iter()
+            .filter(|change| change.after.is_none() && is_in_place(&change.path))
+            .map(|change| change.path.as_path())
+            .collect();
+        if gone.is_empty() {
+            return Ok((changes, BTreeSet::new()));
+        }
+        let mut left = self.ignored_by(after, &gone)?;
+        if !left.is_empty() {
+            let tracked = self.said_by_repository(&["ls-files", "-z", "--cached"]).unwrap_or_default();
+            for path in split(&tracked) {
+                left.remove(Path::new(OsStr::from_bytes(path)));
+            }
+        }
+        if let Some(written) = self.written.as_ref().filter(|_| !left.is_empty()) {
+            for change in self.changes(written, after)?.iter().filter(|change| change.before.is_some()) {
+                left.remove(&change.path);
+            }
+        }
+        changes.retain(|change| !left.contains(&change.path));
+        Ok((changes, left))
+    }
+
+    /// Which of these paths the files of a tree ignore. They are asked by themselves, because those that stand in the workspace may say
+    /// something else.
+    fn ignored_by(&self, tree: &str, paths: &[&Path]) -> Result<BTreeSet<PathBuf>, Error> {
+        let place = self.own.join("ignoring");
+        fs::remove_dir_all(&place).ok();
+        fs::create_dir_all(&place).map_err(io_error("create", &place))?;
+        let listed = self.git().bytes(&["ls-tree", "-r", "-z", "--name-only", "--full-tree", tree])?;
+        let is_rules = |path: &&[u8]| *path == b".gitignore" || path.ends_with(b"/.gitignore");
+        let rules: Vec<u8> =
+            split(&listed).filter(is_rules).flat_map(|path| [path, b"\0"].concat()).collect();
+        if !rules.is_empty() {
+            let index = Index(self.own.join("ignoring.index"));
+            let git = || self.git().with("GIT_INDEX_FILE", &index.0).with("GIT_WORK_TREE", &place);
+            git().bytes(&["read-tree", tree])?;
+            git().reading(rules).bytes(&["checkout-index", "--quiet", "--force", "-z", "--stdin"])?;
+        }
+        // It knows no literal paths; one that begins so has no magic.
+        let asked = paths.iter().flat_map(|path| [b"./", path_bytes(path), b"\0"].concat()).collect();
+        let git = self.git().with("GIT_LITERAL_PATHSPECS", "0").with("GIT_WORK_TREE", &place).reading(asked);
+        let printed = git.print(&["check-ignore", "--no-index", "-z", "--stdin"])?;
+        fs::remove_dir_all(&place).ok();
+        // 1 says that none is.
+        if !matches!(printed.status.code(), Some(0 | 1)) {
+            return Err(printed.failed("check-ignore".to_owned()).into());
+        }
+        Ok(split(&printed.bytes).map(|path| path_of(path.strip_prefix(b"./").unwrap_or(path))).collect())
     }
 
     /// Makes the directories above a file writable, as far as they are ours: their modes are no part of a tree, and keep nobody from
@@ -417,6 +495,9 @@ struct Seen {
 
 /// What the owner of a directory must be able to do there.
 const OWNERS: u32 = 0o700;
+
+/// How git is asked what an index has that is ignored.
+const TRACKED_THOUGH_IGNORED: [&str; 5] = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
 
 /// Which tree is checked out, beside the commit that git goes by.
 const LAST: &str = "last";
@@ -496,9 +577,6 @@ fn said(path: &Path) -> Option<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let plain = file.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= limits::NOTE_BYTES_MAX);
     let mut bytes = Vec::new();
-/// How git is asked what an index has that is ignored.
-const TRACKED_THOUGH_IGNORED: [&str; 5] = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
-
     file.take(limits::NOTE_BYTES_MAX).read_to_end(&mut bytes).ok().filter(|_| plain)?;
     Some(bytes)
 }

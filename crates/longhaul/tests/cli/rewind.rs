@@ -419,7 +419,8 @@ conversations:
       - text: "All done."
 "#;
 
-/// D11.16: back to before a file was ignored, that file is left alone, also by whoever finishes a rewind that was killed.
+/// D11.16: back to before a file was ignored, that file is left alone, also by whoever finishes a rewind that was killed, and by
+/// undoing it.
 #[test]
 fn a_rewind_leaves_alone_what_was_not_ignored_then() {
     let desk = Desk::with_script(IGNORING);
@@ -428,6 +429,11 @@ fn a_rewind_leaves_alone_what_was_not_ignored_then() {
     let at = format!("@{}", first["seq"]);
     let said = desk.json(&["rewind", &id, "--to", &at]);
     let then = ["a 0 one\n", "x.log 0 secret\n"];
+    assert_eq!(found(&workspace), then);
+    // Undone and gone back again, it still is where it was.
+    desk.get(&["rewind", &id, "--undo"]);
+    assert_eq!(found(&workspace), end);
+    desk.get(&["rewind", &id, "--to", &at]);
     assert_eq!(found(&workspace), then);
     assert_eq!(desk.say(&["resume", &id]).code, 0);
     assert_eq!(found(&workspace), end);
