@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git};
 use crate::place::create_directories;
+use crate::stale::clear_locks;
 use crate::{digest_of, limits, place};
 
 #[derive(Debug, thiserror::Error)]
@@ -201,16 +202,10 @@ impl Store {
     /// repository itself would check out.
     pub fn fetch(&self, reference: Option<&str>) -> Result<String, Error> {
         reference.map_or(Ok(()), check_reference)?;
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
+        clear_locks(&self.directory);
         if !self.directory.join("HEAD").is_file() {
-            Git::at(Path::new("/")).run(&[
-                "init".as_ref(),
-                "--quiet".as_ref(),
-                "--bare".as_ref(),
-                "--template=".as_ref(),
-                "--".as_ref(),
-                self.directory.as_os_str(),
-            ])?;
+            self.make("--object-format=sha1")?;
         }
         let depth = self.depth.map(|depth| format!("--depth={depth}"));
         let mut asked = vec![
@@ -224,8 +219,22 @@ impl Store {
         asked.extend(depth.as_deref());
         let refs = ["--", self.address.as_str(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
         let refs = [&refs[..], &["+HEAD:refs/longhaul/head"]].concat();
-        let git = self.git().filling(&self.directory, limits::FETCHED_BYTES_MAX);
-        if let Err(error) = git.run(&[&asked[..], &refs].concat()) {
+        // A git that outlives us holds the lock, so that nobody clears those that it has taken.
+        let failed = |source| place::Error::Io { action: "lock", path: self.directory.clone(), source };
+        let held = || lock.try_clone().map(Stdio::from).map_err(failed);
+        let fetch = |held| {
+            let git = self.git().holding(held).filling(&self.directory, limits::FETCHED_BYTES_MAX);
+            git.run(&[&asked[..], &refs].concat())
+        };
+        let mut fetched = fetch(held()?);
+        let is_other_kind = |error: &git::Error| error.to_string().contains("mismatched algorithms");
+        if fetched.as_ref().is_err_and(is_other_kind) && self.resolve(None).is_err() {
+            let remove = |source| place::Error::Io { action: "remove", path: self.directory.clone(), source };
+            fs::remove_dir_all(&self.directory).map_err(remove)?;
+            self.make("--object-format=sha256")?;
+            fetched = fetch(held()?);
+        }
+        if let Err(error) = fetched {
             if self.resolve(None).is_err() {
                 // Nothing was ever fetched, and perhaps the address was a slip.
                 take_away(&self.directory).ok();
@@ -260,6 +269,13 @@ impl Store {
     }
 
     fn git(&self) -> Git<'_> {
+    /// An empty store, for objects of a kind: which one a repository has is known only when it is asked.
+    fn make(&self, kind: &str) -> Result<(), Error> {
+        let made = ["init", "--quiet", "--bare", "--template=", kind, "--"].map(std::ffi::OsStr::new);
+        Git::at(Path::new("/")).run(&[&made[..], &[self.directory.as_os_str()]].concat())?;
+        Ok(())
+    }
+
         Git::at(&self.directory)
             .with("GIT_DIR", self.directory.as_os_str())
             .with("GIT_ALLOW_PROTOCOL", self.address.protocol)

@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use longhaul_workspace::checkpoints::{Error, Vault};
+use longhaul_workspace::prune::Pruning;
 use tempfile::TempDir;
 
 struct Ground {
@@ -278,9 +281,6 @@ fn what_is_ignored_on_one_side_only_is_left_alone() {
     }
 }
 
-/// D11.16: a file that was never stored is not written over.
-#[test]
-fn what_was_never_stored_is_not_replaced() {
 /// D11.16: what was ignored, was seen for a while because the rules had not been written yet, and is ignored again is left alone by
 /// undoing. What the way there wrote goes, ignored or not.
 #[test]
@@ -384,6 +384,9 @@ fn what_is_tracked_though_ignored_is_stored() {
     assert_ne!(ground.store(), second);
 }
 
+/// D11.16: a file that was never stored is not written over.
+#[test]
+fn what_was_never_stored_is_not_replaced() {
     let ground = Ground::new();
     ground.write("x.log", "kept then");
     let first = ground.store();
@@ -449,4 +452,24 @@ fn many_files_are_stored_together() {
     ground.store();
     ground.bring(&first);
     assert_eq!(ground.found(), before);
+}
+
+/// D11.16: what a killed git left keeps nobody from giving back what is not needed.
+#[test]
+fn the_locks_of_a_killed_pruning_are_cleared() {
+    let ground = Ground::new();
+    ground.write("a", "one");
+    let tree = ground.store();
+    let store = ground.at("state/checkpoints/files.git");
+    fs::create_dir_all(store.join("refs/kept")).unwrap();
+    let kept = format!("refs/kept/{tree}.lock");
+    for name in ["gc.pid.lock", "packed-refs.lock", kept.as_str()] {
+        fs::write(store.join(name), "").unwrap();
+    }
+    let pruning = Pruning::begin(&ground.at("state")).unwrap().unwrap();
+    pruning.finish(&BTreeSet::from([tree.clone()]), Duration::ZERO).unwrap();
+    assert_eq!(ground.store(), tree);
+    ground.write("a", "two");
+    ground.bring(&tree);
+    assert_eq!(fs::read(ground.at("work/a")).unwrap(), b"one");
 }

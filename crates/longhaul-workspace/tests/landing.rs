@@ -389,6 +389,61 @@ fn only_our_own_stale_lock_is_cleared() {
 }
 
 /// A branch that the user stands on is not moved from under the user's files, whatever an agent makes its `HEAD`.
+/// What a git that died with us has left is known by our own lock and cleared with it; whatever that does not name stays.
+#[test]
+fn the_locks_that_our_git_left_are_cleared() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let (common, own) = (repo.join(".git"), repo.join(".git/worktrees/run_1"));
+    let process = longhaul_workspace::process::Process::own();
+    let dead = format!("longhaul {{\"pid\":{},\"started\":0,\"host\":\"{}\"}}\n", i32::MAX, process.host);
+    let named = |name: &str, to: &str| format!("{{\"name\":\"{name}\",\"to\":\"{to}\"}}\n");
+    let leave = |directory: &Path, locks: &[(PathBuf, &str, &str)]| {
+        let said: String = locks.iter().map(|(_, name, to)| named(name, to)).collect();
+        fs::write(directory.join("index.lock"), format!("{dead}{said}")).unwrap();
+        locks.iter().for_each(|(path, _, to)| fs::write(path, format!("{to}\n")).unwrap());
+    };
+    let branch = "refs/heads/longhaul/run_1.lock";
+    write(&tree, "new", "x\n");
+    leave(&own, &[(own.join("HEAD.lock"), "HEAD.lock", ""), (common.join(branch), branch, "abc")]);
+    fs::write(own.join("HEAD.lock"), "").unwrap();
+    assert!(fixture.commit().unwrap().is_some());
+    assert!(!own.join("HEAD.lock").exists() && !common.join(branch).exists());
+
+    // In the user's checkout, with and without a note of what was under way.
+    let main = "refs/heads/main.lock";
+    leave(
+        &common,
+        &[(common.join("ORIG_HEAD.lock"), "ORIG_HEAD.lock", "abc"), (common.join(main), main, "abc")],
+    );
+    assert!(settle(&fixture.work()).unwrap().is_none());
+    for name in ["index.lock", "ORIG_HEAD.lock", main] {
+        assert!(!common.join(name).exists(), "{name}");
+    }
+    // Somebody else's: with other words in it, of another name, or where ours has none to name.
+    let other = "refs/heads/other.lock";
+    leave(&common, &[(common.join(main), main, "abc"), (common.join(other), other, "abc")]);
+    fs::write(common.join(main), "def\n").unwrap();
+    fs::write(
+        common.join("index.lock"),
+        format!("{dead}{}{}", named(main, "abc"), named("../x.lock", "abc")),
+    )
+    .unwrap();
+    fs::write(repo.join("x.lock"), "abc\n").unwrap();
+    assert!(settle(&fixture.work()).unwrap().is_none());
+    assert!([common.join(main), common.join(other), repo.join("x.lock")].iter().all(|path| path.exists()));
+    assert!(!common.join("index.lock").exists());
+    fs::remove_file(common.join(main)).unwrap();
+    fs::remove_file(repo.join("x.lock")).unwrap();
+    assert!(merge(&fixture.work()).unwrap().commit.is_some());
+    // A git of ours that still lives holds our lock.
+    leave(&common, &[]);
+    let held = fs::File::open(common.join("index.lock")).unwrap();
+    held.lock().unwrap();
+    assert!(settle(&fixture.work()).unwrap().is_none());
+    assert!(common.join("index.lock").exists());
+}
+
 #[test]
 fn a_branch_that_is_checked_out_elsewhere_is_not_moved() {
     let fixture = Fixture::new();
