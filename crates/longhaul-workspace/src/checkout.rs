@@ -29,6 +29,11 @@ pub enum Error {
     Unreadable { path: PathBuf },
     #[error("a tree names the path `{}`, which no checkout may have", path.display())]
     UnsafePath { path: PathBuf },
+    #[error(
+        "these files are stored through a filter, and no filter is run here: {}",
+        crate::landing::shown(paths)
+    )]
+    Filtered { paths: Vec<PathBuf> },
     #[error("cannot {action} `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -53,7 +58,7 @@ pub(crate) use wraps_git;
 pub enum Filters {
     /// Nothing: files are taken as they are. For looking.
     Absent,
-    /// One that fails: a file is not stored as it should not be.
+    /// One that fails: a file is not stored as it should not be. One that is as it was is not stored anew.
     Failing,
 }
 
@@ -66,14 +71,14 @@ pub struct Checkout {
     /// Where our own files go for a while, out of every agent's reach.
     scratch: PathBuf,
     settings: Vec<(String, String)>,
+    /// The same for looking at files, which is not kept from anybody by a filter that fails.
+    looking: Vec<(String, String)>,
+    filters: Filters,
     has_name: bool,
 }
 
 /// The files of a checkout as they stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-    /// The same for looking at files, which is not kept from anybody by a filter that fails.
-    looking: Vec<(String, String)>,
-    filters: Filters,
 pub struct Snapshot {
     pub tree: String,
     /// Repositories inside it, whose files are not part of the tree.
@@ -120,13 +125,13 @@ impl Checkout {
         let has_name = has("user.name") && has("user.email");
         Ok(Checkout {
             settings: replaced(&names, filters),
+            looking: replaced(&names, Filters::Absent),
+            filters,
             top,
             directory,
             scratch: scratch.to_owned(),
             has_name,
         })
-            looking: replaced(&names, Filters::Absent),
-            filters,
     }
 
     pub fn top(&self) -> &Path {
@@ -186,6 +191,7 @@ impl Checkout {
     /// checkout is changed.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let index = self.index()?;
+        self.uncover(&index)?;
         self.take_files(&index)
     }
 
@@ -215,16 +221,27 @@ impl Checkout {
 
     /// Brings the files as they stand into an index of our own, but for what git was told to pass over.
     pub(crate) fn take_files(&self, index: &Index) -> Result<Snapshot, Error> {
-        self.uncover(&index)?;
+        let git = || self.git().set(&self.looking).with("GIT_INDEX_FILE", &index.0);
         let listed = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
-        let listed = self.git().with("GIT_INDEX_FILE", &index.0).bytes(&listed)?;
+        let listed = git().bytes(&listed)?;
         let (nested, changed): (BTreeSet<&[u8]>, BTreeSet<&[u8]>) =
             split(&listed).partition(|path| path.ends_with(b"/"));
         let changed: Vec<u8> = changed.into_iter().flat_map(|path| [path, b"\0"].concat()).collect();
         let taken = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
-        self.git().with("GIT_INDEX_FILE", &index.0).reading(changed).bytes(&taken)?;
-        let tree = self.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"])?;
+        git().reading(changed).bytes(&taken)?;
+        let tree = git().run(&["write-tree"])?;
+        if self.filters == Filters::Failing {
+            self.refuse_filtered(&tree)?;
+        }
         Ok(Snapshot { tree, nested: nested.into_iter().map(path_of).collect() })
+    }
+
+    /// Refuses files that were taken as they stand, and are to be stored through a filter.
+    fn refuse_filtered(&self, tree: &str) -> Result<(), Error> {
+        let changes = self.changes(&self.head()?, tree)?;
+        let written = changes.iter().filter(|change| change.after.is_some());
+        let paths = self.filtered(written.map(|change| change.path.as_path()))?;
+        if paths.is_empty() { Ok(()) } else { Err(Error::Filtered { paths }) }
     }
 
     /// An index of our own that begins as the checkout's.
@@ -266,6 +283,7 @@ impl Checkout {
     pub fn carry(&self, run: &str) -> Result<String, Error> {
         let (head, snapshot) = (self.head()?, self.take_files(&self.index()?)?);
         let message = commit::signed("Changes that were not committed, carried in", run);
+
         let commit = self.make_commit(&snapshot.tree, &[&head], &message)?;
         let kept = carried(run);
         self.git().bytes(&["update-ref", "--end-of-options", &kept, &commit])?;
@@ -283,7 +301,6 @@ impl Checkout {
         };
         let filtered = words.chunks_exact(3).filter(|word| known(word[2]));
         Ok(filtered.map(|word| path_of(word[0])).collect())
-
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::checkout::{self, Checkout, Filters};
 use longhaul_workspace::commit::{self, commit};
 use longhaul_workspace::index_lock;
 use longhaul_workspace::landing::{Error, Form, How, Work, apply, merge, settle};
@@ -195,6 +195,7 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
     let refused = |error: Error| match error {
         Error::Uncommitted { paths } | Error::Conflicts { paths } | Error::InTheWay { paths } => paths,
         error @ (Error::Gone { .. }
+        | Error::Unmerged { .. }
         | Error::Filtered { .. }
         | Error::Detached { .. }
         | Error::Busy
@@ -239,7 +240,6 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
     assert!(merge(&work).unwrap().commit.is_some(), "void: nothing was in the way but that");
 }
 
-/// A link of the user's leads nowhere for a run's files.
 /// What the user told git to pass over is the user's all the same. It is not carried anywhere, and git goes on passing it over.
 #[test]
 fn nothing_is_touched_that_git_passes_over() {
@@ -273,6 +273,7 @@ fn nothing_is_touched_that_git_passes_over() {
     }
 }
 
+/// A link of the user's leads nowhere for a run's files.
 #[test]
 fn no_file_is_written_through_a_link() {
     let fixture = Fixture::new();
@@ -388,7 +389,6 @@ fn only_our_own_stale_lock_is_cleared() {
     assert!(!lock.exists());
 }
 
-/// A branch that the user stands on is not moved from under the user's files, whatever an agent makes its `HEAD`.
 /// What a git that died with us has left is known by our own lock and cleared with it; whatever that does not name stays.
 #[test]
 fn the_locks_that_our_git_left_are_cleared() {
@@ -444,6 +444,7 @@ fn the_locks_that_our_git_left_are_cleared() {
     assert!(common.join("index.lock").exists());
 }
 
+/// A branch that the user stands on is not moved from under the user's files, whatever an agent makes its `HEAD`.
 #[test]
 fn a_branch_that_is_checked_out_elsewhere_is_not_moved() {
     let fixture = Fixture::new();
@@ -543,6 +544,31 @@ fn a_tree_with_paths_that_lead_out_is_refused() {
         }
         assert_eq!(fixture.checkout(), before, "{name}");
         assert!(!fixture.base().join("evil").exists());
+    }
+}
+
+/// A filter that is not run keeps nobody from files it has nothing to do with, nor from its own that are as they were, whatever their
+/// times say. What has changed and would be stored through it is named.
+#[test]
+fn a_filter_is_in_the_way_of_its_own_files_only() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    fs::write(repo.join(".git/info/attributes"), "file filter=large\n").unwrap();
+    for (key, value) in [("clean", "sed s/^/P:/"), ("smudge", "sed s/^P://"), ("required", "true")] {
+        git(&repo, &["config", &format!("filter.large.{key}"), value]);
+    }
+    let touched = fs::File::options().write(true).open(tree.join("file")).unwrap();
+    touched.set_modified(std::time::SystemTime::now()).unwrap();
+    write(&tree, "new", "agent\n");
+    let commit = fixture.commit().unwrap().unwrap().commit;
+    assert_eq!(git(&repo, &["diff", "--name-only", "main", &commit]), "new");
+    assert_eq!(merge(&fixture.work()).unwrap().changes.len(), 1);
+    write(&tree, "file", "agent\n");
+    let refused = fixture.commit().unwrap_err();
+    let commit::Error::Checkout(checkout::Error::Filtered { paths }) = refused else { panic!("{refused}") };
+    assert_eq!(names(&paths), ["file"]);
+    for landed in [apply(&fixture.work()), merge(&fixture.work())] {
+        assert!(landed.unwrap_err().to_string().ends_with("no filter is run here: file"));
     }
 }
 

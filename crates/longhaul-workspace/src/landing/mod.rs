@@ -37,6 +37,8 @@ pub enum Error {
     Conflicts { paths: Vec<PathBuf> },
     #[error("it would touch changes of yours that are not committed, in {}", shown(paths))]
     Uncommitted { paths: Vec<PathBuf> },
+    #[error("conflicts that nobody has resolved are in the index, in {}", shown(paths))]
+    Unmerged { paths: Vec<PathBuf> },
     #[error("files that git does not track are in the way: {}", shown(paths))]
     InTheWay { paths: Vec<PathBuf> },
     #[error("these files are stored through a filter, and no filter is run here: {}", shown(paths))]
