@@ -427,6 +427,11 @@ fn make(
 ) -> Result<(), place::Error> {
     let io = |source| place::Error::Io { action: "lock", path: fresh.to_owned(), source };
     let held = || -> Result<Stdio, place::Error> { Ok(Stdio::from(lock.try_clone().map_err(io)?)) };
+    // A few bytes that were fetched may be many on disk.
+    if place::checkout_bytes(store, start).is_some_and(|bytes| bytes > limits::FETCHED_BYTES_MAX) {
+        fs::remove_file(&lock_path).ok();
+        return Err(place::Error::TooLarge { path: path.to_owned() });
+    }
     let cloned = ["clone", "--quiet", "--local", "--no-checkout", "--template=", "--origin=origin", "--"];
     let mut cloned: Vec<&std::ffi::OsStr> = cloned.iter().map(std::ffi::OsStr::new).collect();
     cloned.extend([store.as_os_str(), fresh.as_os_str()]);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::place::{Place, ensure, is_dirty};
+use longhaul_workspace::place::{Place, checkout_bytes, ensure, is_dirty};
 use longhaul_workspace::source::{Address, Error, Store, check_reference};
 use tempfile::TempDir;
 
@@ -266,6 +266,55 @@ fn half_a_clone_is_made_anew() {
     fs::write(foreign.directory().join("mine"), "x").unwrap();
     assert!(ensure(&foreign).is_err());
     assert!(foreign.directory().join("mine").exists());
+/// A52: what a commit takes on disk is known before any of it is written.
+#[test]
+fn a_small_repository_may_be_a_large_checkout() {
+    let fixture = Fixture::new();
+    let text = "0".repeat(1_000_000);
+    (0..4).for_each(|number| drop(fixture.push(&format!("f{number}"), &text)));
+    let (store, head) = (fixture.store(None), fixture.push("last", "x\n"));
+    store.fetch(None).unwrap();
+    let bytes = Some(4 * 1_000_000 + "one\n".len() as u64 + 2);
+    assert_eq!(checkout_bytes(store.directory(), &head), bytes);
+    assert_eq!(checkout_bytes(&fixture.base().join("upstream"), "HEAD"), bytes);
+    assert_eq!(checkout_bytes(store.directory(), "nothing"), None);
+}
+
+/// D15.5: a repository whose objects have the longer names is fetched and made like any other.
+#[test]
+fn a_repository_with_longer_names_is_fetched() {
+    let fixture = Fixture { outer: tempfile::tempdir().unwrap() };
+    let base = fixture.base();
+    git(
+        &base,
+        &["init", "--quiet", "--bare", "--initial-branch=main", "--object-format=sha256", "origin.git"],
+    );
+    git(&base, &["init", "--quiet", "--initial-branch=main", "--object-format=sha256", "upstream"]);
+    git(&base.join("upstream"), &["remote", "add", "origin", "../origin.git"]);
+    let first = fixture.push("file", "one\n");
+    let store = fixture.store(None);
+    assert_eq!(store.fetch(None).unwrap(), first);
+    let second = fixture.push("file", "two\n");
+    assert_eq!(store.fetch(Some("main")).unwrap(), second);
+    let place = fixture.place(&store, "run_1", &second);
+    ensure(&place).unwrap();
+    assert_eq!(fs::read_to_string(place.directory().join("file")).unwrap(), "two\n");
+}
+
+/// A git that died while it fetched has left its locks, and the next one fetches all the same.
+#[test]
+fn the_locks_of_a_killed_fetch_are_cleared() {
+    let fixture = Fixture::new();
+    let store = fixture.store(None);
+    store.fetch(None).unwrap();
+    let pushed = fixture.push("file", "two\n");
+    let left = ["refs/heads/main.lock", "shallow.lock", "packed-refs.lock", "objects/info/commit-graph.lock"];
+    fs::create_dir_all(store.directory().join("objects/info")).unwrap();
+    left.iter().for_each(|name| fs::write(store.directory().join(name), "").unwrap());
+    assert_eq!(store.fetch(Some("main")).unwrap(), pushed);
+    assert!(left.iter().all(|name| !store.directory().join(name).exists()));
+}
+
 }
 
 #[test]

@@ -34,6 +34,13 @@ impl Chosen {
         let (repository, branch, base) = (None, None, None);
         Chosen { path, repository, branch, base, carried: false, source: None, collaboration: None }
     }
+
+    /// The repository and the commit whose files are still to be written there.
+    pub fn begins(&self) -> Option<(&Path, &str)> {
+        let store = self.source.as_ref().map(|source| Path::new(&source.store));
+        let repository = store.or(self.repository.as_deref()).filter(|_| !self.path.exists())?;
+        Some((repository, self.base.as_deref()?))
+    }
 }
 
 /// How this run works together with others: as typed, else as the settings say.
