@@ -253,6 +253,18 @@ impl Checkout {
         Ok(index)
     }
 
+    /// What its index has several versions of, because nobody has said which.
+    pub(crate) fn unmerged(&self) -> Result<Vec<PathBuf>, Error> {
+        let index = self.index()?;
+        let git = self.git().with("GIT_INDEX_FILE", &index.0);
+        let listed = git.bytes(&["ls-files", "-z", "--unmerged"])?;
+        let path =
+            |line: &[u8]| line.iter().position(|byte| *byte == b'\t').map(|tab| path_of(&line[tab + 1..]));
+        let mut paths: Vec<PathBuf> = split(&listed).filter_map(path).collect();
+        paths.dedup();
+        Ok(paths)
+    }
+
     /// An index of our own that holds a tree.
     pub(crate) fn index_of(&self, tree: &str) -> Result<Index, Error> {
         let index = self.empty_index()?;
@@ -270,6 +282,7 @@ impl Checkout {
     pub fn changes(&self, before: &str, after: &str) -> Result<Vec<Change>, Error> {
         changes_of(self.git(), &self.top, before, after)
     }
+
     /// Makes a commit that nothing names yet.
     pub(crate) fn make_commit(&self, tree: &str, parents: &[&str], message: &str) -> Result<String, Error> {
         let parents: Vec<&str> = parents.iter().flat_map(|parent| ["-p", parent]).collect();
@@ -283,7 +296,6 @@ impl Checkout {
     pub fn carry(&self, run: &str) -> Result<String, Error> {
         let (head, snapshot) = (self.head()?, self.take_files(&self.index()?)?);
         let message = commit::signed("Changes that were not committed, carried in", run);
-
         let commit = self.make_commit(&snapshot.tree, &[&head], &message)?;
         let kept = carried(run);
         self.git().bytes(&["update-ref", "--end-of-options", &kept, &commit])?;

@@ -413,9 +413,14 @@ pub fn changes_between(repo: &Path, base: &str, end: &str) -> Option<String> {
 /// The nearest git root at or above `cwd`, if it has a commit: without one there can be no worktrees. What is above it is
 /// another repository, of which the user has not spoken.
 pub fn discover_repo(cwd: &Path) -> Option<RepoRoot> {
-    let root = PathBuf::from(Git::at(cwd).run(&["rev-parse", "--show-toplevel"]).ok()?);
+    let root = discover_checkout(cwd)?;
     Git::at(&root).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()?;
     Some(RepoRoot(root))
+}
+
+/// The same, also of a repository that has no commit yet.
+pub fn discover_checkout(cwd: &Path) -> Option<PathBuf> {
+    Git::at(cwd).run(&["rev-parse", "--show-toplevel"]).ok().map(PathBuf::from)
 }
 
 /// Like `mkdir -p`, and each new name survives a power cut.

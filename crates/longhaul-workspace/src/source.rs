@@ -78,6 +78,11 @@ impl Address {
         match text.split_once(':') {
             // `git@host:path`, as git understands it: a colon before any slash.
             Some((host, path)) if !host.contains('/') => {
+                // `user:password@host:path`
+                let behind = path.split_once('@').map(|(before, after)| (before.contains('/'), after));
+                if behind.is_some_and(|(is_below, after)| !is_below || after.contains(':')) {
+                    return Err(wrong(PASSWORD));
+                }
                 check_host(host, &wrong)?;
                 if path.is_empty() || path.starts_with('-') {
                     return Err(wrong("there is no path in it"));
@@ -104,8 +109,13 @@ fn check_remote(rest: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(),
     if path.is_empty() {
         return Err(wrong("there is no path in it"));
     }
+    if path.contains(['?', '#']) {
+        return Err(wrong("what follows a ? or # would be kept and shown, and may be a key"));
+    }
     Ok(())
 }
+
+const PASSWORD: &str = "a password does not belong into an address; use a credential helper or a key";
 
 /// A host that begins with a dash is an option to ssh, and so is a user. A password would be kept and shown.
 fn check_host(authority: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(), Error> {
@@ -114,13 +124,24 @@ fn check_host(authority: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<
         None => (None, authority),
     };
     if user.is_some_and(|user| user.contains(':')) {
-        return Err(wrong("a password does not belong into an address; use a credential helper or a key"));
+        return Err(wrong(PASSWORD));
     }
-    let letters =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':' | '[' | ']');
-    let user_letters = |user: &str| user.chars().all(|letter| letters(letter) || letter == '+');
-    let plain = !host.is_empty() && host.chars().all(letters) && !host.starts_with(['-', '.', ':']);
-    if !plain || user.is_some_and(|user| user.is_empty() || user.starts_with('-') || !user_letters(user)) {
+    let (name, port) = match host.split_once(']') {
+        Some((address, "")) => (address.strip_prefix('[').unwrap_or(""), None),
+        Some((address, rest)) => {
+            (address.strip_prefix('[').unwrap_or(""), Some(rest.strip_prefix(':').unwrap_or("none")))
+        }
+        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
+    };
+    let is_address = host.starts_with('[');
+    let letters = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let in_address = |letter: char| letter.is_ascii_hexdigit() || matches!(letter, ':' | '.');
+    let is_name = if is_address { name.chars().all(in_address) } else { name.chars().all(letters) };
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok() && !port.starts_with('+'));
+    let plain = is_name && is_port && !name.is_empty() && !name.starts_with(['-', '.']);
+    let is_user =
+        |user: &str| user.chars().all(|letter| letters(letter) || letter == '+') && !user.starts_with('-');
+    if !plain || user.is_some_and(|user| user.is_empty() || !is_user(user)) {
         return Err(wrong("its host is none"));
     }
     Ok(())
@@ -137,22 +158,26 @@ fn local(path: &Path, wrong: &dyn Fn(&'static str) -> Error) -> Result<Address, 
     Ok(Address { text, protocol: "file" })
 }
 
+/// What can be shown of an address: neither what may be a password nor what may be a key.
 fn without_password(text: &str) -> String {
-    match (text.find("://"), text.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &text[..scheme], &text[at..]),
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let start = text.find("://").map_or(0, |scheme| scheme + 3);
+    match (text.find(':'), text.rfind('@')) {
+        // `git@host:path` has its colon behind.
+        (Some(colon), Some(at)) if start <= at && colon < at => format!("{}…{}", &text[..start], &text[at..]),
         _ => text.to_owned(),
     }
 }
 
-/// Is this the name of a branch or a tag, or a commit? Stricter than git where a name could be read as more.
+/// Is this the name of a branch or a tag, or a commit? As `git check-ref-format` has it, but for what could be read as more.
 pub fn check_reference(name: &str) -> Result<(), Error> {
-    let letters =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | '+' | '#');
-    let part = |part: &str| {
+    let is_odd = |letter: char| letter.is_control() || letter.is_whitespace() || "~^:?*[\\".contains(letter);
+    let is_part = |part: &str| {
         !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with('.') && !part.ends_with(".lock")
     };
-    let plain = name.len() <= limits::REFERENCE_BYTES_MAX && name.chars().all(letters);
-    if plain && name != "HEAD" && !name.contains("..") && name.split('/').all(part) {
+    let means_more = name == "HEAD" || name == "@" || name.contains("..") || name.contains("@{");
+    let is_plain = name.len() <= limits::REFERENCE_BYTES_MAX && !name.contains(is_odd) && !means_more;
+    if is_plain && name.split('/').all(is_part) {
         return Ok(());
     }
     Err(Error::Reference { name: name.to_owned() })
@@ -244,6 +269,13 @@ impl Store {
         self.resolve(reference)
     }
 
+    /// An empty store, for objects of a kind: which one a repository has is known only when it is asked.
+    fn make(&self, kind: &str) -> Result<(), Error> {
+        let made = ["init", "--quiet", "--bare", "--template=", kind, "--"].map(std::ffi::OsStr::new);
+        Git::at(Path::new("/")).run(&[&made[..], &[self.directory.as_os_str()]].concat())?;
+        Ok(())
+    }
+
     fn explained(&self, source: git::Error) -> Error {
         let url = self.address.text.clone();
         // A repository without commits has no HEAD to fetch.
@@ -269,13 +301,6 @@ impl Store {
     }
 
     fn git(&self) -> Git<'_> {
-    /// An empty store, for objects of a kind: which one a repository has is known only when it is asked.
-    fn make(&self, kind: &str) -> Result<(), Error> {
-        let made = ["init", "--quiet", "--bare", "--template=", kind, "--"].map(std::ffi::OsStr::new);
-        Git::at(Path::new("/")).run(&[&made[..], &[self.directory.as_os_str()]].concat())?;
-        Ok(())
-    }
-
         Git::at(&self.directory)
             .with("GIT_DIR", self.directory.as_os_str())
             .with("GIT_ALLOW_PROTOCOL", self.address.protocol)
@@ -402,6 +427,11 @@ pub(crate) fn ensure(
     if fresh.symlink_metadata().is_ok() {
         fs::remove_dir_all(&fresh).map_err(io("remove what was left of", &fresh))?;
     }
+    // A few bytes that were fetched may be many on disk.
+    if place::checkout_bytes(store, start).is_some_and(|bytes| bytes > limits::FETCHED_BYTES_MAX) {
+        fs::remove_file(&lock_path).ok();
+        return Err(place::Error::TooLarge { path: path.to_owned() });
+    }
     let made = make(store, url, &fresh, [branch, start], &lock);
     if made.is_err() {
         // Whatever was in it was fetched, and can be again.
@@ -427,11 +457,6 @@ fn make(
 ) -> Result<(), place::Error> {
     let io = |source| place::Error::Io { action: "lock", path: fresh.to_owned(), source };
     let held = || -> Result<Stdio, place::Error> { Ok(Stdio::from(lock.try_clone().map_err(io)?)) };
-    // A few bytes that were fetched may be many on disk.
-    if place::checkout_bytes(store, start).is_some_and(|bytes| bytes > limits::FETCHED_BYTES_MAX) {
-        fs::remove_file(&lock_path).ok();
-        return Err(place::Error::TooLarge { path: path.to_owned() });
-    }
     let cloned = ["clone", "--quiet", "--local", "--no-checkout", "--template=", "--origin=origin", "--"];
     let mut cloned: Vec<&std::ffi::OsStr> = cloned.iter().map(std::ffi::OsStr::new).collect();
     cloned.extend([store.as_os_str(), fresh.as_os_str()]);

@@ -777,6 +777,52 @@ fn changes_are_carried_in_and_come_back() {
     assert_eq!(read(&repo, "file"), "by hand\n");
 }
 
+/// What the run was given and has changed is merged where the user's copy is still as it was given, and only there.
+#[test]
+fn what_was_carried_in_and_changed_is_merged() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    write(&repo, "file", "mine\n");
+    write(&repo, "untracked", "mine\n");
+    fs::remove_file(repo.join("other")).unwrap();
+    let checkout = Checkout::open(&repo, &fixture.scratch(), Filters::Absent).unwrap();
+    let (carried, path) = (checkout.carry("run_2").unwrap(), fixture.base().join("work/run_2"));
+    let (branch, start) = ("longhaul/run_2".to_owned(), Some(carried.clone()));
+    ensure(&Place::Worktree { repo: repo.clone(), path: path.clone(), branch: branch.clone(), start })
+        .unwrap();
+    for name in ["file", "untracked", "other"] {
+        write(&path, name, "mine and the agent's\n");
+    }
+    let (run, worktree, base) = ("run_2".to_owned(), path, Some(carried));
+    let work = Work { run, worktree, branch, base, carried: true, ..fixture.work() };
+    write(&repo, "untracked", "mine, later\n");
+    let before = fixture.checkout();
+    assert!(matches!(merge(&work), Err(Error::Uncommitted { paths }) if names(&paths) == ["untracked"]));
+    assert_eq!(fixture.checkout(), before);
+    write(&repo, "untracked", "mine\n");
+    assert!(merge(&work).unwrap().commit.is_some());
+    for name in ["file", "untracked", "other"] {
+        assert_eq!(read(&repo, name), "mine and the agent's\n");
+    }
+    assert_eq!(git(&repo, &["status", "--porcelain"]), "");
+}
+
+/// Conflicts that are still in the index are named, whatever left them there.
+#[test]
+fn an_index_with_conflicts_is_said_to_be_one() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    write(&fixture.tree(), "new", "agent\n");
+    write(&repo, "file", "stashed\n");
+    git(&repo, &["stash", "--quiet"]);
+    write(&repo, "file", "mine\n");
+    git(&repo, &["commit", "--quiet", "-am", "mine"]);
+    Command::new("git").arg("-C").arg(&repo).args(["stash", "pop", "--quiet"]).output().unwrap();
+    let before = fixture.checkout();
+    assert!(matches!(merge(&fixture.work()), Err(Error::Unmerged { paths }) if names(&paths) == ["file"]));
+    assert_eq!(fixture.checkout(), before);
+}
+
 #[test]
 fn repositories_that_hurt() {
     let fixture = Fixture::new();

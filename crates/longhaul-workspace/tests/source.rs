@@ -81,6 +81,8 @@ fn addresses() {
     for text in [
         "https://example.com/a/b.git",
         "https://user@example.com:8443/a",
+        "https://[fe80:0:0:0:0:0:0:1]:8443/a",
+        "git@example.com:team/@scope/b",
         "ssh://git@example.com:22/a/b",
         "git@example.com:a/b.git",
         "example.com:a",
@@ -119,6 +121,17 @@ fn addresses() {
         "https://example.com/a\r\nx",
         "https://example.com/a\nx",
         "git@host:",
+        "user:secret@host:a",
+        "user:secret@host:a/b",
+        "user:a/secret@host:b",
+        "https://example.com/a?token=secret",
+        "https://example.com/a#secret",
+        "https://user:secret@example.com/a?secret",
+        "ssh://host:22:33/a",
+        "ssh://host:+22/a",
+        "ssh://host:x/a",
+        "https://[fe80:1/a",
+        "https://[fe80:1]x/a",
     ] {
         let refused = Address::parse(text, &base).unwrap_err();
         assert!(matches!(refused, Error::Address { .. }), "{text}");
@@ -129,7 +142,7 @@ fn addresses() {
 /// A46: names of branches, tags and commits, and nothing that means more.
 #[test]
 fn references() {
-    for name in ["main", "feature/x-1", "v1.2.3", "a1b2c3d"] {
+    for name in ["main", "feature/x-1", "v1.2.3", "a1b2c3d", "feat/@scope=x,y", "fürs", "a{b}", "at@x"] {
         assert!(check_reference(name).is_ok(), "{name}");
     }
     for name in [
@@ -156,6 +169,13 @@ fn references() {
         "a/-b",
         "refs*",
         "+a:b",
+        "@",
+        "a?",
+        "a[1]",
+        "a\\b",
+        "a\u{7f}",
+        "a\u{2028}b",
+        "a.",
     ] {
         assert!(check_reference(name).is_err(), "{name:?}");
     }
@@ -246,26 +266,6 @@ fn a_repository_is_fetched_once_and_made_often() {
     assert_eq!(git(place.directory(), &["rev-parse", "--is-shallow-repository"]), "true");
 }
 
-/// F48: half a store and half a workspace, as a kill leaves them, are made anew; what is somebody's is not.
-#[test]
-fn half_a_clone_is_made_anew() {
-    let fixture = Fixture::new();
-    let store = fixture.store(None);
-    fs::create_dir_all(store.directory().join("objects/pack")).unwrap();
-    fs::write(store.directory().join("objects/pack/tmp_pack_x"), "half").unwrap();
-    let start = store.fetch(None).unwrap();
-    let place = fixture.place(&store, "one", &start);
-    let half = fixture.base().join("work/one.cloning/.git");
-    fs::create_dir_all(&half).unwrap();
-    fs::write(half.join("index.lock"), "").unwrap();
-    ensure(&place).unwrap();
-    assert!(!half.exists());
-    assert!(!is_dirty(place.directory()));
-    let foreign = fixture.place(&store, "foreign", &start);
-    fs::create_dir_all(foreign.directory()).unwrap();
-    fs::write(foreign.directory().join("mine"), "x").unwrap();
-    assert!(ensure(&foreign).is_err());
-    assert!(foreign.directory().join("mine").exists());
 /// A52: what a commit takes on disk is known before any of it is written.
 #[test]
 fn a_small_repository_may_be_a_large_checkout() {
@@ -315,6 +315,26 @@ fn the_locks_of_a_killed_fetch_are_cleared() {
     assert!(left.iter().all(|name| !store.directory().join(name).exists()));
 }
 
+/// F48: half a store and half a workspace, as a kill leaves them, are made anew; what is somebody's is not.
+#[test]
+fn half_a_clone_is_made_anew() {
+    let fixture = Fixture::new();
+    let store = fixture.store(None);
+    fs::create_dir_all(store.directory().join("objects/pack")).unwrap();
+    fs::write(store.directory().join("objects/pack/tmp_pack_x"), "half").unwrap();
+    let start = store.fetch(None).unwrap();
+    let place = fixture.place(&store, "one", &start);
+    let half = fixture.base().join("work/one.cloning/.git");
+    fs::create_dir_all(&half).unwrap();
+    fs::write(half.join("index.lock"), "").unwrap();
+    ensure(&place).unwrap();
+    assert!(!half.exists());
+    assert!(!is_dirty(place.directory()));
+    let foreign = fixture.place(&store, "foreign", &start);
+    fs::create_dir_all(foreign.directory()).unwrap();
+    fs::write(foreign.directory().join("mine"), "x").unwrap();
+    assert!(ensure(&foreign).is_err());
+    assert!(foreign.directory().join("mine").exists());
 }
 
 #[test]

@@ -120,7 +120,8 @@ pub fn apply(work: &Work) -> Result<Landed, Error> {
 
 /// Merges the run's work into the branch that is checked out.
 pub fn merge(work: &Work) -> Result<Landed, Error> {
-    let (site, _) = Site::open(work)?;
+    let (mut site, _) = Site::open(work)?;
+    site.carried = work.base.clone().filter(|_| work.carried);
     site.refuse_unready()?;
     let theirs = work.committed()?;
     let message = signed(&format!("Merge {}: {}", work.run, work.title), &work.run);

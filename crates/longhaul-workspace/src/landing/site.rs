@@ -63,8 +63,13 @@ impl Site {
         let checkout = &self.checkout;
         let changes = checkout.changes(&head, &after)?;
         let in_files = self.refuse_uncommitted(&head, &changes)?;
+        // What stands there is what is replaced, also where that was never committed here.
+        let standing = |change: &Change| match in_files.get(&change.path) {
+            Some(node) => Change { before: node.clone(), ..change.clone() },
+            None => change.clone(),
+        };
         let to_write: Vec<Change> =
-            changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
+            changes.iter().map(standing).filter(|change| change.before != change.after).collect();
         let moved = Some(Moved { from: head.clone(), to: commit.clone() });
         // What is here already stays, should the rest be taken back.
         let here = changes.iter().filter_map(|change| in_files.get_key_value(&change.path));
