@@ -503,8 +503,8 @@ conversations:
     let second = create();
     assert!(second.err.contains(&format!("{id} works in this directory as well")), "{}", second.err);
     std::fs::create_dir(desk.path("below")).unwrap();
-    let create_args = ["create", "--task", "x", "--in-place", "--model", "scripted/../s.yaml"];
-    let mut below = desk.command(&create_args);
+    let script = format!("scripted/{}", desk.path("s.yaml").display());
+    let mut below = desk.command(&["create", "--task", "x", "--in-place", "--model", &script]);
     below.current_dir(desk.path("below")).env("LONGHAUL_STATE_DIR", desk.path(".longhaul"));
     let below = String::from_utf8(below.output().unwrap().stderr).unwrap();
     assert!(below.contains(&format!("{id} works in this directory as well")), "{below}");
