@@ -89,6 +89,9 @@ pub(crate) struct Note {
     /// What the journal as it was leads back to.
     #[serde(default)]
     pub(crate) trees: BTreeSet<String>,
+    /// The files that the rewind has written which this undoes.
+    #[serde(default)]
+    pub(crate) written: Option<String>,
 }
 
 impl Harness {
@@ -106,7 +109,7 @@ impl Harness {
         )?;
         let after = seen.checkpoint.files.clone();
         let after = after.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
-        let way = Way { after, journal: None, called: point.to_string() };
+        let way = Way { after, journal: None, written: None, called: point.to_string() };
         let Done { changes, before, left_out, kept_as } = self.go(home, &cutting, id, &seen, way)?;
         let kept_as = kept_as.filter(|_| seen.goes_back());
         let outside = seen.outside.clone();
@@ -140,6 +143,7 @@ impl Harness {
             kept_as: name_of(&cutting.free_name()?),
             journal: way.journal,
             trees: seen.trees.clone(),
+            written: way.written,
         };
         // What a dead driver left running would write into what we write.
         longhaul_tools::reap_leftovers(id);
@@ -154,6 +158,7 @@ impl Harness {
         };
         let Begun { vault, before, changes } = begun?;
         if let Err(error) = vault.write(&before.tree, &note.after) {
+            let vault = vault.having_written(Some(note.after.clone()));
             vault.write_rest(&note.after, &before.tree).map_err(files(&workspace))?;
             if is_gone {
                 take_away_again(&place);
@@ -249,7 +254,7 @@ impl Harness {
         longhaul_tools::reap_leftovers(id);
         let workspace = note.workspace.clone();
         let (vault, before) = match note.before.clone() {
-            Some(before) => (vault(home, id, &workspace)?, before),
+            Some(before) => (vault(home, id, &workspace)?.having_written(note.written.clone()), before),
             None => {
                 let spec = spec_of(&cutting)?.ok_or_else(|| Error::Empty(id.clone()))?;
                 let called = Point::Event(note.end).to_string();
@@ -331,6 +336,8 @@ pub(crate) struct Way {
     pub(crate) after: String,
     /// The kept one that takes its place; otherwise it is cut.
     pub(crate) journal: Option<String>,
+    /// What the rewind has written that this undoes.
+    pub(crate) written: Option<String>,
     /// What it is called where they go.
     pub(crate) called: String,
 }
@@ -406,7 +413,7 @@ struct Begun {
 
 fn begin(home: &Home, id: &RunId, called: &str, note: &mut Note) -> Result<Begun, Error> {
     let workspace = note.workspace.clone();
-    let vault = vault(home, id, &workspace)?;
+    let vault = vault(home, id, &workspace)?.having_written(note.written.clone());
     let before = vault.store().map_err(files(&workspace))?;
     let changes = vault.way(&before.tree, &note.after).map_err(lost(id, called, &workspace))?;
     note.before = Some(before.tree.clone());
@@ -483,7 +490,9 @@ pub(crate) fn read_beside<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
 
 /// What a rewind needs that was killed and will be finished.
 pub(crate) fn trees_under_way(home: &Home, id: &RunId) -> Result<Vec<String>, Error> {
-    let under_way = |note: Note| note.before.into_iter().chain([note.after]).chain(note.trees).collect();
+    let under_way = |note: Note| {
+        note.before.into_iter().chain([note.after]).chain(note.written).chain(note.trees).collect()
+    };
     Ok(read_note(home, id)?.map_or_else(Vec::new, under_way))
 }
 

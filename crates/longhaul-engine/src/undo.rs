@@ -40,6 +40,9 @@ struct Kept {
     end: u64,
     /// What that journal leads back to.
     trees: BTreeSet<String>,
+    /// The files that it wrote. Older versions did not say.
+    #[serde(default)]
+    written: Option<String>,
 }
 
 impl Harness {
@@ -53,7 +56,7 @@ impl Harness {
         let may = |spec: &_| self.refuse_shared(home, spec);
         let seen = Seen::of(&cutting, may, |all| all.after(id, kept.end))?;
         let called = "before its rewind".to_owned();
-        let way = Way { after: kept.tree, journal: kept.journal, called };
+        let way = Way { after: kept.tree, journal: kept.journal, written: kept.written, called };
         let Done { changes, before, left_out, .. } = self.go(home, &cutting, id, &seen, way)?;
         Ok(Undone { changes, before, left_out, outside: seen.outside })
     }
@@ -68,7 +71,8 @@ pub(crate) fn keep(
     journal: Option<&Path>,
 ) -> Result<(), Error> {
     let name = journal.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let kept = Kept { tree: before.to_owned(), journal: name, end: note.end, trees: note.trees.clone() };
+    let (tree, trees) = (before.to_owned(), note.trees.clone());
+    let kept = Kept { tree, journal: name, end: note.end, trees, written: Some(note.after.clone()) };
     write_beside(home, id, &path(home, id), &kept)
 }
 
@@ -84,7 +88,9 @@ pub(crate) fn forget(home: &Home, id: &RunId) -> Result<(), Error> {
 /// The trees that undoing needs, and what it brings back.
 pub(crate) fn trees(home: &Home, id: &RunId) -> Result<Vec<String>, Error> {
     let kept: Option<Kept> = read_beside(&path(home, id))?;
-    Ok(kept.map_or_else(Vec::new, |kept| kept.trees.into_iter().chain([kept.tree]).collect()))
+    Ok(kept.map_or_else(Vec::new, |kept| {
+        kept.trees.into_iter().chain([kept.tree]).chain(kept.written).collect()
+    }))
 }
 
 /// Puts sub-agents where they were, of whom only the journal knows that is back.

@@ -29,6 +29,11 @@ pub enum Error {
     Unreadable { path: PathBuf },
     #[error("a tree names the path `{}`, which no checkout may have", path.display())]
     UnsafePath { path: PathBuf },
+    #[error(
+        "these files are stored through a filter, and no filter is run here: {}",
+        crate::landing::shown(paths)
+    )]
+    Filtered { paths: Vec<PathBuf> },
     #[error("cannot {action} `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -53,7 +58,7 @@ pub(crate) use wraps_git;
 pub enum Filters {
     /// Nothing: files are taken as they are. For looking.
     Absent,
-    /// One that fails: a file is not stored as it should not be.
+    /// One that fails: a file is not stored as it should not be. One that is as it was is not stored anew.
     Failing,
 }
 
@@ -66,6 +71,9 @@ pub struct Checkout {
     /// Where our own files go for a while, out of every agent's reach.
     scratch: PathBuf,
     settings: Vec<Setting>,
+    /// The same for looking at files, which is not kept from anybody by a filter that fails.
+    looking: Vec<Setting>,
+    filters: Filters,
     has_name: bool,
 }
 
@@ -117,6 +125,8 @@ impl Checkout {
         let has_name = has("user.name") && has("user.email");
         Ok(Checkout {
             settings: replaced(&names, filters),
+            looking: replaced(&names, Filters::Absent),
+            filters,
             top,
             directory,
             scratch: scratch.to_owned(),
@@ -175,23 +185,61 @@ impl Checkout {
         Ok(self.git().run(&["rev-parse", "--verify", "--end-of-options", &tree])?)
     }
 
-    /// Tracked and untracked files as they stand, ignored ones left out. Nothing of the checkout is changed.
+    /// Tracked and untracked files as they stand, ignored ones left out, also those that git was told to pass over. Nothing of the
+    /// checkout is changed.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let index = self.index()?;
+        self.uncover(&index)?;
         self.take_files(&index)
     }
 
-    /// Brings the files as they stand into an index of our own.
+    /// Has git look again at what it was told to pass over (`assume-unchanged`, `skip-worktree`), in an index of our own: what the
+    /// user wrote there is work like any other. A file of a sparse checkout that is not on disk stays passed over.
+    pub(crate) fn uncover(&self, index: &Index) -> Result<(), Error> {
+        let git = || self.git().set(&self.looking).with("GIT_INDEX_FILE", &index.0);
+        let listed = git().bytes(&["ls-files", "-z", "-v"])?;
+        let is_on_disk = |path: &[u8]| self.top.join(path_of(path)).symlink_metadata().is_ok();
+        let (mut assumed, mut skipped) = (Vec::new(), Vec::new());
+        for line in split(&listed) {
+            let (Some(tag), Some(path)) = (line.first(), line.get(2..)) else { continue };
+            let (is_assumed, is_skipped) = (tag.is_ascii_lowercase(), tag.eq_ignore_ascii_case(&b'S'));
+            if (is_assumed || is_skipped) && is_on_disk(path) {
+                let line = [path, b"\0"].concat();
+                assumed.extend(is_assumed.then_some(&line).into_iter().flatten());
+                skipped.extend(is_skipped.then_some(&line).into_iter().flatten());
+            }
+        }
+        for (paths, option) in [(assumed, "--no-assume-unchanged"), (skipped, "--no-skip-worktree")] {
+            if !paths.is_empty() {
+                git().reading(paths).bytes(&["update-index", option, "-z", "--stdin"])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the files as they stand into an index of our own, but for what git was told to pass over.
     pub(crate) fn take_files(&self, index: &Index) -> Result<Snapshot, Error> {
+        let git = || self.git().set(&self.looking).with("GIT_INDEX_FILE", &index.0);
         let listed = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
-        let listed = self.git().with("GIT_INDEX_FILE", &index.0).bytes(&listed)?;
+        let listed = git().bytes(&listed)?;
         let (nested, changed): (BTreeSet<&[u8]>, BTreeSet<&[u8]>) =
             split(&listed).partition(|path| path.ends_with(b"/"));
         let changed: Vec<u8> = changed.into_iter().flat_map(|path| [path, b"\0"].concat()).collect();
         let taken = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
-        self.git().with("GIT_INDEX_FILE", &index.0).reading(changed).bytes(&taken)?;
-        let tree = self.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"])?;
+        git().reading(changed).bytes(&taken)?;
+        let tree = git().run(&["write-tree"])?;
+        if self.filters == Filters::Failing {
+            self.refuse_filtered(&tree)?;
+        }
         Ok(Snapshot { tree, nested: nested.into_iter().map(path_of).collect() })
+    }
+
+    /// Refuses files that were taken as they stand, and are to be stored through a filter.
+    fn refuse_filtered(&self, tree: &str) -> Result<(), Error> {
+        let changes = self.changes(&self.head()?, tree)?;
+        let written = changes.iter().filter(|change| change.after.is_some());
+        let paths = self.filtered(written.map(|change| change.path.as_path()))?;
+        if paths.is_empty() { Ok(()) } else { Err(Error::Filtered { paths }) }
     }
 
     /// An index of our own that begins as the checkout's.
@@ -201,6 +249,18 @@ impl Checkout {
             self.git().with("GIT_INDEX_FILE", &index.0).bytes(&["read-tree", "HEAD"])?;
         }
         Ok(index)
+    }
+
+    /// What its index has several versions of, because nobody has said which.
+    pub(crate) fn unmerged(&self) -> Result<Vec<PathBuf>, Error> {
+        let index = self.index()?;
+        let git = self.git().with("GIT_INDEX_FILE", &index.0);
+        let listed = git.bytes(&["ls-files", "-z", "--unmerged"])?;
+        let path =
+            |line: &[u8]| line.iter().position(|byte| *byte == b'\t').map(|tab| path_of(&line[tab + 1..]));
+        let mut paths: Vec<PathBuf> = split(&listed).filter_map(path).collect();
+        paths.dedup();
+        Ok(paths)
     }
 
     /// An index of our own that holds a tree.
@@ -220,6 +280,7 @@ impl Checkout {
     pub fn changes(&self, before: &str, after: &str) -> Result<Vec<Change>, Error> {
         changes_of(self.git(), &self.top, before, after)
     }
+
     /// Makes a commit that nothing names yet.
     pub(crate) fn make_commit(&self, tree: &str, parents: &[&str], message: &str) -> Result<String, Error> {
         let parents: Vec<&str> = parents.iter().flat_map(|parent| ["-p", parent]).collect();
@@ -228,9 +289,10 @@ impl Checkout {
     }
 
     /// A commit of everything that stands here, on top of what is checked out. It is kept for `run` under a name of ours, because
-    /// no branch names it; the checkout, its branch and its index stay as they are.
+    /// no branch names it; the checkout, its branch and its index stay as they are. What git was told to pass over is not meant for
+    /// any commit, and is not in this one.
     pub fn carry(&self, run: &str) -> Result<String, Error> {
-        let (head, snapshot) = (self.head()?, self.snapshot()?);
+        let (head, snapshot) = (self.head()?, self.take_files(&self.index()?)?);
         let message = commit::signed("Changes that were not committed, carried in", run);
         let commit = self.make_commit(&snapshot.tree, &[&head], &message)?;
         let kept = carried(run);
@@ -313,7 +375,7 @@ fn sweep(scratch: &Path) {
 
 /// Copies an index that an agent may have put there: no link is followed, and nothing is waited for. Its time is kept,
 /// because git tells by it which entries it must look at again. `false` if there is none.
-fn copied(from: &Path, to: &Path) -> Result<bool, Error> {
+pub(crate) fn copied(from: &Path, to: &Path) -> Result<bool, Error> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let mut source = match OpenOptions::new().read(true).custom_flags(flags).open(from) {
         Ok(source) => source,

@@ -2,8 +2,8 @@
 //!
 //! Owns one store of objects for all workspaces of a state directory, so that what stands twice is kept once, and beside it a
 //! small repository for each workspace, with an index in which a file that has not changed is not read again. Works the same for a
-//! workspace that is a checkout, a worktree or no repository at all; neither its `.git` nor its index is looked at. Files are
-//! stored byte for byte: no filter, no line ends, no encoding. Modes are git's: executable or not, and links as links. Empty
+//! workspace that is a checkout, a worktree or no repository at all; of a repository there, only what it ignores and what it tracks
+//! all the same is asked, and nothing of it is touched. Files are stored byte for byte: no filter, no line ends, no encoding. Modes are git's: executable or not, and links as links. Empty
 //! directories are not kept: none is made on the way back, one that the way back leaves empty goes, and one that was empty already
 //! stays unless a file takes its place. What is ignored, nested repositories, special files, and files that are too large or cannot
 //! be read are no part of it: they are neither stored nor touched on the way back. Refuses to follow a link and to replace anything
@@ -11,17 +11,20 @@
 //!
 //! A checkpoint is one `git status` over the files, and what follows is as much as has changed: that is what it may cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use rustix::fs::{Access, OFlags};
 
-use crate::checkout::{self, Change, changes_of, check_path, io_error, path_bytes, path_of, split};
+use crate::checkout::{self, Change, Index, changes_of, check_path, io_error, path_bytes, path_of, split};
 use crate::git::{self, Git};
+use crate::gitdirs::GitDirs;
 use crate::landing::in_the_way;
 use crate::prune::{self, STORE};
 use crate::{digest_of, gitdirs, limits};
@@ -63,6 +66,8 @@ pub struct Vault {
     settings: Vec<git::Setting>,
     /// By which a git that outlives us is known.
     marker: Option<(&'static str, String)>,
+    /// The tree that whoever is taken back now has written, if it is known.
+    written: Option<String>,
     held: File,
     _shared: File,
 }
@@ -88,7 +93,8 @@ impl Vault {
         // Ours alone, by the lock: whoever left it was killed.
         fs::remove_file(own.join("index.lock")).ok();
         let settings = SETTINGS.map(|(key, value)| (key.into(), value.to_owned())).to_vec();
-        let vault = Vault { top, store, own, state, settings, marker: None, held, _shared: shared };
+        let vault =
+            Vault { top, store, own, state, settings, marker: None, written: None, held, _shared: shared };
         vault.make_own()?;
         Ok(vault)
     }
@@ -97,6 +103,12 @@ impl Vault {
     #[must_use]
     pub fn marked(self, name: &'static str, value: &str) -> Vault {
         Vault { marker: Some((name, value.to_owned())), ..self }
+    }
+
+    /// The same for undoing what wrote this tree: all of that goes again, also where it is ignored.
+    #[must_use]
+    pub fn having_written(self, tree: Option<String>) -> Vault {
+        Vault { written: tree, ..self }
     }
 
     /// The least that git takes for a repository; the last file says that the others are there.
@@ -189,7 +201,7 @@ impl Vault {
         Ok(tree)
     }
 
-    /// What differs from what was last stored. One look at all files, as `git status` has it.
+    /// What differs from what was last stored. One look at all files, as `git status` has it, and one at what it passes over.
     fn seen(&self) -> Result<Seen, Error> {
         let asked = [
             "status",
@@ -209,7 +221,39 @@ impl Vault {
                 seen.changed.insert(path_of(path), is_tracked);
             }
         }
+        for path in self.tracked_though_ignored()? {
+            seen.changed.entry(path).or_insert(false);
+        }
         Ok(seen)
+    }
+
+    /// What the workspace's own repository tracks although it is ignored, and was never stored: work like any other, which `status`
+    /// does not show.
+    fn tracked_though_ignored(&self) -> Result<BTreeSet<PathBuf>, Error> {
+        let tracked = self.said_by_repository(&TRACKED_THOUGH_IGNORED).unwrap_or_default();
+        let mut tracked: BTreeSet<PathBuf> = split(&tracked).map(path_of).collect();
+        tracked.retain(|path| self.top.join(path).symlink_metadata().is_ok_and(|facts| !facts.is_dir()));
+        if !tracked.is_empty() {
+            let stored = self.git().bytes(&TRACKED_THOUGH_IGNORED)?;
+            let stored: BTreeSet<PathBuf> = split(&stored).map(path_of).collect();
+            tracked.retain(|path| !stored.contains(path));
+        }
+        Ok(tracked)
+    }
+
+    /// What the workspace's own repository answers, asked with a copy of its index. One that an agent has broken says nothing.
+    fn said_by_repository(&self, asked: &[&str]) -> Option<Vec<u8>> {
+        let directory = match gitdirs::at(&self.top)? {
+            GitDirs::Own { directory, .. } => directory,
+            GitDirs::Linked { own, .. } => own,
+        };
+        let copy = Index(self.own.join("repository.index"));
+        fs::remove_file(&copy.0).ok();
+        checkout::copied(&directory.join("index"), &copy.0).ok().filter(|is_there| *is_there)?;
+        let settings = checkout::quiet_settings(&self.top).ok()?;
+        let git = Git::at(&self.top).set(&settings).printing_much().with("GIT_INDEX_FILE", &copy.0);
+        let git = git.with("GIT_NO_LAZY_FETCH", "1").with("GIT_ALLOW_PROTOCOL", "none");
+        git.with("GIT_OPTIONAL_LOCKS", "0").bytes(asked).ok()
     }
 
     /// Makes this tree what is checked out, as far as git knows, so that it need only say what differs from it. It is made again
@@ -250,7 +294,10 @@ impl Vault {
             // A repository inside, or a name that git takes for one and refuses.
             if check_path(path).is_err() {
                 sorted.left_out.push(path.clone());
-            } else if self.is_beyond(changed, path) {
+            } else if whole.symlink_metadata().is_ok_and(|facts| facts.is_dir())
+                || self.is_beyond(changed, path)
+            {
+                // What stands below the directory is named by itself.
                 put(&mut sorted.dropped, path);
             } else if is_storable(&whole) {
                 put(&mut sorted.taken, path);
@@ -301,9 +348,9 @@ impl Vault {
     /// What would be written to bring the workspace from one stored tree to another. Refused if that would touch what is in
     /// neither, or if something is lost that is to be written.
     pub fn way(&self, before: &str, after: &str) -> Result<Vec<Change>, Error> {
-        let changes = match self.changes(before, after) {
+        let changes = match self.without_ignored(before, after) {
             Err(Error::Checkout(checkout::Error::Git(git::Error::Failed { .. }))) => return Err(Error::Lost),
-            changes => changes?,
+            changes => changes?.0,
         };
         let objects = changes.iter().filter_map(|change| change.after.as_ref());
         let objects: String = objects.map(|node| format!("{}\n", node.object)).collect();
@@ -321,9 +368,15 @@ impl Vault {
     /// Brings the workspace from the tree that was just stored to another. Refused if somebody has changed what would be written.
     /// May be killed, or fail; `write_rest` then goes on, or back.
     pub fn write(&self, before: &str, after: &str) -> Result<(), Error> {
-        let changes = self.changes(before, after)?;
+        let (changes, left) = self.without_ignored(before, after)?;
         changes.iter().for_each(|change| self.open_directories(&change.path));
-        self.git().bytes(&["read-tree", "-m", "-u", before, after])?;
+        let mut before = before.to_owned();
+        if !left.is_empty() {
+            let left: Vec<u8> = left.iter().flat_map(|path| [path_bytes(path), b"\0"].concat()).collect();
+            self.updating(left).bytes(&["update-index", "-z", "--force-remove", "--stdin"])?;
+            before = self.git().run(&["write-tree"])?;
+        }
+        self.git().bytes(&["read-tree", "-m", "-u", &before, after])?;
         self.check_out(after)?;
         // Git only warns of what it could not remove. What is new beside is not ours to judge: with another `.gitignore`, other
         // files are new.
@@ -347,6 +400,69 @@ impl Vault {
         self.git().bytes(&["read-tree", "-m", before])?;
         let changed = changes.into_iter().map(|change| (change.path, true)).collect();
         self.take(self.sorted(&changed), changed.len())
+    }
+
+    /// How the second tree differs from the first, but for what is only gone from it because it ignores it: that was never to be
+    /// stored, unless the repository tracks it, and is left alone wherever it stands. Those are named too.
+    fn without_ignored(&self, before: &str, after: &str) -> Result<(Vec<Change>, BTreeSet<PathBuf>), Error> {
+        let mut changes = self.changes(before, after)?;
+        let made: BTreeSet<PathBuf> = changes
+            .iter()
+            .filter(|change| change.after.is_some())
+            .map(|change| change.path.clone())
+            .collect();
+        // A file that takes the place of its directory takes its place.
+        let is_in_place = |path: &Path| !path.ancestors().any(|parent| made.contains(parent));
+        let gone: Vec<&Path> = changes
+            .iter()
+            .filter(|change| change.after.is_none() && is_in_place(&change.path))
+            .map(|change| change.path.as_path())
+            .collect();
+        if gone.is_empty() {
+            return Ok((changes, BTreeSet::new()));
+        }
+        let mut left = self.ignored_by(after, &gone)?;
+        if !left.is_empty() {
+            let tracked = self.said_by_repository(&["ls-files", "-z", "--cached"]).unwrap_or_default();
+            for path in split(&tracked) {
+                left.remove(Path::new(OsStr::from_bytes(path)));
+            }
+        }
+        if let Some(written) = self.written.as_ref().filter(|_| !left.is_empty()) {
+            for change in self.changes(written, after)?.iter().filter(|change| change.before.is_some()) {
+                left.remove(&change.path);
+            }
+        }
+        changes.retain(|change| !left.contains(&change.path));
+        Ok((changes, left))
+    }
+
+    /// Which of these paths the files of a tree ignore. They are asked by themselves, because those that stand in the workspace may say
+    /// something else.
+    fn ignored_by(&self, tree: &str, paths: &[&Path]) -> Result<BTreeSet<PathBuf>, Error> {
+        let place = self.own.join("ignoring");
+        fs::remove_dir_all(&place).ok();
+        fs::create_dir_all(&place).map_err(io_error("create", &place))?;
+        let listed = self.git().bytes(&["ls-tree", "-r", "-z", "--name-only", "--full-tree", tree])?;
+        let is_rules = |path: &&[u8]| *path == b".gitignore" || path.ends_with(b"/.gitignore");
+        let rules: Vec<u8> =
+            split(&listed).filter(is_rules).flat_map(|path| [path, b"\0"].concat()).collect();
+        if !rules.is_empty() {
+            let index = Index(self.own.join("ignoring.index"));
+            let git = || self.git().with("GIT_INDEX_FILE", &index.0).with("GIT_WORK_TREE", &place);
+            git().bytes(&["read-tree", tree])?;
+            git().reading(rules).bytes(&["checkout-index", "--quiet", "--force", "-z", "--stdin"])?;
+        }
+        // It knows no literal paths; one that begins so has no magic.
+        let asked = paths.iter().flat_map(|path| [b"./", path_bytes(path), b"\0"].concat()).collect();
+        let git = self.git().with("GIT_LITERAL_PATHSPECS", "0").with("GIT_WORK_TREE", &place).reading(asked);
+        let printed = git.print(&["check-ignore", "--no-index", "-z", "--stdin"])?;
+        fs::remove_dir_all(&place).ok();
+        // 1 says that none is.
+        if !matches!(printed.status.code(), Some(0 | 1)) {
+            return Err(printed.failed("check-ignore".to_owned()).into());
+        }
+        Ok(split(&printed.bytes).map(|path| path_of(path.strip_prefix(b"./").unwrap_or(path))).collect())
     }
 
     /// Makes the directories above a file writable, as far as they are ours: their modes are no part of a tree, and keep nobody from
@@ -377,6 +493,9 @@ struct Seen {
 
 /// What the owner of a directory must be able to do there.
 const OWNERS: u32 = 0o700;
+
+/// How git is asked what an index has that is ignored.
+const TRACKED_THOUGH_IGNORED: [&str; 5] = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
 
 /// Which tree is checked out, beside the commit that git goes by.
 const LAST: &str = "last";
@@ -467,7 +586,7 @@ fn is_storable(path: &Path) -> bool {
             facts.len() <= limits::CHECKPOINT_FILE_BYTES_MAX
                 && rustix::fs::access(path, Access::READ_OK).is_ok()
         }
-        Ok(facts) => facts.is_symlink() || facts.is_dir(),
+        Ok(facts) => facts.is_symlink(),
         Err(_) => true,
     }
 }

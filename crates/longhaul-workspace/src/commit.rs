@@ -56,10 +56,12 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Co
     if let Some(branch) = &branch {
         refuse_shared(checkout, branch)?;
     }
-    let lock = IndexLock::take(checkout.directory())?;
+    let mut lock = IndexLock::take(checkout.directory())?;
     let index = checkout.index()?;
     let staged = checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"]).ok();
+    checkout.uncover(&index)?;
     let snapshot = checkout.take_files(&index)?;
+    let name = branch.clone().unwrap_or_else(|| "HEAD".to_owned());
     let short = branch.map(|branch| branch.trim_start_matches("refs/heads/").to_owned());
     let committed = |commit: String| Committed { commit, branch: short, nested: snapshot.nested };
     if snapshot.tree == checkout.tree_of(&head)? {
@@ -72,7 +74,8 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Co
     let commit = checkout.make_commit(&snapshot.tree, &[&head], &signed(message, run))?;
     let note = format!("longhaul: work of {run}");
     let moved = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", "HEAD", &commit, &head];
-    checkout.git().bytes(&moved)?;
+    lock.about_to_move(&[("HEAD", &commit), (&name, &commit)])?;
+    checkout.git().holding(lock.held()).bytes(&moved)?;
     lock.install(&index)?;
     Ok(Some(committed(commit)))
 }

@@ -1,14 +1,18 @@
 //! Git's own lock of an index, taken by us.
 //!
 //! Owns `index.lock` as git uses it: whoever made the file may replace the index. Ours says who made it, so that one which a
-//! killed process of ours left behind is known and cleared. Refuses to clear any other: somebody's git may be at work.
+//! killed process of ours left behind is known and cleared. It also says which locks a git of ours is about to take to move a
+//! branch, and that git holds it open: so those that were left are known too, if git died with us. Refuses to clear any other:
+//! somebody's git may be at work.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::checkout::{Index, io_error};
 use crate::limits;
@@ -30,6 +34,14 @@ pub enum Error {
 /// As long as this lives, no git changes the index.
 pub(crate) struct IndexLock {
     directory: PathBuf,
+    file: File,
+}
+
+/// A lock that git is about to take for us: its name below the repository's directory, and what git writes into it.
+#[derive(Debug, Serialize, Deserialize)]
+struct RefLock {
+    name: String,
+    to: String,
 }
 
 impl IndexLock {
@@ -50,17 +62,50 @@ impl IndexLock {
         let path = directory.join("index.lock");
         for _ in 0..2 {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(mut file) => {
-                    let lock = IndexLock { directory: directory.to_owned() };
-                    let own = serde_json::to_string(&Process::own()).unwrap_or_default();
-                    file.write_all(format!("{MARK}{own}\n").as_bytes()).map_err(io_error("write", &path))?;
+                Ok(file) => {
+                    let mut lock = IndexLock { directory: directory.to_owned(), file };
+                    // By this, a git of ours that outlives us is seen. Without it, that one is soon done.
+                    lock.file.try_lock().ok();
+                    lock.say(&format!(
+                        "{MARK}{}",
+                        serde_json::to_string(&Process::own()).unwrap_or_default()
+                    ))?;
                     return Ok(lock);
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear_if_ours(&path)?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear_if_ours(directory)?,
                 Err(source) => return Err(io_error("create", &path)(source).into()),
             }
         }
         Err(Error::Foreign { path })
+    }
+
+    /// Says which locks a git is about to take that moves what is checked out, or a name like `ORIG_HEAD`. Those that are there are
+    /// somebody else's.
+    pub(crate) fn about_to_move(&mut self, names: &[(&str, &str)]) -> Result<(), checkout::Error> {
+        for (name, to) in names {
+            let name = format!("{name}.lock");
+            let Some(path) = place_of(&self.directory, &name) else { continue };
+            if path.symlink_metadata().is_err() {
+                let said = RefLock { name, to: (*to).to_owned() };
+                self.say(&serde_json::to_string(&said).unwrap_or_default())?;
+            }
+        }
+        let path = self.path();
+        self.file.sync_data().map_err(io_error("sync", &path))
+    }
+
+    /// For such a git to hold.
+    pub(crate) fn held(&self) -> Stdio {
+        self.file.try_clone().map_or_else(|_| Stdio::null(), Stdio::from)
+    }
+
+    fn say(&mut self, line: &str) -> Result<(), checkout::Error> {
+        let path = self.path();
+        self.file.write_all(format!("{line}\n").as_bytes()).map_err(io_error("write", &path))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join("index.lock")
     }
 
     /// Puts an index of ours in the place of git's, whole or not at all.
@@ -87,21 +132,59 @@ impl IndexLock {
 
 impl Drop for IndexLock {
     fn drop(&mut self) {
-        fs::remove_file(self.directory.join("index.lock")).ok();
+        fs::remove_file(self.path()).ok();
     }
 }
 
-/// Removes a lock that says it is ours and whose process is over; anything else is an error.
-fn clear_if_ours(path: &Path) -> Result<(), Error> {
-    let foreign = || Error::Foreign { path: path.to_owned() };
+/// Removes what a killed process of ours has left, if that is what is there.
+pub(crate) fn clear_stale(directory: &Path) {
+    // Anything else is said by whoever needs the lock.
+    clear_if_ours(directory).ok();
+}
+
+/// Removes a lock that says it is ours and whose process is over, with those that its git has left; anything else is an error.
+fn clear_if_ours(directory: &Path) -> Result<(), Error> {
+    let path = directory.join("index.lock");
+    let foreign = || Error::Foreign { path: path.clone() };
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|_| foreign())?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(|_| foreign())?;
     let mut text = String::new();
-    file.take(limits::NOTE_BYTES_MAX).read_to_string(&mut text).map_err(|_| foreign())?;
-    let said = text.strip_prefix(MARK).and_then(|said| serde_json::from_str::<process::Process>(said).ok());
+    (&file).take(limits::NOTE_BYTES_MAX).read_to_string(&mut text).map_err(|_| foreign())?;
+    let mut lines = text.lines();
+    let said = lines.next().and_then(|line| line.strip_prefix(MARK));
+    let said = said.and_then(|said| serde_json::from_str::<process::Process>(said).ok());
     let holder = said.ok_or_else(foreign)?;
-    if !holder.is_over() {
+    let is_held = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    if !holder.is_over() || is_held {
         return Err(Error::Ours { pid: holder.pid });
     }
-    fs::remove_file(path).map_err(|source| io_error("remove", path)(source).into())
+    for lock in lines.filter_map(|line| serde_json::from_str::<RefLock>(line).ok()) {
+        clear_ref(directory, &lock);
+    }
+    fs::remove_file(&path).map_err(|source| io_error("remove", &path)(source).into())
+}
+
+/// Removes the lock of a name, if it is as git leaves it for us: empty, or with what was to be written.
+fn clear_ref(directory: &Path, lock: &RefLock) {
+    let Some(path) = place_of(directory, &lock.name) else { return };
+    let is_small = path
+        .symlink_metadata()
+        .is_ok_and(|facts| facts.is_file() && facts.len() <= limits::GIT_LINK_BYTES_MAX);
+    let said = if is_small { fs::read_to_string(&path).ok() } else { None };
+    if said.is_some_and(|said| said.is_empty() || said.trim_end() == lock.to) {
+        fs::remove_file(&path).ok();
+    }
+}
+
+/// Where the lock of a name is: what is a checkout's own lies in its directory, branches in the one that all of them share.
+fn place_of(directory: &Path, name: &str) -> Option<PathBuf> {
+    if matches!(name, "HEAD.lock" | "ORIG_HEAD.lock") {
+        return Some(directory.join(name));
+    }
+    let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.');
+    let is_branch =
+        name.starts_with("refs/heads/") && name.ends_with(".lock") && name.split('/').all(is_plain);
+    let common = fs::read_to_string(directory.join("commondir")).ok();
+    let common = common.map_or_else(|| directory.to_owned(), |common| directory.join(common.trim_end()));
+    is_branch.then(|| common.join(name))
 }

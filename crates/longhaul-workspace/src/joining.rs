@@ -5,7 +5,9 @@
 //! branch is checked out, its files go with it under the rules of `landing`. Refuses to move a branch that somebody moved
 //! meanwhile, and to resolve a conflict by itself.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,36 @@ pub struct Conflict {
     pub sides: Vec<String>,
     /// A commit of all of them whose files have the places marked. No branch names it.
     pub commit: String,
+    /// The paths of each conflict that marks cannot show: bytes that are no text, links, files that one side removed or moved. There
+    /// stands what one of the sides has.
+    pub unmarked: Vec<Vec<PathBuf>>,
+    /// Names that git made up for what has no room where it was.
+    pub made_up: Vec<PathBuf>,
+}
+
+/// What is left of a conflict in what somebody made of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unresolved {
+    /// Still have marks in them.
+    pub marked: Vec<PathBuf>,
+    /// Cannot have marks, and stand as they were given.
+    pub untouched: Vec<PathBuf>,
+    /// Still have the name that git made up.
+    pub made_up: Vec<PathBuf>,
+}
+
+impl Unresolved {
+    /// What is said of whoever left it so; nothing if nothing is left.
+    pub fn said(&self) -> Option<String> {
+        let listed = [
+            ("has left conflict marks in", &self.marked),
+            ("has resolved nothing in", &self.untouched),
+            ("has left the names that git made up for", &self.made_up),
+        ];
+        let named = listed.into_iter().filter(|(_, paths)| !paths.is_empty());
+        let said: Vec<String> = named.map(|(said, paths)| format!("{said} {}", shown(paths))).collect();
+        (!said.is_empty()).then(|| said.join(", and "))
+    }
 }
 
 /// What somebody has made of a conflict.
@@ -118,16 +150,30 @@ impl Target {
             let message = self.message(title, &runs);
             tree = match merge {
                 Merge::Clean { tree } => tree,
-                Merge::Conflicts { tree, paths } => match resolved.iter().find(|one| one.sides == parents) {
-                    Some(resolved) => resolved.tree.clone(),
-                    None => {
-                        let commit = checkout.make_commit(&tree, &all, &message)?;
-                        let (run, branch) = (work.run.clone(), work.branch.clone());
-                        let conflict =
-                            Conflict { run, branch, paths, before, sides: parents.clone(), commit };
-                        return Err(Error::Conflict(Box::new(conflict)));
+                Merge::Conflicts { tree, paths, single } => {
+                    match resolved.iter().find(|one| one.sides == parents) {
+                        Some(resolved) => resolved.tree.clone(),
+                        None => {
+                            let commit = checkout.make_commit(&tree, &all, &message)?;
+                            let is_marked = |paths: &Vec<PathBuf>| {
+                                paths.iter().any(|path| has_marks(&checkout, &tree, path))
+                            };
+                            let unmarked: BTreeSet<Vec<PathBuf>> =
+                                single.into_iter().filter(|paths| !is_marked(paths)).collect();
+                            let conflict = Conflict {
+                                run: work.run.clone(),
+                                branch: work.branch.clone(),
+                                unmarked: unmarked.into_iter().collect(),
+                                made_up: made_up(&checkout, &tree, [&ours, &theirs])?,
+                                paths,
+                                before,
+                                sides: parents.clone(),
+                                commit,
+                            };
+                            return Err(Error::Conflict(Box::new(conflict)));
+                        }
                     }
-                },
+                }
             };
             ours = checkout.make_commit(&tree, &all, &message)?;
             before.push(work.branch.clone());
@@ -158,6 +204,25 @@ impl Target {
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         changes.dedup_by(|one, other| one.path == other.path);
         Ok(site.refuse_uncommitted(&from, &changes).map(drop)?)
+    }
+
+    /// What is left of a conflict in these files. Where nothing can be marked, only a change shows that somebody has looked.
+    pub fn unresolved(&self, conflict: &Conflict, tree: &str) -> Result<Unresolved, Error> {
+        let checkout = self.checkout()?;
+        let changes = checkout.changes(&conflict.commit, tree)?;
+        let is_changed = |path: &PathBuf| changes.iter().any(|change| change.path == *path);
+        let untouched = conflict.unmarked.iter().filter(|paths| !paths.iter().any(is_changed)).flatten();
+        let mut untouched: Vec<PathBuf> = untouched.cloned().collect();
+        untouched.sort();
+        untouched.dedup();
+        let is_gone =
+            |path: &&PathBuf| changes.iter().any(|change| change.path == **path && change.after.is_none());
+        let is_marked = |path: &&PathBuf| has_marks(&checkout, tree, path);
+        Ok(Unresolved {
+            marked: conflict.paths.iter().filter(is_marked).cloned().collect(),
+            untouched,
+            made_up: conflict.made_up.iter().filter(|path| !is_gone(path)).cloned().collect(),
+        })
     }
 
     /// Are these files still among git's objects?
@@ -243,4 +308,21 @@ impl Target {
         }
         Ok(None)
     }
+}
+
+/// Is a place of this file marked as in conflict?
+fn has_marks(checkout: &Checkout, tree: &str, path: &Path) -> bool {
+    let mut name = OsString::from(format!("{tree}:"));
+    name.push(path);
+    let text = checkout.git().bytes(&[OsStr::new("cat-file"), OsStr::new("blob"), &name]).unwrap_or_default();
+    let is_mark = |line: &[u8]| line.starts_with(b"<<<<<<< ") || line.starts_with(b">>>>>>> ");
+    text.split(|byte| *byte == b'\n').any(is_mark)
+}
+
+/// What the files of a merge are called that have no room where they were: their name, and which of the two sides they are of.
+fn made_up(checkout: &Checkout, tree: &str, sides: [&String; 2]) -> Result<Vec<PathBuf>, Error> {
+    let ends = sides.map(|side| format!("~{side}"));
+    let is_made_up = |path: &Path| ends.iter().any(|end| path.to_string_lossy().contains(end.as_str()));
+    let changes = checkout.changes(sides[0], tree)?.into_iter().filter(|change| change.after.is_some());
+    Ok(changes.map(|change| change.path).filter(|path| is_made_up(path)).collect())
 }

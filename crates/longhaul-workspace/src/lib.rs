@@ -27,6 +27,7 @@ pub mod prune;
 pub mod session;
 pub mod source;
 mod stage;
+mod stale;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};

@@ -54,6 +54,12 @@ pub enum Error {
     NotEmpty { path: PathBuf },
     #[error("the worktree path `{}` is still being made by another process", path.display())]
     Held { path: PathBuf },
+    #[error(
+        "the files for `{}` would take more than {} GiB",
+        path.display(),
+        limits::FETCHED_BYTES_MAX / (1024 * 1024 * 1024)
+    )]
+    TooLarge { path: PathBuf },
     #[error("every name for a branch `{family}…` is taken")]
     NoName { family: String },
     #[error("cannot {action} `{}`", path.display())]
@@ -255,6 +261,21 @@ pub fn head(repo: &Path) -> Option<String> {
     Git::at(repo).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()
 }
 
+/// What the files of a commit take once they are checked out, whatever a repository packs them into. `None` if that cannot be told,
+/// as where some of them were never fetched.
+pub fn checkout_bytes(repository: &Path, commit: &str) -> Option<u64> {
+    let asked = ["ls-tree", "-r", "--full-tree", "--format=%(objectsize)", "--end-of-options", commit];
+    let git = Git::at(repository).printing_much().with("GIT_NO_LAZY_FETCH", "1");
+    let is_bare = repository.join("HEAD").is_file();
+    let git = if is_bare { git.with("GIT_DIR", repository) } else { git };
+    match git.run(&asked) {
+        // Another repository inside has no size.
+        Ok(sizes) => Some(sizes.lines().filter_map(|size| size.trim().parse::<u64>().ok()).sum()),
+        Err(git::Error::TooMuch { .. }) => Some(u64::MAX),
+        Err(_) => None,
+    }
+}
+
 /// The files of what is checked out, a bounded number of them; of a large repository only what is at its top.
 pub fn files(repo: &Path) -> Option<String> {
     let all = Git::at(repo).run(&["ls-tree", "-r", "--name-only", "HEAD"]);
@@ -403,9 +424,14 @@ pub fn changes_between(repo: &Path, base: &str, end: &str) -> Option<String> {
 /// The nearest git root at or above `cwd`, if it has a commit: without one there can be no worktrees. What is above it is
 /// another repository, of which the user has not spoken.
 pub fn discover_repo(cwd: &Path) -> Option<RepoRoot> {
-    let root = PathBuf::from(Git::at(cwd).run(&["rev-parse", "--show-toplevel"]).ok()?);
+    let root = discover_checkout(cwd)?;
     Git::at(&root).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).ok()?;
     Some(RepoRoot(root))
+}
+
+/// The same, also of a repository that has no commit yet.
+pub fn discover_checkout(cwd: &Path) -> Option<PathBuf> {
+    Git::at(cwd).run(&["rev-parse", "--show-toplevel"]).ok().map(PathBuf::from)
 }
 
 /// Like `mkdir -p`, and each new name survives a power cut.

@@ -15,6 +15,7 @@ use crate::checkout::{self, io_error};
 use crate::checkpoints::Error;
 use crate::git::Git;
 use crate::limits;
+use crate::stale::clear_locks;
 
 /// Where the stored files of all workspaces are.
 pub(crate) const STORE: &str = "files.git";
@@ -98,8 +99,9 @@ impl Pruning {
     pub fn finish(self, trees: &BTreeSet<String>, older_than: Duration) -> Result<Pruned, Error> {
         let Pruning { all, lock } = self;
         let (store, bytes_before) = (all.join(STORE), bytes_below(&all));
+        clear_locks(&store);
         forget_caches(&all)?;
-        name(&store, trees)?;
+        name(&store, trees, &lock)?;
         let expiry = format!("--prune={}.seconds.ago", older_than.as_secs());
         // A git that outlives us holds the lock, so that nobody stores into what it removes.
         let held = lock.try_clone().map_err(io_error("lock", &all))?;
@@ -143,7 +145,7 @@ fn forget_caches(all: &Path) -> Result<(), Error> {
 }
 
 /// Gives each of the trees that are there a name, and takes the others away.
-fn name(store: &Path, trees: &BTreeSet<String>) -> Result<(), Error> {
+fn name(store: &Path, trees: &BTreeSet<String>, lock: &File) -> Result<(), Error> {
     let wanted: String = trees.iter().map(|tree| format!("{tree}\n")).collect();
     let found = asked(store).reading(wanted.into_bytes()).run(&["cat-file", "--batch-check"])?;
     let there: BTreeSet<&str> =
@@ -153,6 +155,8 @@ fn name(store: &Path, trees: &BTreeSet<String>) -> Result<(), Error> {
     let made = there.difference(&named).map(|tree| format!("create {KEPT}/{tree} {tree}\n"));
     let gone = named.difference(&there).map(|tree| format!("delete {KEPT}/{tree}\n"));
     let said: String = made.chain(gone).collect();
-    asked(store).reading(said.into_bytes()).run(&["update-ref", "--stdin"]).map_err(checkout::Error::from)?;
+    let held = lock.try_clone().map_err(io_error("lock", store))?;
+    let git = asked(store).reading(said.into_bytes()).holding_silently(Stdio::from(held));
+    git.run(&["update-ref", "--stdin"]).map_err(checkout::Error::from)?;
     Ok(())
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::checkout::{quiet_settings, split};
 use crate::git::{self, Git};
 use crate::place::create_directories;
+use crate::stale::clear_locks;
 use crate::{digest_of, limits, place};
 
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +80,11 @@ impl Address {
         match text.split_once(':') {
             // `git@host:path`, as git understands it: a colon before any slash.
             Some((host, path)) if !host.contains('/') => {
+                // `user:password@host:path`
+                let behind = path.split_once('@').map(|(before, after)| (before.contains('/'), after));
+                if behind.is_some_and(|(is_below, after)| !is_below || after.contains(':')) {
+                    return Err(wrong(PASSWORD));
+                }
                 check_host(host, &wrong)?;
                 if path.is_empty() || path.starts_with('-') {
                     return Err(wrong("there is no path in it"));
@@ -105,8 +111,13 @@ fn check_remote(rest: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(),
     if path.is_empty() {
         return Err(wrong("there is no path in it"));
     }
+    if path.contains(['?', '#']) {
+        return Err(wrong("what follows a ? or # would be kept and shown, and may be a key"));
+    }
     Ok(())
 }
+
+const PASSWORD: &str = "a password does not belong into an address; use a credential helper or a key";
 
 /// A host that begins with a dash is an option to ssh, and so is a user. A password would be kept and shown.
 fn check_host(authority: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(), Error> {
@@ -115,13 +126,24 @@ fn check_host(authority: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<
         None => (None, authority),
     };
     if user.is_some_and(|user| user.contains(':')) {
-        return Err(wrong("a password does not belong into an address; use a credential helper or a key"));
+        return Err(wrong(PASSWORD));
     }
-    let letters =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':' | '[' | ']');
-    let user_letters = |user: &str| user.chars().all(|letter| letters(letter) || letter == '+');
-    let plain = !host.is_empty() && host.chars().all(letters) && !host.starts_with(['-', '.', ':']);
-    if !plain || user.is_some_and(|user| user.is_empty() || user.starts_with('-') || !user_letters(user)) {
+    let (name, port) = match host.split_once(']') {
+        Some((address, "")) => (address.strip_prefix('[').unwrap_or(""), None),
+        Some((address, rest)) => {
+            (address.strip_prefix('[').unwrap_or(""), Some(rest.strip_prefix(':').unwrap_or("none")))
+        }
+        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
+    };
+    let is_address = host.starts_with('[');
+    let letters = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let in_address = |letter: char| letter.is_ascii_hexdigit() || matches!(letter, ':' | '.');
+    let is_name = if is_address { name.chars().all(in_address) } else { name.chars().all(letters) };
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok() && !port.starts_with('+'));
+    let plain = is_name && is_port && !name.is_empty() && !name.starts_with(['-', '.']);
+    let is_user =
+        |user: &str| user.chars().all(|letter| letters(letter) || letter == '+') && !user.starts_with('-');
+    if !plain || user.is_some_and(|user| user.is_empty() || !is_user(user)) {
         return Err(wrong("its host is none"));
     }
     Ok(())
@@ -138,22 +160,26 @@ fn local(path: &Path, wrong: &dyn Fn(&'static str) -> Error) -> Result<Address, 
     Ok(Address { text, protocol: "file" })
 }
 
+/// What can be shown of an address: neither what may be a password nor what may be a key.
 fn without_password(text: &str) -> String {
-    match (text.find("://"), text.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &text[..scheme], &text[at..]),
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let start = text.find("://").map_or(0, |scheme| scheme + 3);
+    match (text.find(':'), text.rfind('@')) {
+        // `git@host:path` has its colon behind.
+        (Some(colon), Some(at)) if start <= at && colon < at => format!("{}…{}", &text[..start], &text[at..]),
         _ => text.to_owned(),
     }
 }
 
-/// Is this the name of a branch or a tag, or a commit? Stricter than git where a name could be read as more.
+/// Is this the name of a branch or a tag, or a commit? As `git check-ref-format` has it, but for what could be read as more.
 pub fn check_reference(name: &str) -> Result<(), Error> {
-    let letters =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '/' | '+' | '#');
-    let part = |part: &str| {
+    let is_odd = |letter: char| letter.is_control() || letter.is_whitespace() || "~^:?*[\\".contains(letter);
+    let is_part = |part: &str| {
         !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with('.') && !part.ends_with(".lock")
     };
-    let plain = name.len() <= limits::REFERENCE_BYTES_MAX && name.chars().all(letters);
-    if plain && name != "HEAD" && !name.contains("..") && name.split('/').all(part) {
+    let means_more = name == "HEAD" || name == "@" || name.contains("..") || name.contains("@{");
+    let is_plain = name.len() <= limits::REFERENCE_BYTES_MAX && !name.contains(is_odd) && !means_more;
+    if is_plain && name.split('/').all(is_part) {
         return Ok(());
     }
     Err(Error::Reference { name: name.to_owned() })
@@ -203,17 +229,11 @@ impl Store {
     /// repository itself would check out.
     pub fn fetch(&self, reference: Option<&str>) -> Result<String, Error> {
         reference.map_or(Ok(()), check_reference)?;
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
         let is_new = !self.directory.exists();
+        clear_locks(&self.directory);
         if !self.directory.join("HEAD").is_file() {
-            Git::at(Path::new("/")).run(&[
-                "init".as_ref(),
-                "--quiet".as_ref(),
-                "--bare".as_ref(),
-                "--template=".as_ref(),
-                "--".as_ref(),
-                self.directory.as_os_str(),
-            ])?;
+            self.make("--object-format=sha1")?;
         }
         let depth = self.depth.map(|depth| format!("--depth={depth}"));
         let mut asked = vec![
@@ -227,9 +247,23 @@ impl Store {
         asked.extend(depth.as_deref());
         let refs = ["--", self.address.as_str(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
         let refs = [&refs[..], &["+HEAD:refs/longhaul/head"]].concat();
-        let git =
-            self.git().reaching(self.address.protocol).filling(&self.directory, limits::FETCHED_BYTES_MAX);
-        if let Err(error) = git.run(&[&asked[..], &refs].concat()) {
+        // A git that outlives us holds the lock, so that nobody clears those that it has taken.
+        let failed = |source| place::Error::Io { action: "lock", path: self.directory.clone(), source };
+        let held = || lock.try_clone().map(Stdio::from).map_err(failed);
+        let fetch = |held| {
+            let git = self.git().holding(held).reaching(self.address.protocol);
+            let git = git.filling(&self.directory, limits::FETCHED_BYTES_MAX);
+            git.run(&[&asked[..], &refs].concat())
+        };
+        let mut fetched = fetch(held()?);
+        let is_other_kind = |error: &git::Error| error.to_string().contains("mismatched algorithms");
+        if fetched.as_ref().is_err_and(is_other_kind) && is_new {
+            let remove = |source| place::Error::Io { action: "remove", path: self.directory.clone(), source };
+            fs::remove_dir_all(&self.directory).map_err(remove)?;
+            self.make("--object-format=sha256")?;
+            fetched = fetch(held()?);
+        }
+        if let Err(error) = fetched {
             if is_new {
                 // Nothing was fetched, and perhaps the address was a slip.
                 take_away(&self.directory).ok();
@@ -237,6 +271,13 @@ impl Store {
             return Err(self.explained(error));
         }
         self.resolve(reference)
+    }
+
+    /// An empty store, for objects of a kind: which one a repository has is known only when it is asked.
+    fn make(&self, kind: &str) -> Result<(), Error> {
+        let made = ["init", "--quiet", "--bare", "--template=", kind, "--"].map(std::ffi::OsStr::new);
+        Git::at(Path::new("/")).run(&[&made[..], &[self.directory.as_os_str()]].concat())?;
+        Ok(())
     }
 
     fn explained(&self, source: git::Error) -> Error {
@@ -401,6 +442,11 @@ pub(crate) fn ensure(
     }
     if fresh.symlink_metadata().is_ok() {
         fs::remove_dir_all(&fresh).map_err(io("remove what was left of", &fresh))?;
+    }
+    // A few bytes that were fetched may be many on disk.
+    if place::checkout_bytes(store, start).is_some_and(|bytes| bytes > limits::FETCHED_BYTES_MAX) {
+        fs::remove_file(&lock_path).ok();
+        return Err(place::Error::TooLarge { path: path.to_owned() });
     }
     let made = make(store, url, &fresh, [branch, start], &lock);
     if made.is_err() {

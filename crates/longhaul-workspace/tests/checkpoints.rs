@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use longhaul_workspace::checkpoints::{Error, Vault};
+use longhaul_workspace::prune::Pruning;
 use tempfile::TempDir;
 
 struct Ground {
@@ -278,6 +281,109 @@ fn what_is_ignored_on_one_side_only_is_left_alone() {
     }
 }
 
+/// D11.16: what was ignored, was seen for a while because the rules had not been written yet, and is ignored again is left alone by
+/// undoing. What the way there wrote goes, ignored or not.
+#[test]
+fn undoing_leaves_alone_what_is_ignored_then() {
+    let ground = Ground::new();
+    ground.write("a", "one");
+    ground.write("then.log", "stored");
+    let then = ground.store();
+    fs::remove_file(ground.at("work/then.log")).unwrap();
+    for (name, text) in [
+        (".gitignore", "deps/\n"),
+        ("d/.gitignore", "*\n!.gitignore\n"),
+        ("deps/x", "fetched"),
+        ("d/:(y)*", "made"),
+    ] {
+        ground.write(name, text);
+    }
+    let _ = ground.store();
+    ground.write(".gitignore", "deps/\n*.log\n");
+    let (now, stood) = (ground.store(), ground.found());
+    ground.bring(&then);
+    assert!(ground.at("work/then.log").exists());
+    let undo = || {
+        let vault = ground.vault().having_written(Some(then.clone()));
+        let seen = vault.store().unwrap().tree;
+        let paths: Vec<PathBuf> =
+            vault.way(&seen, &now).unwrap().into_iter().map(|change| change.path).collect();
+        (vault, seen, paths)
+    };
+    let (vault, seen, paths) = undo();
+    assert_eq!(paths, [".gitignore", "d/.gitignore", "then.log"].map(PathBuf::from));
+    vault.write(&seen, &now).unwrap();
+    drop(vault);
+    assert_eq!(ground.found(), stood);
+    assert_eq!(ground.store(), now, "what is ignored was not taken in");
+    // Killed half way.
+    ground.bring(&then);
+    let (vault, seen, _) = undo();
+    ground.write(".gitignore", "deps/\n*.log\n");
+    vault.write_rest(&seen, &now).unwrap();
+    assert_eq!(ground.found(), stood);
+}
+
+/// D11.16: a file in whose place a directory is to be, or the other way round, comes back from every moment at which somebody may
+/// have been killed.
+#[test]
+fn a_file_and_a_directory_change_places_through_kills() {
+    let kinds = ["nothing", "file", "empty", "directory"];
+    for (stands, to_file) in kinds.iter().flat_map(|kind| [(*kind, true), (*kind, false)]) {
+        let ground = Ground::new();
+        let a = ground.at("work/a");
+        ground.write("a", "file");
+        ground.write("b", "one");
+        let (file, as_file) = (ground.store(), ground.found());
+        fs::remove_file(&a).unwrap();
+        ground.write("a/x", "deep");
+        ground.write("a/y/z", "deeper");
+        let (directory, as_directory) = (ground.store(), ground.found());
+        fs::remove_dir_all(&a).unwrap();
+        match stands {
+            "file" => ground.write("a", "file"),
+            "empty" => fs::create_dir_all(a.join("y")).unwrap(),
+            "directory" => ground.write("a/x", "deep"),
+            _ => {}
+        }
+        let (from, to, wanted) =
+            if to_file { (&directory, &file, as_file) } else { (&file, &directory, as_directory) };
+        ground.vault().write_rest(from, to).unwrap_or_else(|error| panic!("{stands} {to_file}: {error}"));
+        assert_eq!(ground.found(), wanted, "{stands} {to_file}");
+        assert_eq!(ground.store(), *to, "{stands} {to_file}");
+    }
+}
+
+/// D11.16: what a repository tracks although it is ignored is work like any other.
+#[test]
+fn what_is_tracked_though_ignored_is_stored() {
+    let ground = Ground::new();
+    ground.git(&["init", "-q"]);
+    for (name, text) in [
+        (".gitignore", "dist\n*.lock\n"),
+        ("dist/app.js", "one"),
+        ("yarn.lock", "one"),
+        ("dist/map", "built"),
+    ] {
+        ground.write(name, text);
+    }
+    ground.git(&["add", "--force", ".gitignore", "dist/app.js", "yarn.lock"]);
+    let (first, before) = (ground.store(), ground.found());
+    assert_eq!(ground.store(), first);
+    ground.write("dist/app.js", "two");
+    fs::remove_file(ground.at("work/yarn.lock")).unwrap();
+    let (second, after) = (ground.store(), ground.found());
+    assert_ne!(second, first);
+    ground.bring(&first);
+    assert_eq!(ground.found(), before);
+    ground.bring(&second);
+    assert_eq!(ground.found(), after);
+    // A repository that cannot be read keeps nothing from being stored.
+    fs::write(ground.at("work/.git/index"), "broken").unwrap();
+    ground.write("dist/app.js", "three");
+    assert_ne!(ground.store(), second);
+}
+
 /// D11.16: a file that was never stored is not written over.
 #[test]
 fn what_was_never_stored_is_not_replaced() {
@@ -346,4 +452,24 @@ fn many_files_are_stored_together() {
     ground.store();
     ground.bring(&first);
     assert_eq!(ground.found(), before);
+}
+
+/// D11.16: what a killed git left keeps nobody from giving back what is not needed.
+#[test]
+fn the_locks_of_a_killed_pruning_are_cleared() {
+    let ground = Ground::new();
+    ground.write("a", "one");
+    let tree = ground.store();
+    let store = ground.at("state/checkpoints/files.git");
+    fs::create_dir_all(store.join("refs/kept")).unwrap();
+    let kept = format!("refs/kept/{tree}.lock");
+    for name in ["gc.pid.lock", "packed-refs.lock", kept.as_str()] {
+        fs::write(store.join(name), "").unwrap();
+    }
+    let pruning = Pruning::begin(&ground.at("state")).unwrap().unwrap();
+    pruning.finish(&BTreeSet::from([tree.clone()]), Duration::ZERO).unwrap();
+    assert_eq!(ground.store(), tree);
+    ground.write("a", "two");
+    ground.bring(&tree);
+    assert_eq!(fs::read(ground.at("work/a")).unwrap(), b"one");
 }

@@ -122,6 +122,59 @@ fn a_conflict_is_all_there_is() {
     assert_eq!(["shared", "c"].map(|name| text(&fixture.repo().join(name))), ["both\n", "3\n"]);
 }
 
+/// D16.3: a conflict that no mark can show is resolved only by a change of it, and no name that git made up may stay.
+#[test]
+fn a_conflict_without_marks_is_not_resolved_by_doing_nothing() {
+    // What one side does, what the other does, what is named as left, and what resolves it.
+    let cases = [
+        ("printf '\\0l' > bin", "printf '\\0r' > bin", "has resolved nothing in bin", "printf '\\0b' > bin"),
+        ("ln -sfn l link", "ln -sfn r link", "has resolved nothing in link", "ln -sfn both link"),
+        ("printf '\\0l' > new", "printf '\\0r' > new", "has resolved nothing in new", "rm new"),
+        ("rm d/b", "echo more >> d/b", "has resolved nothing in d/b", "rm d/b"),
+        ("echo more >> d/b", "rm d/b", "has resolved nothing in d/b", "echo again >> d/b"),
+        ("mv long one", "mv long two", "has resolved nothing in long, one, two", "rm two"),
+        ("echo 1 > d/b", "echo 2 > d/b", "has left conflict marks in d/b", "echo 3 > d/b"),
+        (
+            "rm d/b; mkdir d/b; echo x > d/b/x",
+            "echo more >> d/b",
+            "has resolved nothing in d/b, d/b~SIDE, and has left the names that git made up for d/b~SIDE",
+            "rm d/b~*",
+        ),
+    ];
+    for (left, right, expected, resolution) in cases {
+        let fixture = Fixture::new();
+        fs::create_dir(fixture.repo().join("d")).unwrap();
+        sh(&fixture.repo(), "printf '\\0' > bin; ln -s a link; seq 30 > long");
+        fixture.commit("d/b", "b\n");
+        let works = [("left", left), ("right", right)].map(|(run, line)| {
+            let work = fixture.work(run, run, "x\n");
+            sh(&work.worktree, line);
+            work
+        });
+        let target = fixture.target("main");
+        let Err(Error::Conflict(conflict)) = target.join(&works, "them", &[]) else { panic!("{left}") };
+        let place = fixture.0.path().join("made");
+        place::detached(&fixture.repo(), &place, &conflict.commit).unwrap();
+        let made = |line: &str| {
+            sh(&place, line);
+            sh(&place, "git add -A");
+            let tree = Command::new("git").arg("write-tree").current_dir(&place).output().unwrap().stdout;
+            let tree = String::from_utf8(tree).unwrap();
+            target.unresolved(&conflict, tree.trim_end()).unwrap().said()
+        };
+        let said = made("echo beside > other").unwrap_or_default();
+        let sides = said.split(['~', ',', ' ']).filter(|word| word.len() == 40).map(str::to_owned);
+        let said =
+            sides.collect::<Vec<_>>().iter().fold(said.clone(), |said, side| said.replace(side, "SIDE"));
+        assert_eq!((said.as_str(), made(resolution)), (expected, None), "{left} | {right}");
+    }
+}
+
+fn sh(directory: &Path, line: &str) {
+    let done = Command::new("sh").args(["-ec", line]).current_dir(directory).output().unwrap();
+    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
 /// What the user has not committed, and a branch that somebody moved meanwhile, stay as they are.
 #[test]
 fn nothing_of_the_users_is_lost() {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::checkout::{self, Checkout, Filters};
 use longhaul_workspace::commit::{self, commit};
 use longhaul_workspace::index_lock;
 use longhaul_workspace::landing::{Error, Form, How, Work, apply, merge, settle};
@@ -195,6 +195,7 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
     let refused = |error: Error| match error {
         Error::Uncommitted { paths } | Error::Conflicts { paths } | Error::InTheWay { paths } => paths,
         error @ (Error::Gone { .. }
+        | Error::Unmerged { .. }
         | Error::Filtered { .. }
         | Error::Detached { .. }
         | Error::Busy
@@ -237,6 +238,39 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
     assert_eq!(fixture.checkout(), before);
     fs::remove_dir_all(repo.join("fine")).unwrap();
     assert!(merge(&work).unwrap().commit.is_some(), "void: nothing was in the way but that");
+}
+
+/// What the user told git to pass over is the user's all the same. It is not carried anywhere, and git goes on passing it over.
+#[test]
+fn nothing_is_touched_that_git_passes_over() {
+    for option in ["--assume-unchanged", "--skip-worktree"] {
+        let fixture = Fixture::new();
+        let (repo, work) = (fixture.repo(), fixture.work());
+        write(&fixture.tree(), "file", "agent\n");
+        write(&fixture.tree(), "new", "agent\n");
+        git(&repo, &["update-index", option, "file", "other", "src/lib.rs"]);
+        write(&repo, "file", "mine\n");
+        if option == "--skip-worktree" {
+            // As in a sparse checkout.
+            fs::remove_file(repo.join("src/lib.rs")).unwrap();
+        }
+        let tags = || git(&repo, &["ls-files", "-v"]);
+        let (before, passed_over) = (fixture.checkout(), tags());
+        assert!(before.1.is_empty(), "void: git sees it by itself");
+        for landed in [apply(&work), merge(&work)] {
+            let is_refused = matches!(&landed, Err(Error::Uncommitted { paths }) if names(paths) == ["file"]);
+            assert!(is_refused, "{option}: {landed:?}");
+        }
+        assert_eq!((fixture.checkout(), tags()), (before, passed_over.clone()), "{option}");
+        let checkout = Checkout::open(&repo, &fixture.scratch(), Filters::Absent).unwrap();
+        let carried = checkout.carry("run_2").unwrap();
+        assert_eq!(git(&repo, &["diff", "--name-only", "HEAD", &carried]), "", "{option}");
+        // What the run leaves alone is in nobody's way.
+        git(&fixture.tree(), &["checkout", "--quiet", "HEAD~1", "--", "file"]);
+        assert!(merge(&work).unwrap().commit.is_some());
+        assert_eq!((read(&repo, "file"), read(&repo, "new")), ("mine\n".to_owned(), "agent\n".to_owned()));
+        assert_eq!(tags().replace("H new\n", ""), passed_over, "{option}");
+    }
 }
 
 /// A link of the user's leads nowhere for a run's files.
@@ -355,6 +389,61 @@ fn only_our_own_stale_lock_is_cleared() {
     assert!(!lock.exists());
 }
 
+/// What a git that died with us has left is known by our own lock and cleared with it; whatever that does not name stays.
+#[test]
+fn the_locks_that_our_git_left_are_cleared() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let (common, own) = (repo.join(".git"), repo.join(".git/worktrees/run_1"));
+    let process = longhaul_workspace::process::Process::own();
+    let dead = format!("longhaul {{\"pid\":{},\"started\":0,\"host\":\"{}\"}}\n", i32::MAX, process.host);
+    let named = |name: &str, to: &str| format!("{{\"name\":\"{name}\",\"to\":\"{to}\"}}\n");
+    let leave = |directory: &Path, locks: &[(PathBuf, &str, &str)]| {
+        let said: String = locks.iter().map(|(_, name, to)| named(name, to)).collect();
+        fs::write(directory.join("index.lock"), format!("{dead}{said}")).unwrap();
+        locks.iter().for_each(|(path, _, to)| fs::write(path, format!("{to}\n")).unwrap());
+    };
+    let branch = "refs/heads/longhaul/run_1.lock";
+    write(&tree, "new", "x\n");
+    leave(&own, &[(own.join("HEAD.lock"), "HEAD.lock", ""), (common.join(branch), branch, "abc")]);
+    fs::write(own.join("HEAD.lock"), "").unwrap();
+    assert!(fixture.commit().unwrap().is_some());
+    assert!(!own.join("HEAD.lock").exists() && !common.join(branch).exists());
+
+    // In the user's checkout, with and without a note of what was under way.
+    let main = "refs/heads/main.lock";
+    leave(
+        &common,
+        &[(common.join("ORIG_HEAD.lock"), "ORIG_HEAD.lock", "abc"), (common.join(main), main, "abc")],
+    );
+    assert!(settle(&fixture.work()).unwrap().is_none());
+    for name in ["index.lock", "ORIG_HEAD.lock", main] {
+        assert!(!common.join(name).exists(), "{name}");
+    }
+    // Somebody else's: with other words in it, of another name, or where ours has none to name.
+    let other = "refs/heads/other.lock";
+    leave(&common, &[(common.join(main), main, "abc"), (common.join(other), other, "abc")]);
+    fs::write(common.join(main), "def\n").unwrap();
+    fs::write(
+        common.join("index.lock"),
+        format!("{dead}{}{}", named(main, "abc"), named("../x.lock", "abc")),
+    )
+    .unwrap();
+    fs::write(repo.join("x.lock"), "abc\n").unwrap();
+    assert!(settle(&fixture.work()).unwrap().is_none());
+    assert!([common.join(main), common.join(other), repo.join("x.lock")].iter().all(|path| path.exists()));
+    assert!(!common.join("index.lock").exists());
+    fs::remove_file(common.join(main)).unwrap();
+    fs::remove_file(repo.join("x.lock")).unwrap();
+    assert!(merge(&fixture.work()).unwrap().commit.is_some());
+    // A git of ours that still lives holds our lock.
+    leave(&common, &[]);
+    let held = fs::File::open(common.join("index.lock")).unwrap();
+    held.lock().unwrap();
+    assert!(settle(&fixture.work()).unwrap().is_none());
+    assert!(common.join("index.lock").exists());
+}
+
 /// A branch that the user stands on is not moved from under the user's files, whatever an agent makes its `HEAD`.
 #[test]
 fn a_branch_that_is_checked_out_elsewhere_is_not_moved() {
@@ -455,6 +544,31 @@ fn a_tree_with_paths_that_lead_out_is_refused() {
         }
         assert_eq!(fixture.checkout(), before, "{name}");
         assert!(!fixture.base().join("evil").exists());
+    }
+}
+
+/// A filter that is not run keeps nobody from files it has nothing to do with, nor from its own that are as they were, whatever their
+/// times say. What has changed and would be stored through it is named.
+#[test]
+fn a_filter_is_in_the_way_of_its_own_files_only() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    fs::write(repo.join(".git/info/attributes"), "file filter=large\n").unwrap();
+    for (key, value) in [("clean", "sed s/^/P:/"), ("smudge", "sed s/^P://"), ("required", "true")] {
+        git(&repo, &["config", &format!("filter.large.{key}"), value]);
+    }
+    let touched = fs::File::options().write(true).open(tree.join("file")).unwrap();
+    touched.set_modified(std::time::SystemTime::now()).unwrap();
+    write(&tree, "new", "agent\n");
+    let commit = fixture.commit().unwrap().unwrap().commit;
+    assert_eq!(git(&repo, &["diff", "--name-only", "main", &commit]), "new");
+    assert_eq!(merge(&fixture.work()).unwrap().changes.len(), 1);
+    write(&tree, "file", "agent\n");
+    let refused = fixture.commit().unwrap_err();
+    let commit::Error::Checkout(checkout::Error::Filtered { paths }) = refused else { panic!("{refused}") };
+    assert_eq!(names(&paths), ["file"]);
+    for landed in [apply(&fixture.work()), merge(&fixture.work())] {
+        assert!(landed.unwrap_err().to_string().ends_with("no filter is run here: file"));
     }
 }
 
@@ -661,6 +775,52 @@ fn changes_are_carried_in_and_come_back() {
     write(&repo, "file", "by hand\n");
     assert!(matches!(apply(&work), Err(Error::Conflicts { .. } | Error::Uncommitted { .. })));
     assert_eq!(read(&repo, "file"), "by hand\n");
+}
+
+/// What the run was given and has changed is merged where the user's copy is still as it was given, and only there.
+#[test]
+fn what_was_carried_in_and_changed_is_merged() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    write(&repo, "file", "mine\n");
+    write(&repo, "untracked", "mine\n");
+    fs::remove_file(repo.join("other")).unwrap();
+    let checkout = Checkout::open(&repo, &fixture.scratch(), Filters::Absent).unwrap();
+    let (carried, path) = (checkout.carry("run_2").unwrap(), fixture.base().join("work/run_2"));
+    let (branch, start) = ("longhaul/run_2".to_owned(), Some(carried.clone()));
+    ensure(&Place::Worktree { repo: repo.clone(), path: path.clone(), branch: branch.clone(), start })
+        .unwrap();
+    for name in ["file", "untracked", "other"] {
+        write(&path, name, "mine and the agent's\n");
+    }
+    let (run, worktree, base) = ("run_2".to_owned(), path, Some(carried));
+    let work = Work { run, worktree, branch, base, carried: true, ..fixture.work() };
+    write(&repo, "untracked", "mine, later\n");
+    let before = fixture.checkout();
+    assert!(matches!(merge(&work), Err(Error::Uncommitted { paths }) if names(&paths) == ["untracked"]));
+    assert_eq!(fixture.checkout(), before);
+    write(&repo, "untracked", "mine\n");
+    assert!(merge(&work).unwrap().commit.is_some());
+    for name in ["file", "untracked", "other"] {
+        assert_eq!(read(&repo, name), "mine and the agent's\n");
+    }
+    assert_eq!(git(&repo, &["status", "--porcelain"]), "");
+}
+
+/// Conflicts that are still in the index are named, whatever left them there.
+#[test]
+fn an_index_with_conflicts_is_said_to_be_one() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    write(&fixture.tree(), "new", "agent\n");
+    write(&repo, "file", "stashed\n");
+    git(&repo, &["stash", "--quiet"]);
+    write(&repo, "file", "mine\n");
+    git(&repo, &["commit", "--quiet", "-am", "mine"]);
+    Command::new("git").arg("-C").arg(&repo).args(["stash", "pop", "--quiet"]).output().unwrap();
+    let before = fixture.checkout();
+    assert!(matches!(merge(&fixture.work()), Err(Error::Unmerged { paths }) if names(&paths) == ["file"]));
+    assert_eq!(fixture.checkout(), before);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::place::{Place, ensure, is_dirty};
+use longhaul_workspace::place::{Place, checkout_bytes, ensure, is_dirty};
 use longhaul_workspace::source::{Address, Error, Store, check_reference};
 use tempfile::TempDir;
 
@@ -81,6 +81,8 @@ fn addresses() {
     for text in [
         "https://example.com/a/b.git",
         "https://user@example.com:8443/a",
+        "https://[fe80:0:0:0:0:0:0:1]:8443/a",
+        "git@example.com:team/@scope/b",
         "ssh://git@example.com:22/a/b",
         "git@example.com:a/b.git",
         "example.com:a",
@@ -119,6 +121,17 @@ fn addresses() {
         "https://example.com/a\r\nx",
         "https://example.com/a\nx",
         "git@host:",
+        "user:secret@host:a",
+        "user:secret@host:a/b",
+        "user:a/secret@host:b",
+        "https://example.com/a?token=secret",
+        "https://example.com/a#secret",
+        "https://user:secret@example.com/a?secret",
+        "ssh://host:22:33/a",
+        "ssh://host:+22/a",
+        "ssh://host:x/a",
+        "https://[fe80:1/a",
+        "https://[fe80:1]x/a",
     ] {
         let refused = Address::parse(text, &base).unwrap_err();
         assert!(matches!(refused, Error::Address { .. }), "{text}");
@@ -129,7 +142,7 @@ fn addresses() {
 /// A46: names of branches, tags and commits, and nothing that means more.
 #[test]
 fn references() {
-    for name in ["main", "feature/x-1", "v1.2.3", "a1b2c3d"] {
+    for name in ["main", "feature/x-1", "v1.2.3", "a1b2c3d", "feat/@scope=x,y", "fürs", "a{b}", "at@x"] {
         assert!(check_reference(name).is_ok(), "{name}");
     }
     for name in [
@@ -156,6 +169,13 @@ fn references() {
         "a/-b",
         "refs*",
         "+a:b",
+        "@",
+        "a?",
+        "a[1]",
+        "a\\b",
+        "a\u{7f}",
+        "a\u{2028}b",
+        "a.",
     ] {
         assert!(check_reference(name).is_err(), "{name:?}");
     }
@@ -244,6 +264,55 @@ fn a_repository_is_fetched_once_and_made_often() {
     ensure(&place).unwrap();
     assert_eq!(git(place.directory(), &["rev-list", "--count", "HEAD"]), "1");
     assert_eq!(git(place.directory(), &["rev-parse", "--is-shallow-repository"]), "true");
+}
+
+/// A52: what a commit takes on disk is known before any of it is written.
+#[test]
+fn a_small_repository_may_be_a_large_checkout() {
+    let fixture = Fixture::new();
+    let text = "0".repeat(1_000_000);
+    (0..4).for_each(|number| drop(fixture.push(&format!("f{number}"), &text)));
+    let (store, head) = (fixture.store(None), fixture.push("last", "x\n"));
+    store.fetch(None).unwrap();
+    let bytes = Some(4 * 1_000_000 + "one\n".len() as u64 + 2);
+    assert_eq!(checkout_bytes(store.directory(), &head), bytes);
+    assert_eq!(checkout_bytes(&fixture.base().join("upstream"), "HEAD"), bytes);
+    assert_eq!(checkout_bytes(store.directory(), "nothing"), None);
+}
+
+/// D15.5: a repository whose objects have the longer names is fetched and made like any other.
+#[test]
+fn a_repository_with_longer_names_is_fetched() {
+    let fixture = Fixture { outer: tempfile::tempdir().unwrap() };
+    let base = fixture.base();
+    git(
+        &base,
+        &["init", "--quiet", "--bare", "--initial-branch=main", "--object-format=sha256", "origin.git"],
+    );
+    git(&base, &["init", "--quiet", "--initial-branch=main", "--object-format=sha256", "upstream"]);
+    git(&base.join("upstream"), &["remote", "add", "origin", "../origin.git"]);
+    let first = fixture.push("file", "one\n");
+    let store = fixture.store(None);
+    assert_eq!(store.fetch(None).unwrap(), first);
+    let second = fixture.push("file", "two\n");
+    assert_eq!(store.fetch(Some("main")).unwrap(), second);
+    let place = fixture.place(&store, "run_1", &second);
+    ensure(&place).unwrap();
+    assert_eq!(fs::read_to_string(place.directory().join("file")).unwrap(), "two\n");
+}
+
+/// A git that died while it fetched has left its locks, and the next one fetches all the same.
+#[test]
+fn the_locks_of_a_killed_fetch_are_cleared() {
+    let fixture = Fixture::new();
+    let store = fixture.store(None);
+    store.fetch(None).unwrap();
+    let pushed = fixture.push("file", "two\n");
+    let left = ["refs/heads/main.lock", "shallow.lock", "packed-refs.lock", "objects/info/commit-graph.lock"];
+    fs::create_dir_all(store.directory().join("objects/info")).unwrap();
+    left.iter().for_each(|name| fs::write(store.directory().join(name), "").unwrap());
+    assert_eq!(store.fetch(Some("main")).unwrap(), pushed);
+    assert!(left.iter().all(|name| !store.directory().join(name).exists()));
 }
 
 /// F48: half a store and half a workspace, as a kill leaves them, are made anew; what is somebody's is not.

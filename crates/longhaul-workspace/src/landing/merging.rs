@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Error;
-use crate::checkout::{Checkout, path_of, split};
+use crate::checkout::{Checkout, path_of};
 
 /// Is the second commit part of the history of the first?
 pub(crate) fn contains(checkout: &Checkout, outer: &str, inner: &str) -> bool {
@@ -15,10 +15,12 @@ pub(crate) enum Merge {
     Clean {
         tree: String,
     },
-    /// The tree has the places that conflict marked, in these files.
+    /// The tree has the places that conflict marked, in those of these files that are text.
     Conflicts {
         tree: String,
         paths: Vec<PathBuf>,
+        /// The paths of each conflict, as git counts them.
+        single: Vec<Vec<PathBuf>>,
     },
 }
 
@@ -28,13 +30,31 @@ pub(crate) fn merge_trees(
     ours: &str,
     theirs: &str,
 ) -> Result<Merge, Error> {
-    let fixed = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"];
+    let fixed = ["merge-tree", "--write-tree", "-z", "--name-only"];
     let printed = checkout.git().print(&[&fixed[..], options, &[ours, theirs]].concat())?;
-    let mut words = split(&printed.bytes);
+    let mut words = printed.bytes.split(|byte| *byte == 0);
     let tree = words.next().map(|tree| String::from_utf8_lossy(tree).trim().to_owned());
     match (printed.status.code(), tree) {
         (Some(0), Some(tree)) => Ok(Merge::Clean { tree }),
-        (Some(1), Some(tree)) => Ok(Merge::Conflicts { tree, paths: words.map(path_of).collect() }),
+        (Some(1), Some(tree)) => {
+            // An empty word comes before what git says of them.
+            let paths = words.by_ref().take_while(|word| !word.is_empty()).map(path_of).collect();
+            Ok(Merge::Conflicts { tree, paths, single: singly(words) })
+        }
         (_, _) => Err(printed.failed("merge-tree".to_owned()).into()),
     }
+}
+
+/// The conflicts among what git says of a merge: how many paths, those, of which kind it is, and a sentence.
+fn singly<'w>(mut words: impl Iterator<Item = &'w [u8]>) -> Vec<Vec<PathBuf>> {
+    let mut conflicts = Vec::new();
+    while let Some(count) = words.next().and_then(|count| std::str::from_utf8(count).ok()?.parse().ok()) {
+        let paths: Vec<PathBuf> = words.by_ref().take(count).map(path_of).collect();
+        let kind = words.next().unwrap_or_default();
+        words.next();
+        if kind.starts_with(b"CONFLICT") {
+            conflicts.push(paths);
+        }
+    }
+    conflicts
 }

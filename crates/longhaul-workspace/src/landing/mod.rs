@@ -37,6 +37,8 @@ pub enum Error {
     Conflicts { paths: Vec<PathBuf> },
     #[error("it would touch changes of yours that are not committed, in {}", shown(paths))]
     Uncommitted { paths: Vec<PathBuf> },
+    #[error("conflicts that nobody has resolved are in the index, in {}", shown(paths))]
+    Unmerged { paths: Vec<PathBuf> },
     #[error("files that git does not track are in the way: {}", shown(paths))]
     InTheWay { paths: Vec<PathBuf> },
     #[error("these files are stored through a filter, and no filter is run here: {}", shown(paths))]
@@ -118,7 +120,8 @@ pub fn apply(work: &Work) -> Result<Landed, Error> {
 
 /// Merges the run's work into the branch that is checked out.
 pub fn merge(work: &Work) -> Result<Landed, Error> {
-    let (site, _) = Site::open(work)?;
+    let (mut site, _) = Site::open(work)?;
+    site.carried = work.base.clone().filter(|_| work.carried);
     site.refuse_unready()?;
     let theirs = work.committed()?;
     let message = signed(&format!("Merge {}: {}", work.run, work.title), &work.run);

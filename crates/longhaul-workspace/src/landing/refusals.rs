@@ -12,6 +12,10 @@ use crate::{commit, limits};
 impl Site {
     pub(crate) fn refuse_unready(&self) -> Result<(), Error> {
         commit::refuse_under_way(&self.checkout)?;
+        let unmerged = self.checkout.unmerged()?;
+        if !unmerged.is_empty() {
+            return Err(Error::Unmerged { paths: unmerged });
+        }
         match self.checkout.branch() {
             Some(_) => Ok(()),
             None => Err(Error::Detached { path: self.checkout.top().to_owned() }),
@@ -26,11 +30,18 @@ impl Site {
     ) -> Result<BTreeMap<PathBuf, Option<Node>>, Error> {
         let in_files = nodes(self.checkout.changes(head, &self.checkout.snapshot()?.tree)?);
         let staged = nodes(self.staged(head)?);
+        let carried =
+            self.carried.as_ref().map(|carried| self.checkout.changes(head, carried)).transpose()?;
+        let carried = nodes(carried.unwrap_or_default());
         // What is here already as the merge would have it is no work that could be lost.
         let differs = |here: &BTreeMap<PathBuf, Option<Node>>, change: &Change| {
             here.get(&change.path).is_some_and(|node| *node != change.after)
         };
-        let lost = changes.iter().filter(|change| differs(&in_files, change) || differs(&staged, change));
+        // Nor is what the run was given, and was built upon.
+        let is_known = |path: &PathBuf| carried.contains_key(path) && carried.get(path) == in_files.get(path);
+        let lost = changes.iter().filter(|change| {
+            (differs(&in_files, change) && !is_known(&change.path)) || differs(&staged, change)
+        });
         refuse(lost, |paths| Error::Uncommitted { paths })?;
         Ok(in_files)
     }

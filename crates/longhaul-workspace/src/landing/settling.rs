@@ -34,20 +34,23 @@ impl Site {
     /// Finishes or takes back what a killed landing left.
     pub(super) fn settle(&self) -> Result<Option<Settled>, Error> {
         let Some(landing) = self.kept()? else { return Ok(None) };
-        let lock = IndexLock::take(self.checkout.directory())?;
+        let mut lock = IndexLock::take(self.checkout.directory())?;
         let run = landing.run.clone();
         let at = self.whereabouts(&landing)?;
         if at == Whereabouts::Elsewhere {
+            drop(lock);
             self.forget()?;
             return Ok(Some(Settled { run, how: How::MovedOn }));
         }
         let leftover = self.leftover(&landing)?;
         if at == Whereabouts::AtEnd || (landing.written && leftover.is_whole) {
-            self.finish(&landing, &lock)?;
+            self.finish(&landing, &mut lock)?;
+            drop(lock);
             self.forget()?;
             return Ok(Some(Settled { run, how: How::Finished }));
         }
         let paths = self.take_back(&leftover)?;
+        drop(lock);
         self.forget()?;
         if leftover.theirs.is_empty() {
             return Ok(Some(Settled { run, how: How::TakenBack { paths } }));

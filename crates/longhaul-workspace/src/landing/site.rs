@@ -8,13 +8,15 @@ use super::note::{Landing, Moved};
 use super::refusals::{in_the_way, refuse};
 use super::{Error, Landed, Merge, Settled, Work, merge_trees, nodes};
 use crate::checkout::{Change, Checkout, Filters, io_error, path_bytes};
-use crate::index_lock::IndexLock;
+use crate::index_lock::{self, IndexLock};
 use crate::{digest_of, limits};
 
 /// The user's checkout while this process alone may land something there.
 pub(crate) struct Site {
     pub(crate) checkout: Checkout,
     pub(super) note: PathBuf,
+    /// The commit with what was not committed here when the run began, whose history has it then.
+    pub(super) carried: Option<String>,
     /// Locked for as long as this lives.
     _held: File,
 }
@@ -35,7 +37,9 @@ impl Site {
             return Err(Error::Busy);
         }
         let note = checkout.scratch().join(format!("landing-{name}.json"));
-        let site = Site { checkout, note, _held: held };
+        let site = Site { checkout, note, carried: None, _held: held };
+        // One that was killed when all was done has left its lock and no note.
+        index_lock::clear_stale(site.checkout.directory());
         let settled = site.settle()?;
         Ok((site, settled))
     }
@@ -59,8 +63,13 @@ impl Site {
         let checkout = &self.checkout;
         let changes = checkout.changes(&head, &after)?;
         let in_files = self.refuse_uncommitted(&head, &changes)?;
+        // What stands there is what is replaced, also where that was never committed here.
+        let standing = |change: &Change| match in_files.get(&change.path) {
+            Some(node) => Change { before: node.clone(), ..change.clone() },
+            None => change.clone(),
+        };
         let to_write: Vec<Change> =
-            changes.iter().filter(|change| !in_files.contains_key(&change.path)).cloned().collect();
+            changes.iter().map(standing).filter(|change| change.before != change.after).collect();
         let moved = Some(Moved { from: head.clone(), to: commit.clone() });
         // What is here already stays, should the rest be taken back.
         let here = changes.iter().filter_map(|change| in_files.get_key_value(&change.path));
@@ -91,7 +100,7 @@ impl Site {
             return Err(Error::Filtered { paths: filtered });
         }
         refuse(in_the_way(self.checkout.top(), to_write).into_iter(), |paths| Error::InTheWay { paths })?;
-        let lock = IndexLock::take(self.checkout.directory())?;
+        let mut lock = IndexLock::take(self.checkout.directory())?;
         let (head, branch) = (self.checkout.head()?, self.checkout.branch());
         // Somebody has committed here since this was worked out.
         if landing.moved.as_ref().is_some_and(|moved| moved.from != head) {
@@ -106,18 +115,22 @@ impl Site {
         }
         let landing = Landing { written: true, ..landing };
         self.keep(&landing)?;
-        self.finish(&landing, &lock)?;
+        self.finish(&landing, &mut lock)?;
+        // Before the note: without it, nobody would look after the lock.
+        drop(lock);
         self.forget()
     }
 
     /// Moves the branch and its index, once all files are written.
-    pub(super) fn finish(&self, landing: &Landing, lock: &IndexLock) -> Result<(), Error> {
+    pub(super) fn finish(&self, landing: &Landing, lock: &mut IndexLock) -> Result<(), Error> {
         let Some(Moved { from, to }) = &landing.moved else { return Ok(()) };
         if self.checkout.head()? != *to {
-            self.checkout.git().bytes(&["update-ref", "ORIG_HEAD", from])?;
+            let branch = landing.branch.as_deref().unwrap_or("HEAD");
+            lock.about_to_move(&[("ORIG_HEAD", from), ("HEAD", to), (branch, to)])?;
+            self.checkout.git().holding(lock.held()).bytes(&["update-ref", "ORIG_HEAD", from])?;
             let note = format!("longhaul merge {}", landing.run);
             let moved = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", "HEAD", to, from];
-            self.checkout.git().bytes(&moved)?;
+            self.checkout.git().holding(lock.held()).bytes(&moved)?;
         }
         let index = self.checkout.index()?;
         // What was staged since, or before, stays as it is.

@@ -249,10 +249,14 @@ impl Table<'_> {
             ));
             return Ok(Resolution::NotDone(Exit::of_run(&run)));
         }
-        refuse_marks(Path::new(&run.spec.workspace), &conflict.paths, &id)?;
         let tree = landing::work(self.app, &run)?
             .made_of(&conflict.commit)
             .map_err(|error| self.failure(Error::Landing(error), "nothing was changed"))?;
+        let left = self.target.unresolved(conflict, &tree);
+        // What is left is no resolution, whatever the agent says.
+        if let Some(said) = left.map_err(|error| self.failure(error, "nothing was changed"))?.said() {
+            return Err(Failure::from(anyhow::anyhow!("{id} {said}")).hint("nothing was merged"));
+        }
         let agent = self.args.agent.clone().unwrap_or_default();
         Ok(Resolution::Made(Resolved { agent, sides: conflict.sides.clone(), tree }))
     }
@@ -345,31 +349,29 @@ fn working_branch(run: &Run) -> Option<String> {
 fn task(conflict: &Conflict, names: &[String]) -> String {
     let before =
         if conflict.before.is_empty() { "its target".to_owned() } else { conflict.before.join(", ") };
-    format!(
+    let shown = |paths: &[PathBuf]| {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        names.join(", ")
+    };
+    let mut task = format!(
         "Resolve a merge conflict. Branch {} was merged with {before}, and both changed the same places in: {}. These places are marked \
          with <<<<<<<, ======= and >>>>>>> in the files here; a file that one side removed stands as the other has it. Make each file \
          what both sides meant, leave no mark, and change nothing else. Do not merge, rebase or switch branches.",
         conflict.branch,
         names.join(", ")
-    )
-}
-
-/// A mark that is left is no resolution, whatever the agent says.
-fn refuse_marks(place: &Path, paths: &[PathBuf], id: &RunId) -> Result<(), Failure> {
-    let is_marked = |path: &&PathBuf| {
-        let file = place.join(path);
-        let is_file = file.symlink_metadata().is_ok_and(|facts| facts.is_file());
-        let text = if is_file { std::fs::read(&file).unwrap_or_default() } else { Vec::new() };
-        String::from_utf8_lossy(&text)
-            .lines()
-            .any(|line| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> "))
-    };
-    match paths.iter().find(is_marked) {
-        None => Ok(()),
-        Some(path) => Err(Failure::from(anyhow::anyhow!(
-            "{id} has left conflict marks in {}",
-            path.display().to_string().escape_debug()
-        ))
-        .hint("nothing was merged")),
+    );
+    for paths in &conflict.unmarked {
+        task.push_str(&format!(
+            " No mark can show the conflict over {}: there stands what one side has, and it counts as resolved only when you have \
+             changed, moved or removed something of it.",
+            shown(paths)
+        ));
     }
+    if !conflict.made_up.is_empty() {
+        task.push_str(&format!(
+            " Git has made up these names, and none of them may stay: {}.",
+            shown(&conflict.made_up)
+        ));
+    }
+    task
 }

@@ -7,7 +7,7 @@ use longhaul_core::report::Evidence;
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
 use longhaul_workspace::landing::{self, Error, How, Landed, Settled, Work};
-use longhaul_workspace::{commit, index_lock};
+use longhaul_workspace::{commit, index_lock, place};
 use serde_json::json;
 
 use super::joining::{self, JoiningArgs};
@@ -274,8 +274,20 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         Error::Conflicts { .. } => format!(
             "{untouched}; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
         ),
-        Error::Uncommitted { .. } => format!("{untouched}; commit or stash them first"),
+        Error::Uncommitted { .. } => format!(
+            "{untouched}; commit or stash them first; `git ls-files -v` marks with `h` or `S` those that git was told to pass over"
+        ),
         Error::InTheWay { .. } => format!("{untouched}; move them away first"),
+        Error::Unmerged { .. } => format!("{untouched}; resolve them first, and `git add` them"),
+        Error::Filtered { .. }
+        | Error::Checkout(checkout::Error::Filtered { .. })
+        | Error::Commit(commit::Error::Checkout(checkout::Error::Filtered { .. }))
+            if place::is_dirty(&work.worktree) =>
+        {
+            format!(
+                "{untouched}; commit them yourself in {worktree}, then `git merge {branch}`: both run your filters"
+            )
+        }
         Error::Filtered { .. } => format!("{untouched}; `git merge {branch}` runs your filters"),
         Error::Unsettled { back, .. } => {
             let back = match back {

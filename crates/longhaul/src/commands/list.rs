@@ -92,14 +92,22 @@ pub fn called(row: &RunRow, undriven: &HashSet<RunId>) -> String {
     called.to_owned()
 }
 
-/// A run that works in this directory at this moment.
+/// A run that works in this directory, below it or around it at this moment.
 pub fn at_work_in(app: &App, directory: &Path) -> Result<Option<RunId>, Failure> {
     if app.home()?.is_none() {
         return Ok(None);
     }
     let filter = Filter { status: Some(Status::Running), ..Filter::default() };
     let (mut rows, _) = app.reading()?.list(&filter)?;
-    rows.retain(|row| row.workspace.as_deref().is_some_and(|place| Path::new(place) == directory));
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let directory = whole(directory);
+    let touches = |place: &str| {
+        let place = whole(Path::new(place));
+        // The runs of a project work below it by themselves, where nobody else does.
+        let is_ours = place.starts_with(whole(&app.state_dir));
+        directory.starts_with(&place) || (place.starts_with(&directory) && !is_ours)
+    };
+    rows.retain(|row| row.workspace.as_deref().is_some_and(touches));
     let undriven = undriven(app, &rows)?;
     Ok(rows.into_iter().map(|row| row.id).find(|id| !undriven.contains(id)))
 }

@@ -34,6 +34,13 @@ impl Chosen {
         let (repository, branch, base) = (None, None, None);
         Chosen { path, repository, branch, base, carried: false, source: None, collaboration: None }
     }
+
+    /// The repository and the commit whose files are still to be written there.
+    pub fn begins(&self) -> Option<(&Path, &str)> {
+        let store = self.source.as_ref().map(|source| Path::new(&source.store));
+        let repository = store.or(self.repository.as_deref()).filter(|_| !self.path.exists())?;
+        Some((repository, self.base.as_deref()?))
+    }
 }
 
 /// How this run works together with others: as typed, else as the settings say.
@@ -64,7 +71,7 @@ pub fn place(
         refuse_vital(app)?;
         if let Some(other) = list::at_work_in(app, &app.cwd)? {
             render::warn(&format!(
-                "{other} works in this directory as well, at this moment; they may change the same files"
+                "{other} works in this directory as well, or in one around or below it, at this moment; they may change the same files"
             ));
         }
         return Ok(Chosen::plain(app.cwd.clone()));
@@ -98,9 +105,43 @@ fn refuse_changes(app: &App, options: &Options) -> Result<(), Failure> {
     if !options.with_changes {
         return Ok(());
     }
-    let why =
-        format!("--with-changes: {} is in no git repository, so there are no changes", app.cwd.display());
+    let here = app.cwd.display();
+    let why = match place::discover_checkout(&app.cwd) {
+        Some(top) => {
+            format!("--with-changes: {} has no commit yet, to which there could be changes", top.display())
+        }
+        None => format!("--with-changes: {here} is in no git repository, so there are no changes"),
+    };
     Err(Failure::usage(why).hint("`--in-place` works on the files that are here"))
+}
+
+/// Whoever stands in a repository means it; of one that has no files, none would be found.
+fn warn_of_bare(app: &App) {
+    let here = app.cwd.canonicalize().unwrap_or_else(|_| app.cwd.clone());
+    if let Some(bare) = here.ancestors().find(|directory| is_git(directory)) {
+        render::warn(&format!(
+            "{0} is a repository without a checkout: the run works in an empty directory; `--repo {0}` works on what is in it",
+            bare.display()
+        ));
+    }
+}
+
+/// Does git keep a repository here?
+fn is_git(directory: &Path) -> bool {
+    directory.join("HEAD").is_file() && directory.join("objects").is_dir() && directory.join("refs").is_dir()
+}
+
+/// Whoever starts a run in the workspace of another builds on what that one is just changing.
+fn warn_of_workspace(app: &App) {
+    let here = app.cwd.canonicalize().unwrap_or_else(|_| app.cwd.clone());
+    let is_state = |dir: &&Path| dir.file_name().is_some_and(|name| name == STATE_DIRECTORY);
+    if let Some(state) = here.ancestors().find(is_state) {
+        render::warn(&format!(
+            "{} is a workspace of another run, below {}: this one begins at what is committed there, and its work goes back there",
+            here.display(),
+            state.display()
+        ));
+    }
 }
 
 /// How the branch is called that the runs there share.
@@ -126,8 +167,10 @@ fn on_its_own(app: &App, options: &Options, naming: &Naming<'_>) -> Result<Chose
     let path = app.state_dir.join("workspace").join("run").join(naming.id.as_str());
     let Some(repository) = repository(&app.cwd) else {
         refuse_changes(app, options)?;
+        warn_of_bare(app);
         return Ok(Chosen::plain(path));
     };
+    warn_of_workspace(app);
     let (base, carried) = base(app, options, &repository, naming)?;
     let branch = Some(naming.branch(&repository));
     Ok(Chosen { repository: Some(repository), branch, base: Some(base), carried, ..Chosen::plain(path) })
@@ -328,8 +371,6 @@ fn refuse_vital(app: &App) -> Result<(), Failure> {
     let here = app.cwd.canonicalize().unwrap_or_else(|_| app.cwd.clone());
     let state = app.state_dir.canonicalize().unwrap_or_else(|_| app.state_dir.clone());
     let is_state = |dir: &Path| dir.file_name().is_some_and(|name| name == STATE_DIRECTORY);
-    let is_git =
-        |dir: &Path| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir();
     let what = if here.parent().is_none() {
         "everything there is"
     } else if here.starts_with(&state) || here.ancestors().any(is_state) {

@@ -292,15 +292,30 @@ pub fn after_completion(app: &App, run: &Run) {
     }
 }
 
-/// Refuses another workspace while all of them take more than they may.
-pub fn refuse_over_quota(app: &App, retention: Retention) -> Result<(), Failure> {
+/// Refuses another workspace while all of them take more than they may, or would with the files of that one: `begins` says of which
+/// repository, and at which commit.
+pub fn refuse_over_quota(
+    app: &App,
+    retention: Retention,
+    begins: Option<(&Path, &str)>,
+) -> Result<(), Failure> {
     let Some(quota) = retention.workspaces_max else { return Ok(()) };
     let taken = bytes_below(&app.state_dir.join("workspace")) + bytes_below(&app.state_dir.join("sessions"));
-    if taken <= quota {
+    let more = begins.and_then(|(repository, commit)| place::checkout_bytes(repository, commit)).unwrap_or(0);
+    if taken.saturating_add(more) <= quota {
         return Ok(());
     }
     let (taken, quota) = (table::bytes(taken), table::bytes(quota));
-    let error = anyhow::anyhow!("workspaces take {taken}, more than workspace.quota, {quota}");
+    let error = match more {
+        0 => anyhow::anyhow!("workspaces take {taken}, more than workspace.quota, {quota}"),
+        u64::MAX => {
+            anyhow::anyhow!("there are too many files for a workspace within workspace.quota, {quota}")
+        }
+        more => anyhow::anyhow!(
+            "workspaces take {taken}, and with the {} of this one more than workspace.quota, {quota}",
+            table::bytes(more)
+        ),
+    };
     let hint =
         "`longhaul workspace list` shows them, `longhaul workspace cleanup` removes those of ended runs";
     Err(Failure { exit: Exit::Limit, error, hint: Some(hint.to_owned()) })

@@ -47,7 +47,8 @@ fn work_is_shown_and_brought_in() {
         assert_eq!(
             refused.err,
             "error: it would touch changes of yours that are not committed, in a.txt\n\
-             hint: nothing was changed; commit or stash them first\n"
+             hint: nothing was changed; commit or stash them first; `git ls-files -v` marks with `h` or `S` those that git was told to \
+             pass over\n"
         );
     }
     assert_eq!(checkout(&desk), before);

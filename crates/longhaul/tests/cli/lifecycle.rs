@@ -479,7 +479,7 @@ fn a_run_at_a_gate_waits_for_a_person() {
     }
 }
 
-/// Two runs that work in one directory at the same time may be meant, and are said.
+/// A106: two runs that work in one directory at the same time, or in one below the other, may be meant, and are said.
 #[test]
 fn a_second_run_in_place_is_warned_of() {
     let desk = Desk::with_script(
@@ -502,6 +502,12 @@ conversations:
     }
     let second = create();
     assert!(second.err.contains(&format!("{id} works in this directory as well")), "{}", second.err);
+    std::fs::create_dir(desk.path("below")).unwrap();
+    let script = format!("scripted/{}", desk.path("s.yaml").display());
+    let mut below = desk.command(&["create", "--task", "x", "--in-place", "--model", &script]);
+    below.current_dir(desk.path("below")).env("LONGHAUL_STATE_DIR", desk.path(".longhaul"));
+    let below = String::from_utf8(below.output().unwrap().stderr).unwrap();
+    assert!(below.contains(&format!("{id} works in this directory as well")), "{below}");
     desk.get(&["pause", &id]);
     child.wait().unwrap();
     assert!(!create().err.contains("works in this directory"));

@@ -363,3 +363,26 @@ fn a_repository_with_read_only_files_and_links() {
     let mode = std::fs::metadata(desk.path("locked")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o444, "it is nobody's change");
 }
+
+/// A106: what a repository lacks, and where somebody stands in it, is said.
+#[test]
+fn a_repository_that_has_nothing_to_work_on_is_said_to_be_one() {
+    let desk = Desk::new();
+    git(&desk.path(""), &["init", "-q", "--initial-branch=main"]);
+    let create = ["create", "--task", "x", "--model", "scripted/s.yaml"];
+    let refused = desk.say(&[&create[..], &["--with-changes"]].concat());
+    assert!(refused.code == 2 && refused.err.contains("has no commit yet"), "{}", refused.err);
+    let bare = Desk::new();
+    git(&bare.path(""), &["init", "-q", "--bare", "."]);
+    let warned = bare.say(&create);
+    assert!(warned.err.contains("is a repository without a checkout"), "{}", warned.err);
+    // In the workspace of another run.
+    let desk = repository();
+    let run = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    let workspace = desk.json(&["show", run["id"].as_str().unwrap()])["workspace"].clone();
+    let script = format!("scripted/{}", desk.path("s.yaml").display());
+    let mut inside = desk.command(&["create", "--task", "x", "--model", &script]);
+    let said = inside.current_dir(workspace.as_str().unwrap()).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("is a workspace of another run"), "{said}");
+}

@@ -316,3 +316,18 @@ conversations:
         |event: &&Value| event["type"] == json!("tool_failed") && event["callId"] == json!("call_2");
     assert!(events.iter().any(|event| unknown(&event)), "it was cut short, and says so");
 }
+
+/// A52: a workspace whose files would go over the quota is not begun, however small its repository is.
+#[test]
+fn a_checkout_that_is_too_large_is_not_begun() {
+    let desk = Desk::with_script(SCRIPT);
+    desk.write("large", &"0".repeat(3_000_000));
+    quota(&desk, "workspace: { quota: 2MB }\n");
+    commit_all(&desk);
+    let refused = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("of this one more than workspace.quota"), "{}", refused.err);
+    assert!(!desk.path(".longhaul/workspace/run").exists());
+    quota(&desk, "workspace: { quota: 20MB }\n");
+    assert_eq!(desk.say(&["run", "x", "--model", "scripted/s.yaml"]).code, 0);
+}

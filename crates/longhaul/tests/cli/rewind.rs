@@ -96,42 +96,115 @@ fn a_run_taken_back_to_any_point_ends_the_same() {
     assert_eq!(found(&workspace), Vec::<String>::new(), "nothing was there yet");
 }
 
-/// D11.16: killed anywhere in a rewind, a run and its files are as before or as then, and the next command makes that so.
+/// A git that is killed at a chosen point, alone or with whoever started it. `when` beside it says where: before its N-th start, N
+/// files into what it writes to a workspace (done here as git does it: what goes goes first), or with longhaul gone and git left.
+const DYING_GIT: &str = r#"#!/bin/sh
+real=@REAL@
+here=@HERE@
+[ -e "$here/when" ] || exec "$real" "$@"
+read -r how left < "$here/when"
+die() {
+    rm "$here/when"
+    case $how in alone) ;; *) kill -9 $PPID ;; esac
+    [ "$how" = outlived ] || exit 137
+}
+step() { left=$((left - 1)); [ "$left" -gt 0 ] || die; }
+case $how in
+started | outlived)
+    step
+    [ ! -e "$here/when" ] || echo "$how $left" > "$here/when"
+    exec "$real" "$@"
+    ;;
+esac
+case " $* " in *" read-tree -m -u "*) ;; *) exec "$real" "$@" ;; esac
+cd "$2" || exit 1
+for word; do before=$after after=$word; done
+: > "$GIT_DIR/index.lock"
+step
+"$real" diff-tree -r --no-renames --name-only --diff-filter=D "$before" "$after" > "$here/gone"
+"$real" diff-tree -r --no-renames --name-only --diff-filter=d "$before" "$after" > "$here/made"
+while read -r path; do rm "$path"; step; done < "$here/gone"
+while read -r path; do
+    parent=$(dirname "$path")
+    if [ "$parent" != . ] && rmdir "$parent" 2> /dev/null; then step; fi
+done < "$here/gone"
+while read -r path; do
+    parent=$(dirname "$path")
+    if [ ! -d "$parent" ]; then mkdir -p "$parent"; step; fi
+    if [ -e "$path" ] || [ -L "$path" ]; then rm "$path"; step; fi
+    case $("$real" ls-tree "$after" -- "$path") in
+    120000*) ln -s "$("$real" cat-file blob "$after:$path")" "$path" ;;
+    *) "$real" cat-file blob "$after:$path" > "$path" ;;
+    esac
+    step
+done < "$here/made"
+rm "$here/when" "$GIT_DIR/index.lock"
+exec "$real" "$@"
+"#;
+
+/// D11.16: killed anywhere in a rewind, together with its git, before it or after it, a run and its files are as before or as then, and
+/// the next command makes that so. A git that dies alone is an error, and everything is as before.
 #[test]
 fn a_rewind_that_is_killed_is_finished_or_never_was() {
     let desk = Desk::with_script(SCRIPT);
     let (id, workspace) = done(&desk);
     let end = found(&workspace);
     let all = points(&desk, &id);
-    let (at, seq) = (format!("@{}", all[1]["seq"]), all[1]["seq"].as_u64().unwrap() as usize);
+    // A file and a directory, and a file and a link, change places on the way there.
+    let (at, seq) = (format!("@{}", all[2]["seq"]), all[2]["seq"].as_u64().unwrap() as usize);
     assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
     let then = found(&workspace);
     assert_ne!(then, end);
     let note = desk.journal(&id).with_file_name("rewind.json");
-    for round in 0..24 {
-        assert_eq!(desk.say(&["resume", &id]).code, 0);
-        assert_eq!(found(&workspace), end);
-        let mut rewind = desk.command(&["rewind", &id, "--to", &at]);
-        let mut child = rewind.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(4 * round));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let was_noted = note.exists();
-        let whole = types(&desk, &id).len();
-        // A command that writes to the run settles what was noted.
-        let named = desk.say(&["checkpoint", &id, "--name", "after"]);
-        assert_eq!(named.code, 0, "{}", named.err);
-        assert!(!note.exists());
-        let is_back = found(&workspace) == then;
-        assert!(is_back || found(&workspace) == end, "round {round}: {:?}", found(&workspace));
-        assert!(is_back || !was_noted, "round {round}: what was noted is finished");
-        let kept = if is_back { seq } else { whole };
-        // What was spent since stays counted, and comes first.
-        let names = types(&desk, &id).into_iter().filter(|name| name != "spent_before").collect::<Vec<_>>();
-        assert_eq!(names[kept], "command_applied", "round {round}: {names:?}");
-        assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
-        assert_eq!(found(&workspace), then);
+    let (path, when) = (with_dying_git(&desk), desk.elsewhere("bin/when"));
+    let mut half_way = 0;
+    for how in ["started", "outlived", "half", "alone"] {
+        for point in 1.. {
+            assert_eq!(desk.say(&["resume", &id]).code, 0);
+            assert_eq!(found(&workspace), end);
+            std::fs::write(&when, format!("{how} {point}\n")).unwrap();
+            let mut rewind = desk.command(&["rewind", &id, "--to", &at]);
+            let status = rewind.env("PATH", &path).output().unwrap().status;
+            if when.exists() || status.success() {
+                assert!(point > 5, "{how} {point}: it was not killed");
+                std::fs::remove_file(&when).ok();
+                assert_eq!((status.code(), found(&workspace) == then), (Some(0), true), "{how} {point}");
+                break;
+            }
+            assert_eq!(status.code().is_some(), how == "alone", "{how} {point}: {status}");
+            let (stands, was_noted) = (found(&workspace), note.exists());
+            half_way += usize::from(stands != end && stands != then);
+            let whole = types(&desk, &id).len();
+            // A command that writes to the run settles what was noted.
+            let named = desk.say(&["checkpoint", &id, "--name", "after"]);
+            assert_eq!(named.code, 0, "{how} {point}: {}", named.err);
+            assert!(!note.exists());
+            let is_back = found(&workspace) == then;
+            assert!(is_back || found(&workspace) == end, "{how} {point}: {:?}", found(&workspace));
+            assert!(is_back || !was_noted, "{how} {point}: what was noted is finished");
+            assert!(!is_back || how != "alone", "{how} {point}: what failed is taken back");
+            let kept = if is_back { seq } else { whole };
+            // What was spent since stays counted, and comes first.
+            let names =
+                types(&desk, &id).into_iter().filter(|name| name != "spent_before").collect::<Vec<_>>();
+            assert_eq!(names[kept], "command_applied", "{how} {point}: {names:?}");
+            assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
+            assert_eq!(found(&workspace), then);
+        }
     }
+    assert!(half_way > 5, "only {half_way} kills landed half way");
+}
+
+/// A PATH on which that git comes first.
+fn with_dying_git(desk: &Desk) -> std::ffi::OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let real = std::env::split_paths(&path).map(|place| place.join("git")).find(|git| git.is_file()).unwrap();
+    let here = desk.elsewhere("bin");
+    std::fs::create_dir(&here).unwrap();
+    let text = DYING_GIT.replace("@REAL@", &real.display().to_string());
+    std::fs::write(here.join("git"), text.replace("@HERE@", &here.display().to_string())).unwrap();
+    std::fs::set_permissions(here.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::env::join_paths(std::iter::once(here).chain(std::env::split_paths(&path))).unwrap()
 }
 
 /// A run that has ended, whose worktree was cleaned away; what stood there in the end and after its first turn, and where that is.
@@ -478,7 +551,8 @@ conversations:
       - text: "All done."
 "#;
 
-/// D11.16: back to before a file was ignored, that file is left alone, also by whoever finishes a rewind that was killed.
+/// D11.16: back to before a file was ignored, that file is left alone, also by whoever finishes a rewind that was killed, and by
+/// undoing it.
 #[test]
 fn a_rewind_leaves_alone_what_was_not_ignored_then() {
     let desk = Desk::with_script(IGNORING);
@@ -487,6 +561,11 @@ fn a_rewind_leaves_alone_what_was_not_ignored_then() {
     let at = format!("@{}", first["seq"]);
     let said = desk.json(&["rewind", &id, "--to", &at]);
     let then = ["a 0 one\n", "x.log 0 secret\n"];
+    assert_eq!(found(&workspace), then);
+    // Undone and gone back again, it still is where it was.
+    desk.get(&["rewind", &id, "--undo"]);
+    assert_eq!(found(&workspace), end);
+    desk.get(&["rewind", &id, "--to", &at]);
     assert_eq!(found(&workspace), then);
     assert_eq!(desk.say(&["resume", &id]).code, 0);
     assert_eq!(found(&workspace), end);

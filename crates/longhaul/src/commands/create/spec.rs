@@ -57,9 +57,12 @@ pub fn spec(
     let told = app.secrets.strike(task);
     let naming = branch::Naming { git: &settings.git, task: &told, agent: &agent.name, id: &id };
     if !options.in_place {
-        workspace::refuse_over_quota(app, settings.retention)?;
+        workspace::refuse_over_quota(app, settings.retention, None)?;
     }
     let place = placing::place(app, settings, options, &naming)?;
+    if let Some(begins) = place.begins() {
+        workspace::refuse_over_quota(app, settings.retention, Some(begins))?;
+    }
     let keeps = place.branch.is_some();
     if place.collaboration.is_some() && !settings.git.auto_commit && options.plan != "none" {
         render::warn(
