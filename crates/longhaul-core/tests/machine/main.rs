@@ -21,5 +21,6 @@ mod patience;
 mod properties;
 mod recovery;
 mod room;
+mod shares;
 mod sim;
 mod telling;

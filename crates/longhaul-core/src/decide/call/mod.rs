@@ -346,8 +346,9 @@ fn work_through<'a>(
                 }
             }
             Ok(Leave::Noted) => note(&call, decision),
-            // It stays asked for, and is looked at again when an errand comes back or the run is resumed.
+            // It stays asked for, and is looked at again when an errand comes back, a sub-agent rests or the run is resumed.
             Ok(Leave::Later(_)) if is_errand_out(run, turn, decision) => return,
+            Ok(Leave::Later(reached)) if limit::may_wait(run, &reached, decision) => return,
             Ok(Leave::Later(reached)) => return limit::pause(run, reached, decision),
             Ok(Leave::Errand(sent)) => match begin_errand(run, &call, sent, decision) {
                 Ok(())
