@@ -441,7 +441,7 @@ fn refused_again(run: &Run, limits: Limits, decision: &Decision) -> Option<Reach
         .iter()
         .any(|event| matches!(event, Event::CallRefused { failure: Failure::BudgetExceeded, .. }));
     let this_turn = run.turn();
-    let before = run.calls.iter().rev().find(|call| call.turn != this_turn || call.step != run.current_step);
+    let before = run.calls.iter().rev().find(|call| !run.is_of_turn(call, this_turn));
     let before = before.and_then(|call| call.outcome());
     let before = matches!(before, Some(Outcome::Failed { failure: Failure::BudgetExceeded, .. }));
     (now && before && run.ledger().calls >= limits.max_tool_calls).then(|| calls(run, limits))

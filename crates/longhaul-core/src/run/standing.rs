@@ -5,6 +5,7 @@ use crate::child::{Child, ChildLedger, ChildState, Origin};
 use crate::conversation::ModelFailureKind;
 use crate::event::{Aside, Purpose};
 use crate::ids::CallId;
+use crate::limits::STEPS_MAX;
 use crate::plan::{BadPlan, Plan, Step};
 use crate::policy::{Limit, Policy};
 use crate::status::{Status, Wait};
@@ -215,6 +216,20 @@ impl Run {
         let same_turn = |other: &&Call| place(other) == place(call);
         let count = self.calls.iter().rev().take_while(same_turn).count();
         &self.calls[self.calls.len() - count..]
+    }
+
+    /// The step of that number, also one that gave way to another plan.
+    pub fn step_at(&self, number: u32) -> Option<&Step> {
+        let number = number as usize;
+        match number.checked_sub(STEPS_MAX) {
+            Some(place) => self.given_up.get(place),
+            None => self.plan.steps.get(number),
+        }
+    }
+
+    /// Was it asked for in that turn of the conversation in hand?
+    pub(crate) fn is_of_turn(&self, call: &Call, turn: u32) -> bool {
+        (call.step, call.iteration, call.turn) == (self.current_step, self.iteration, turn)
     }
 
     pub fn step(&self) -> Option<&Step> {

@@ -270,7 +270,7 @@ fn opening(text: &str) -> &str {
 }
 
 fn step_id(run: &Run, index: u32) -> &str {
-    run.plan.steps.get(index as usize).map_or("", |step| step.id.as_str())
+    run.step_at(index).map_or("", |step| step.id.as_str())
 }
 
 /// Of a wait for a person, only what there is: a step that waits asks nothing, a call that asks has its digest with the question.

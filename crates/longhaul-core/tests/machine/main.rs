@@ -20,6 +20,7 @@ mod loops;
 mod patience;
 mod properties;
 mod recovery;
+mod replans;
 mod room;
 mod shares;
 mod sim;

@@ -387,7 +387,7 @@ fn is_other_asked(run: &Run, turn: u32, decision: &Decision) -> bool {
         let answers = |event: &Event| matches!(event, Event::GateAnswered { gate: of, .. } if *of == gate);
         decision.since(run).iter().any(answers)
     };
-    let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
+    let of_turn = |call: &&Call| run.is_of_turn(call, turn);
     let asks = |call: &Call| matches!(call.state, CallState::Asking { gate } if !settled(gate));
     run.calls.iter().rev().take_while(of_turn).any(asks)
 }
@@ -437,7 +437,7 @@ fn is_errand_out(run: &Run, turn: u32, decision: &Decision) -> bool {
             .any(|event| matches!(event, Event::CallFinished { call: done, .. } if *done == call))
     };
     let out = |call: &Call| call.tool == SPAWN && matches!(call.state, CallState::Started { .. });
-    let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
+    let of_turn = |call: &&Call| run.is_of_turn(call, turn);
     decision.children_sent(run) > 0
         || run.calls.iter().rev().take_while(of_turn).any(|call| out(call) && !ended(call.id))
 }

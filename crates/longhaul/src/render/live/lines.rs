@@ -142,7 +142,7 @@ fn warning(text: &str) -> String {
 }
 
 fn step_id(run: &Run, step: u32) -> &str {
-    run.plan.steps.get(step as usize).map_or("", |step| step.id.as_str())
+    run.step_at(step).map_or("", |step| step.id.as_str())
 }
 
 /// A call by its tool and what it is about.
