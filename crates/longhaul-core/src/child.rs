@@ -231,6 +231,22 @@ impl Child {
         }
     }
 
+    /// Has it come to the end of its part of the budget?
+    pub fn is_out(&self) -> bool {
+        matches!(self.state, ChildState::Paused { cause: Cause::Limit, .. })
+    }
+
+    /// Is what it was granted set aside for it? One that has paused goes on only with what there is then.
+    pub fn holds_budget(&self) -> bool {
+        match self.state {
+            ChildState::Working | ChildState::Waiting => true,
+            ChildState::Paused { .. }
+            | ChildState::Completed
+            | ChildState::Failed { .. }
+            | ChildState::Held => false,
+        }
+    }
+
     /// May the errand be tried once more, with what went wrong?
     pub fn may_try_again(&self) -> bool {
         self.errand.attempt.0 < CHILD_TRIES_MAX
@@ -275,6 +291,15 @@ impl ChildLedger {
         self.usage.add(&other.usage);
         self.calls = self.calls.saturating_add(other.calls);
         self.turns = self.turns.saturating_add(other.turns);
+    }
+
+    /// Adds what was granted to somebody who has used only so much of it.
+    pub fn set_aside(&mut self, granted: &Limits, used: &ChildLedger) {
+        self.usage.cost += granted.max_cost.unwrap_or_default().less(used.usage.cost);
+        let tokens = granted.max_tokens.unwrap_or(0).saturating_sub(used.usage.tokens());
+        self.usage.input_tokens = self.usage.input_tokens.saturating_add(tokens);
+        self.calls = self.calls.saturating_add(granted.max_tool_calls.saturating_sub(used.calls));
+        self.turns = self.turns.saturating_add(granted.max_steps.saturating_sub(used.turns));
     }
 }
 

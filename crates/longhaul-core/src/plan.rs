@@ -108,6 +108,11 @@ impl Plan {
     }
 
     pub fn check(&self) -> Result<(), BadPlan> {
+        self.check_after(0)
+    }
+
+    /// The same for a plan whose first steps were there before: fields are named as they stand in what was given.
+    fn check_after(&self, kept: usize) -> Result<(), BadPlan> {
         if self.steps.is_empty() {
             return Err(BadPlan::at("steps", "a plan needs at least one step"));
         }
@@ -122,16 +127,17 @@ impl Plan {
         }
         let mut seen = HashSet::new();
         for (index, step) in self.steps.iter().enumerate() {
-            step.check(index)?;
+            let place = index.saturating_sub(kept);
+            step.check(place)?;
             if !seen.insert(step.id.as_str()) {
                 return Err(BadPlan::at(
-                    format!("steps[{index}].id"),
+                    format!("steps[{place}].id"),
                     format!("`{}` is used twice", step.id),
                 ));
             }
         }
-        self.check_dependencies(&seen)?;
-        self.check_cycles()
+        self.check_dependencies(&seen, kept)?;
+        self.check_cycles(kept)
     }
 
     /// The steps that may begin, in order.
@@ -155,7 +161,9 @@ impl Plan {
         if steps.len() == kept {
             return Err(BadPlan::at("steps", "a new plan needs at least one step"));
         }
-        Plan { steps }.checked()
+        let plan = Plan { steps };
+        plan.check_after(kept)?;
+        Ok(plan.readied())
     }
 
     pub fn completed_count(&self) -> usize {
@@ -250,10 +258,11 @@ impl Plan {
         self.steps.iter().any(|step| step.id == id && step.status == StepStatus::Completed)
     }
 
-    fn check_dependencies(&self, ids: &HashSet<&str>) -> Result<(), BadPlan> {
+    fn check_dependencies(&self, ids: &HashSet<&str>, kept: usize) -> Result<(), BadPlan> {
         for (index, step) in self.steps.iter().enumerate() {
             for (place, dependency) in step.dependencies.iter().enumerate() {
                 if !ids.contains(dependency.as_str()) {
+                    let index = index.saturating_sub(kept);
                     let path = format!("steps[{index}].dependencies[{place}]");
                     return Err(BadPlan::at(path, format!("no step has the id `{dependency}`")));
                 }
@@ -263,7 +272,7 @@ impl Plan {
     }
 
     /// Takes away steps without open dependencies until none is left; what remains waits for itself.
-    fn check_cycles(&self) -> Result<(), BadPlan> {
+    fn check_cycles(&self, kept: usize) -> Result<(), BadPlan> {
         let mut done: HashSet<&str> = HashSet::new();
         loop {
             let before = done.len();
@@ -278,7 +287,8 @@ impl Plan {
             if done.len() == before {
                 let stuck = self.steps.iter().position(|step| !done.contains(step.id.as_str())).unwrap_or(0);
                 let why = format!("`{}` waits for itself in a circle", self.steps[stuck].id);
-                return Err(BadPlan::at(format!("steps[{stuck}].dependencies"), why));
+                let place = stuck.saturating_sub(kept);
+                return Err(BadPlan::at(format!("steps[{place}].dependencies"), why));
             }
         }
     }

@@ -222,7 +222,7 @@ pub fn finish_reason(run: &Run) -> Option<String> {
 }
 
 fn approval(run: &Run, gate: &Gate) -> Approval {
-    let step = run.plan.steps.get(gate.step as usize).map_or("", |step| step.id.as_str());
+    let step = run.step_at(gate.step).map_or("", |step| step.id.as_str());
     let about = match &gate.ask {
         None => format!("before {step}"),
         Some(ask) => {

@@ -91,7 +91,7 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
             return Ok(handed_in(harness, charge, &run).await);
         }
         let model = charge.model.clone().filter(|model| *model != run.spec.model);
-        let opening = Opening { limits: raised(&run, charge.errand.limits), model, ..Opening::default() };
+        let opening = Opening { limits: regranted(&run, charge.errand.limits), model, ..Opening::default() };
         let pulse = Pulse::of(silence(&run, harness.clock.now()));
         let driven = harness.drive_child(id, opening, Box::new(pulse.clone()));
         drop(named.take());
@@ -125,18 +125,21 @@ fn fitted(harness: &Harness, charge: &Charge) -> Result<RunSpec, Error> {
 }
 
 /// The child's limits as its parent now wants them, if that is anything new. How many calls and turns its agent may take is the
-/// agent's, unless it is at the end of what its parent could give; what it may use is never more than the agent's file allows, or
-/// than a person has allowed this run since.
-fn raised(run: &Run, wanted: Limits) -> Option<Limits> {
-    let now = run.spec.limits;
+/// agent's, unless it is at the end of them; never more than its parent has set aside for it. What it may use is never more than
+/// the agent's file allows, or than a person has allowed this run since.
+fn regranted(run: &Run, wanted: Limits) -> Option<Limits> {
+    let (now, used) = (run.spec.limits, run.ledger());
     let at_end = run.cause == Some(Cause::Limit);
-    let more = |now: u32, wanted: u32| if at_end { now.max(wanted) } else { now };
+    let counts = |now: u32, wanted: u32, used: u32| match at_end && used >= now {
+        true => now.max(wanted),
+        false => now.min(wanted),
+    };
     let caps = run.spec.agent_caps.unwrap_or_default();
     let cost = caps.max_cost.map(|cap| cap.max(now.max_cost.unwrap_or_default()));
     let tokens = caps.max_tokens.map(|cap| cap.max(now.max_tokens.unwrap_or_default()));
     let limits = Limits {
-        max_tool_calls: more(now.max_tool_calls, wanted.max_tool_calls),
-        max_steps: more(now.max_steps, wanted.max_steps),
+        max_tool_calls: counts(now.max_tool_calls, wanted.max_tool_calls, used.calls),
+        max_steps: counts(now.max_steps, wanted.max_steps, used.turns),
         max_cost: wanted.max_cost.into_iter().chain(cost).min(),
         max_tokens: wanted.max_tokens.into_iter().chain(tokens).min(),
         timeout_ms: wanted.timeout_ms.or(now.timeout_ms),

@@ -40,6 +40,8 @@ pub enum Error {
     PutAway { path: PathBuf, source: std::io::Error },
     #[error("{0}")]
     Crew(String),
+    #[error("{run} works for {parent}, which has ended")]
+    ParentEnded { run: RunId, parent: RunId },
     #[error("no randomness for an id")]
     Randomness(#[from] getrandom::Error),
     #[error("{0} has no journal beginning")]

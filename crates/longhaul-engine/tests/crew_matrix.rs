@@ -1,6 +1,7 @@
 //! Killed at every moment at which a journal changes, its own or a child's, a run with sub-agents ends as if nothing had happened:
-//! eight steps of three agents, side by side where they can be, two gates, one child that fails and is tried again. Real runs in
-//! real journals; only time, the model and one tool are made up.
+//! eight steps of three agents, side by side where they can be, two gates, one child that fails and is tried again; and a step of
+//! its own beside those of others, with fewer calls than everybody was given at first. Real runs in real journals; only time,
+//! the model and one tool are made up.
 
 #![expect(
     clippy::unwrap_used,
@@ -21,10 +22,10 @@ use longhaul_core::ids::{CommandId, RunId};
 use longhaul_core::json::Json;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Mate, RunSpec};
+use longhaul_core::spec::{Autonomy, Limits, Mate, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
-use longhaul_core::tool::{EffectClass, Outcome};
+use longhaul_core::tool::{EffectClass, Outcome, ToolGrant};
 use longhaul_engine::{Ending, Harness, Opening};
 use longhaul_model::{Models, Quiet};
 use longhaul_store::{Memory, Store};
@@ -51,6 +52,42 @@ conversations:
       - { text: It is done. }
 "#;
 
+/// One step takes more calls than its share, one of them to send somebody; the others take few.
+const SHARES: &str = r#"
+conversations:
+  - match: { step: own }
+    turns:
+      - { calls: [ { tool: mark, args: { what: 1 } } ] }
+      - { calls: [ { tool: mark, args: { what: 2 } } ] }
+      - { calls: [ { tool: spawn, args: { agent: PLUTO, task: look } } ] }
+      - { calls: [ { tool: mark, args: { what: 3 } } ] }
+      - { calls: [ { tool: mark, args: { what: 4 } }, { tool: mark, args: { what: 5 } } ] }
+      - { calls: [ { tool: mark, args: { what: 6 } } ] }
+      - { text: It is all done. }
+  - turns:
+      - { text: I begin., calls: [ { tool: mark, args: { what: work } } ] }
+      - { text: It is done. }
+"#;
+
+/// What happens, and what must have happened in the end.
+struct Story {
+    script: &'static str,
+    spec: fn(&RunId, &Path, &Toolbox) -> RunSpec,
+    /// The gates that are answered.
+    gates: &'static [u32],
+    /// How many errands are given for steps.
+    sent: usize,
+    moments_min: usize,
+}
+
+const EIGHT: Story = Story { script: SCRIPT, spec: eight_steps, gates: &[1, 2], sent: 6, moments_min: 150 };
+
+const BESIDE: Story = Story { script: SHARES, spec: own_beside_others, gates: &[], sent: 2, moments_min: 60 };
+
+/// Calls and turns of everybody in `BESIDE`, together.
+const CALLS_MAX: u32 = 12;
+const TURNS_MAX: u32 = 16;
+
 const MATES: [&str; 2] = ["PLUTO", "VENUS"];
 
 /// A death in each of these is tried again while the run recovers from the first.
@@ -60,7 +97,18 @@ const SECOND_DEATHS_EVERY: usize = 4;
 /// applied once.
 #[test]
 fn every_death_leads_to_the_same_end() {
-    let undisturbed = Undisturbed::new();
+    die_everywhere(&EIGHT);
+}
+
+/// AI8: the same for a run that works beside its sub-agents and must wait for what they give back; nobody ever has more than
+/// there is.
+#[test]
+fn every_death_leaves_the_budget_as_it_is() {
+    die_everywhere(&BESIDE);
+}
+
+fn die_everywhere(story: &'static Story) {
+    let undisturbed = Undisturbed::new(story);
     let moments = undisturbed.moments;
     let fired = AtomicUsize::new(0);
     in_parallel(moments, |moment| {
@@ -73,7 +121,16 @@ fn every_death_leads_to_the_same_end() {
 /// The same with a second death while recovering, at moments spread over the run.
 #[test]
 fn a_second_death_changes_nothing() {
-    let undisturbed = Undisturbed::new();
+    die_twice(&EIGHT);
+}
+
+#[test]
+fn a_second_death_leaves_the_budget_as_it_is() {
+    die_twice(&BESIDE);
+}
+
+fn die_twice(story: &'static Story) {
+    let undisturbed = Undisturbed::new(story);
     let tried = undisturbed.moments / SECOND_DEATHS_EVERY;
     let fired = AtomicUsize::new(0);
     in_parallel(tried, |number| {
@@ -87,24 +144,25 @@ fn a_second_death_changes_nothing() {
 
 /// How the run goes if nobody disturbs it.
 struct Undisturbed {
+    story: &'static Story,
     moments: usize,
     essence: String,
 }
 
 impl Undisturbed {
-    fn new() -> Undisturbed {
+    fn new(story: &'static Story) -> Undisturbed {
         let mortal = Mortal::undying();
-        let world = World::new();
+        let world = World::new(story);
         let run = world.live(&mortal).expect("nobody killed it");
         world.check(&run);
-        let undisturbed = Undisturbed { moments: mortal.moments().len(), essence: essence(&run) };
-        assert!(undisturbed.moments > 150, "only {} moments", undisturbed.moments);
+        let undisturbed = Undisturbed { story, moments: mortal.moments().len(), essence: essence(&run) };
+        assert!(undisturbed.moments > story.moments_min, "only {} moments", undisturbed.moments);
         undisturbed
     }
 
     /// Plays the run with these deaths, one for each process, and then to its end. Says how many happened.
     fn play(&self, deaths: &[usize]) -> usize {
-        let world = World::new();
+        let world = World::new(self.story);
         let mut story = Vec::new();
         let mut ended = None;
         for moment in deaths {
@@ -126,6 +184,7 @@ impl Undisturbed {
 
 /// What outlives the processes.
 struct World {
+    story: &'static Story,
     id: RunId,
     directory: TempDir,
     store: Memory,
@@ -136,12 +195,13 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(story: &'static Story) -> World {
         static RUNS: AtomicUsize = AtomicUsize::new(0);
         let number = u128::from(std::process::id()) << 64 | RUNS.fetch_add(1, Ordering::SeqCst) as u128;
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("crew.yaml"), SCRIPT).unwrap();
+        std::fs::write(directory.path().join("crew.yaml"), story.script).unwrap();
         World {
+            story,
             id: RunId::from_bits(number),
             directory,
             store: Memory::default(),
@@ -173,7 +233,7 @@ impl World {
     async fn life(&self, mortal: &Mortal) -> Option<Run> {
         let harness = self.harness(mortal);
         if !self.store.runs().unwrap().contains(&self.id) {
-            harness.create(spec(&self.id, self.directory.path(), &harness.toolbox)).unwrap();
+            harness.create((self.story.spec)(&self.id, self.directory.path(), &harness.toolbox)).unwrap();
         }
         loop {
             let run = harness.look(&self.id).unwrap();
@@ -227,15 +287,36 @@ impl World {
                 *sent.entry((step, errand.attempt.0)).or_default() += 1;
             }
         }
-        assert_eq!(answers, BTreeMap::from([(1, 1), (2, 1)]), "each approval is applied once");
+        let once: BTreeMap<u32, u32> = self.story.gates.iter().map(|gate| (*gate, 1)).collect();
+        assert_eq!(answers, once, "each approval is applied once");
         assert!(sent.values().all(|times| *times == 1), "each child is sent once: {sent:?}");
-        assert_eq!(sent.len(), 6, "five steps of others, and one of them twice: {sent:?}");
+        assert_eq!(
+            sent.len(),
+            self.story.sent,
+            "one for each step of others, and for each second try: {sent:?}"
+        );
         let runs: BTreeSet<RunId> = self.store.runs().unwrap().into_iter().collect();
         let known = run.children.iter().map(|child| child.errand.id.clone()).chain([self.id.clone()]);
         assert_eq!(runs, known.collect(), "nobody was started that nobody knows");
+        self.check_budget(run, &runs);
         let marks = self.marks.lock().unwrap();
         let once: BTreeSet<&String> = marks.iter().collect();
         assert_eq!(once.len(), marks.len(), "something was done twice: {marks:?}");
+    }
+}
+
+impl World {
+    /// What everybody has really used is what the run knows of, and no more than there is.
+    fn check_budget(&self, run: &Run, runs: &BTreeSet<RunId>) {
+        let harness = self.harness(&Mortal::undying());
+        let all: Vec<Run> = runs.iter().map(|id| harness.look(id).unwrap()).collect();
+        let used = (
+            all.iter().map(|run| run.calls_started).sum::<u32>(),
+            all.iter().map(|run| run.turns).sum::<u32>(),
+        );
+        let (known, limits) = (run.ledger(), run.spec.limits);
+        assert_eq!(used, (known.calls, known.turns));
+        assert!(used.0 <= limits.max_tool_calls && used.1 <= limits.max_steps, "{used:?}");
     }
 }
 
@@ -266,8 +347,26 @@ fn essence(run: &Run) -> String {
     format!("{:?} {steps:?} {children:?} {gates:?}", run.status)
 }
 
+/// A step of the run's own beside two of another agent, and a call for a third.
+fn own_beside_others(id: &RunId, workspace: &Path, toolbox: &Toolbox) -> RunSpec {
+    let steps = vec![
+        Step::new("own", "do much", AGENT),
+        Step::new("a", "do a", "PLUTO"),
+        Step::new("b", "do b", "VENUS"),
+    ];
+    let limits = Limits { max_tool_calls: CALLS_MAX, max_steps: TURNS_MAX, ..Limits::default() };
+    let mut spec = RunSpec {
+        plan: Plan { steps }.checked().unwrap(),
+        limits,
+        autonomy: Autonomy::new(4).unwrap(),
+        ..eight_steps(id, workspace, toolbox)
+    };
+    spec.tools.push(ToolGrant { name: "spawn".to_owned(), class: EffectClass::Checkable, ask: None });
+    spec
+}
+
 /// Eight steps of three agents, two of them critical.
-fn spec(id: &RunId, workspace: &Path, toolbox: &Toolbox) -> RunSpec {
+fn eight_steps(id: &RunId, workspace: &Path, toolbox: &Toolbox) -> RunSpec {
     let step = |id: &str, agent: &str, dependencies: &[&str]| Step {
         dependencies: dependencies.iter().map(|id| (*id).to_owned()).collect(),
         critical: ["d", "g"].contains(&id),

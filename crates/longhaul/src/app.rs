@@ -167,8 +167,13 @@ impl App {
     /// A harness that may write, but drives nothing: the state directory is made if it is not there.
     pub fn harness(&self) -> Result<Harness, Failure> {
         let settings = self.settings()?;
-        let home = self.make_home()?;
-        self.over(home, &settings, self.sandbox(settings.permissions.clone())?)
+        let sandbox = self.sandbox(settings.permissions.clone())?;
+        self.making(&settings, sandbox)
+    }
+
+    /// The same with what is started for a run before it is driven held by `sandbox`.
+    pub fn making(&self, settings: &Settings, sandbox: Sandbox) -> Result<Harness, Failure> {
+        self.over(self.make_home()?, settings, sandbox)
     }
 
     /// A harness to make runs and drive them, their commands held by `sandbox`.

@@ -1,5 +1,6 @@
 //! What a command that did not succeed leaves behind: a kind for the exit code, a chain for the reader, a hint for the user.
 
+use longhaul_core::decide::Refusal;
 use longhaul_engine::Error as EngineError;
 use longhaul_store::Error as StoreError;
 
@@ -145,7 +146,23 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
             (Exit::Failed, hint("nothing was answered; see to the directory, and try again"))
         }
         EngineError::Crew(_) => (Exit::Usage, hint("`longhaul agents list` shows the agents there are")),
-        EngineError::Refused(_)
+        EngineError::ParentEnded { run, parent } => (
+            Exit::Usage,
+            Some(format!(
+                "what it did is kept: `longhaul result {run}`; `longhaul checkpoints {parent}` lists where both can be taken back to"
+            )),
+        ),
+        EngineError::Refused(Refusal::NoGate { .. }) => {
+            (Exit::Usage, hint("list them with `longhaul approvals`"))
+        }
+        EngineError::Refused(Refusal::Plan { .. }) => (Exit::Usage, None),
+        EngineError::Refused(
+            Refusal::Transition { .. }
+            | Refusal::OtherKind { .. }
+            | Refusal::OtherAction { .. }
+            | Refusal::Name { .. }
+            | Refusal::Answered { .. },
+        )
         | EngineError::Stuck
         | EngineError::Driver(_)
         | EngineError::Randomness(_)

@@ -2,7 +2,7 @@
 //! wrong; what a child may spend is set aside from its parent's budget before it begins.
 
 use super::limit::Drawn;
-use super::{Decision, call, limit, schedule};
+use super::{Decision, call, limit, recovery, schedule};
 use crate::child::{Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, Origin, child_id};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
@@ -127,13 +127,8 @@ impl Share {
 /// What is left of the budget for one of those that divide it. All of it is set aside, so that those at work at once do not use
 /// the same twice.
 fn allowance(run: &Run, share: Share, limits: Limits, decision: &Decision) -> Limits {
-    let mut drawn = Drawn::from(run, decision);
-    for event in decision.since(run) {
-        if let Event::ChildSpawned(errand) = event {
-            drawn.set_aside(errand.limits, &ChildLedger::default());
-        }
-    }
-    let gone = drawn.gone;
+    let mut gone = Drawn::from(run, decision).gone;
+    gone.add(&Drawn::next(run, decision));
     let (cost, tokens) = (gone.usage.cost, gone.usage.tokens());
     let spending = u64::from(share.spending.max(1));
     Limits {
@@ -170,8 +165,18 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
         return Decision::nothing();
     }
     let mut decision = heard(run, child, report);
+    // Who stood there for want of calls, turns or money comes before whoever could begin with what was given back.
+    if run.status == Status::Running && run.stands() {
+        recovery::go_on_talking(run, run.spec.limits, &mut decision);
+    }
     follow(run, child.errand.origin, &mut decision);
     decision
+}
+
+/// Is anybody at work, or waiting for a person, who may give back what is set aside?
+pub(super) fn may_give_back(run: &Run, decision: &Decision) -> bool {
+    let crowd = Crowd::with(run, decision);
+    crowd.working + crowd.waiting > 0
 }
 
 /// What is remembered of a child's rest, before it is asked what that leads to.
@@ -328,11 +333,11 @@ fn hand_in(run: &Run, origin: Origin, result: Result<String, String>, decision: 
 /// Nothing moves any more, and a child has paused: so does its parent, for the same reason.
 pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
     let crowd = Crowd::with(run, decision);
-    if crowd.working > 0 && crowd.paused > 0 {
-        return pass_on(run, decision);
-    }
-    if crowd.working + crowd.waiting > 0 || crowd.paused == 0 {
+    if crowd.paused == 0 {
         return;
+    }
+    if crowd.working + crowd.waiting > 0 {
+        return pass_on(run, decision);
     }
     let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running) else { return };
     let is_blocked = match ahead.phase {
@@ -349,11 +354,13 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
         | Phase::Aside { .. }
         | Phase::AsideResting { .. } => false,
     };
-    let somebody_moves = ahead.live_children().any(Child::is_working);
-    let somebody_asks = ahead.live_children().any(|child| child.state == ChildState::Waiting)
-        || ahead.gates.iter().any(|gate| gate.answer.is_none());
-    if !is_blocked || somebody_moves || somebody_asks {
-        return;
+    if !is_blocked || ahead.gates.iter().any(|gate| gate.answer.is_none()) {
+        return pass_on(run, decision);
+    }
+    let mut out = ahead.live_children().filter(|child| child.is_out());
+    let helped = out.find_map(|child| Some((child, more_for(&ahead, child, 1, decision)?)));
+    if let Some((child, limits)) = helped {
+        return take_up(child, limits, decision);
     }
     let paused = ahead.live_children().find_map(|child| match &child.state {
         ChildState::Paused { cause, reason } => Some((child, *cause, reason)),
@@ -364,46 +371,27 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
         | ChildState::Held => None,
     });
     let Some((child, cause, reason)) = paused else { return };
-    if cause == Cause::Limit
-        && let Some(limits) = more_for(&ahead, child)
-    {
-        let number = child.errand.number;
-        decision.and(Event::ChildResumed { number, limits: Some(limits), model: None });
-        return decision.then(Effect::Attend { child: number });
-    }
     let Errand { id, agent, .. } = &child.errand;
     let own = (cause == Cause::Limit).then(|| limit::counted_out(&ahead)).flatten();
     let reason = own.as_ref().unwrap_or(reason);
     decision.pause(run, cause, format!("{reason} (sub-agent {agent}, {id})"));
 }
 
-/// A child came to the end of its calls or turns while others are at work: it gets of what those who ended left.
+/// Children came to the end of their part while somebody else moves: each gets half of what nobody has set aside.
 fn pass_on(run: &Run, decision: &mut Decision) {
     let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running) else { return };
-    let gone = Drawn::from(&ahead, decision).gone;
-    let mut calls = ahead.spec.limits.max_tool_calls.saturating_sub(gone.calls);
-    let mut turns = ahead.spec.limits.max_steps.saturating_sub(gone.turns);
-    for child in ahead.live_children() {
-        let is_out = matches!(child.state, ChildState::Paused { cause: Cause::Limit, .. });
-        let (number, had, used) = (child.errand.number, child.errand.limits, child.ledger);
-        let some = |left: &mut u32, had: u32, used: u32| {
-            let part = if used >= had { left.div_ceil(2) } else { 0 };
-            *left -= part;
-            had.saturating_add(part)
-        };
-        if !is_out {
-            continue;
-        }
-        let limits = Limits {
-            max_tool_calls: some(&mut calls, had.max_tool_calls, used.calls),
-            max_steps: some(&mut turns, had.max_steps, used.turns),
-            ..had
-        };
-        if limits != had {
-            decision.and(Event::ChildResumed { number, limits: Some(limits), model: None });
-            decision.then(Effect::Attend { child: number });
+    for child in ahead.live_children().filter(|child| child.is_out()) {
+        if let Some(limits) = more_for(&ahead, child, 2, decision) {
+            take_up(child, limits, decision);
         }
     }
+}
+
+/// A child goes on with more than it had.
+fn take_up(child: &Child, limits: Limits, decision: &mut Decision) {
+    let number = child.errand.number;
+    decision.and(Event::ChildResumed { number, limits: Some(limits), model: None });
+    decision.then(Effect::Attend { child: number });
 }
 
 /// How many children there will be of each kind that has not ended, when what was decided so far is remembered.
@@ -479,53 +467,79 @@ fn becomes(event: &Event, child: u32) -> Option<Kind> {
     (*of == child).then_some(kind)
 }
 
-/// What others have given back, for a child that came to the end of its part.
-fn more_for(run: &Run, child: &Child) -> Option<Limits> {
-    let (limits, had, used) = (part_of(run, child, 1), child.errand.limits, &child.ledger);
-    // More calls help nobody who has not used those it had.
-    let counts = |more: u32, had: u32, used: u32| more > had && used >= had;
+/// One of so many parts of what others have given back, for a child that came to the end of its own.
+fn more_for(run: &Run, child: &Child, parts: u32, decision: &Decision) -> Option<Limits> {
+    let (limits, had) = (Left::of(run, parts, decision).granted(child), child.errand.limits);
     let is_more = limits.max_cost > had.max_cost
         || limits.max_tokens > had.max_tokens
-        || counts(limits.max_tool_calls, had.max_tool_calls, used.calls)
-        || counts(limits.max_steps, had.max_steps, used.turns)
+        || limits.max_tool_calls > had.max_tool_calls
+        || limits.max_steps > had.max_steps
         || limits.timeout_ms > had.timeout_ms;
     is_more.then_some(limits)
 }
 
-/// What a child has used, and one of so many parts of what nobody has used yet.
-fn part_of(run: &Run, child: &Child, parts: u64) -> Limits {
-    let (limits, used, own) = (run.spec.limits, run.ledger(), &child.ledger);
-    let cost = limits.max_cost.map(|max| {
-        let mut part = max.less(used.usage.cost).share(parts);
-        part += own.usage.cost;
-        part
-    });
-    let tokens = |max: u64| max.saturating_sub(used.usage.tokens()) / parts.max(1) + own.usage.tokens();
-    let counted = |max: u32, used: u32, own: u32| {
-        let part = u64::from(max.saturating_sub(used)) / parts.max(1);
-        own.saturating_add(part as u32)
-    };
-    Limits {
-        max_tool_calls: counted(limits.max_tool_calls, used.calls, own.calls),
-        max_steps: counted(limits.max_steps, used.turns, own.turns),
-        max_tokens: limits.max_tokens.map(tokens),
-        max_cost: cost,
-        timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(run.worked_ms(run.updated_at)).max(1)),
-        ..limits
-    }
+/// What nobody has used and nobody has set aside, of which one part goes to a child that is taken up again.
+struct Left<'a> {
+    run: &'a Run,
+    drawn: Drawn,
+    /// What the run itself is about to take.
+    next: ChildLedger,
+    parts: u32,
 }
 
-/// Calls and turns that a child was granted stay its own: what it has used of them since it last said so is not known.
-fn with_counts(run: &Run, child: &Child, parts: u32, limits: Limits, decision: &Decision) -> Limits {
-    let (gone, max, had) = (Drawn::from(run, decision).gone, run.spec.limits, child.errand.limits);
-    let more = |max: u32, gone: u32, had: u32| {
-        max.checked_sub(gone).map(|left| had.saturating_add(left / parts.max(1)))
-    };
-    Limits {
-        max_tool_calls: more(max.max_tool_calls, gone.calls, had.max_tool_calls)
-            .unwrap_or(limits.max_tool_calls),
-        max_steps: more(max.max_steps, gone.turns, had.max_steps).unwrap_or(limits.max_steps),
-        ..limits
+impl Left<'_> {
+    fn of<'a>(run: &'a Run, parts: u32, decision: &Decision) -> Left<'a> {
+        let (drawn, next) = (Drawn::from(run, decision), Drawn::next(run, decision));
+        Left { run, drawn, next, parts: parts.max(1) }
+    }
+
+    /// What a child may use from here on, in all. What one who may be at work was granted stays its own, because what it has used
+    /// of that since it last said so is not known; one that has paused gets of what there is now. A person may have set a
+    /// limit so low that what is set aside is more than there is: then all of it is divided anew.
+    fn granted(&self, child: &Child) -> Limits {
+        let (limits, own, had) = (self.run.spec.limits, &child.ledger, child.errand.limits);
+        let (Drawn { used, gone }, next) = (&self.drawn, &self.next);
+        let (parts, held) = (u64::from(self.parts), child.holds_budget());
+        let counts = |max: u32, used: u32, gone: u32, next: u32, own: u32, had: u32| {
+            if held && gone <= max {
+                return had;
+            }
+            let base = if gone <= max { gone } else { used };
+            let left = max.saturating_sub(base.saturating_add(next));
+            let most = own.saturating_add(left.div_ceil(self.parts));
+            // More calls help nobody who has not asked for more than it had.
+            if own >= had && child.is_out() { most } else { most.min(had) }
+        };
+        let tokens = |max: u64| {
+            let (gone, used) = (gone.usage.tokens(), used.usage.tokens());
+            let base = if gone <= max { gone } else { used };
+            let left = max.saturating_sub(base.saturating_add(next.usage.tokens()));
+            let most = own.usage.tokens().saturating_add(left / parts);
+            had.max_tokens.filter(|_| held && gone <= max).unwrap_or(most)
+        };
+        let cost = |max: Usd| {
+            let (gone, used) = (gone.usage.cost, used.usage.cost);
+            let base = if gone <= max { gone } else { used };
+            let left = max.less(base).less(next.usage.cost);
+            let most = [own.usage.cost, left.share(parts)].into_iter().sum();
+            had.max_cost.filter(|_| held && gone <= max).unwrap_or(most)
+        };
+        let worked_ms = self.run.worked_ms(self.run.updated_at);
+        Limits {
+            max_tool_calls: counts(
+                limits.max_tool_calls,
+                used.calls,
+                gone.calls,
+                next.calls,
+                own.calls,
+                had.max_tool_calls,
+            ),
+            max_steps: counts(limits.max_steps, used.turns, gone.turns, next.turns, own.turns, had.max_steps),
+            max_tokens: limits.max_tokens.map(tokens),
+            max_cost: limits.max_cost.map(cost),
+            timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(worked_ms).max(1)),
+            ..limits
+        }
     }
 }
 
@@ -533,14 +547,15 @@ fn with_counts(run: &Run, child: &Child, parts: u32, limits: Limits, decision: &
 /// handed in is handed in now.
 pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
     let live: Vec<&Child> = run.live_children().collect();
-    let parts = live.len() as u32 + 1;
-    for child in &live {
+    // Each gets its part of what those before it left, and the run itself keeps the last.
+    let parts = (2..=live.len() as u32 + 1).rev();
+    for (child, parts) in live.iter().zip(parts) {
         let number = child.errand.number;
         if child_id(&run.spec.id, number).as_ref() != Some(&child.errand.id) {
             send_anew(run, child, parts, decision);
             continue;
         }
-        let limits = with_counts(run, child, parts, part_of(run, child, u64::from(parts)), decision);
+        let limits = Left::of(run, parts, decision).granted(child);
         let is_new = limits != child.errand.limits;
         let model = model.filter(|model| child.model.as_deref() != Some(*model)).map(str::to_owned);
         if !child.is_working() || is_new || model.is_some() {

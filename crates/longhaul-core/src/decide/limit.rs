@@ -2,11 +2,11 @@
 
 use super::{Decision, call, child, iteration, step};
 use crate::budget::Exhausted;
-use crate::child::ChildLedger;
+use crate::child::{Child, ChildLedger, Errand};
 use crate::conversation::Usage;
 use crate::effect::Effect;
 use crate::event::{Cause, Event, FreshStart};
-use crate::ids::Attempt;
+use crate::ids::{Attempt, CallId};
 use crate::money::Usd;
 use crate::plan::StepStatus;
 use crate::policy::{Limit, Policy};
@@ -20,6 +20,14 @@ pub(super) struct Reached {
     limit: Limit,
     spent: String,
     max: String,
+    why: Why,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Used,
+    /// What is left is set aside for others, who may give some of it back.
+    SetAside,
 }
 
 /// May turn number `turn` begin? If not, what follows instead is decided.
@@ -38,11 +46,20 @@ pub(super) fn permit_turn(run: &Run, turn: u32, limits: Limits, decision: &mut D
     permit(run, turn.saturating_sub(1), limits, reached.into_iter().flatten(), decision)
 }
 
-/// May a model be asked again, or beside the conversation, as far as tokens and money go?
+/// May a model be asked beside the conversation, as far as tokens and money go?
 pub(super) fn permit_question(run: &Run, limits: Limits, decision: &mut Decision) -> bool {
     let spent = Spent::with(run, decision);
     let reached = [spent.tokens(limits.max_tokens), spent.cost(limits.max_cost)];
     permit(run, run.turn(), limits, reached.into_iter().flatten(), decision)
+}
+
+/// The same for a question that was asked before. Nobody could tell whether such a turn waits for others or for its answer, so
+/// what is only set aside counts as used.
+pub(super) fn permit_again(run: &Run, limits: Limits, decision: &mut Decision) -> bool {
+    let spent = Spent::with(run, decision);
+    let reached = [spent.tokens(limits.max_tokens), spent.cost(limits.max_cost)];
+    let reached = reached.into_iter().flatten().map(|reached| Reached { why: Why::Used, ..reached });
+    permit(run, run.turn(), limits, reached, decision)
 }
 
 /// Is there enough of both? Decides nothing.
@@ -60,7 +77,7 @@ pub(super) fn warn_of_calls(run: &Run, limits: Limits, decision: &mut Decision) 
 
 /// The run's time is up, whatever it is doing.
 pub(super) fn time_is_up(run: &Run, spent: String, max: String, decision: &mut Decision) {
-    let reached = Reached { limit: Limit::Timeout, spent, max };
+    let reached = Reached::of(Limit::Timeout, spent, max);
     match run.spec.limits.policy(Limit::Timeout) {
         Policy::Warn => warn(run, reached, decision),
         Policy::Stop => {
@@ -104,7 +121,17 @@ fn permit(
     decision: &mut Decision,
 ) -> bool {
     for reached in all {
-        match limits.policy(reached.limit) {
+        let policy = limits.policy(reached.limit);
+        match policy {
+            // What is set aside is not used yet.
+            Policy::Warn if reached.why == Why::SetAside => continue,
+            // It stays where it is, and is looked at again when one of them rests.
+            Policy::Pause | Policy::Stop | Policy::Restart if may_wait(run, &reached, decision) => {
+                return false;
+            }
+            Policy::Warn | Policy::Pause | Policy::Stop | Policy::Restart => {}
+        }
+        match policy {
             Policy::Warn => warn(run, reached, decision),
             Policy::Pause => {
                 pause(run, reached, decision);
@@ -124,6 +151,11 @@ fn permit(
     true
 }
 
+/// Is there anybody who may give back what is missing?
+pub(super) fn may_wait(run: &Run, reached: &Reached, decision: &Decision) -> bool {
+    reached.why == Why::SetAside && child::may_give_back(run, decision)
+}
+
 /// Told once; once more only if the limit is changed, or counted anew.
 fn warn(run: &Run, reached: Reached, decision: &mut Decision) {
     let name = reached.limit.as_str();
@@ -131,7 +163,7 @@ fn warn(run: &Run, reached: Reached, decision: &mut Decision) {
     if run.warned.iter().any(|told| told == name) || decision.events.iter().any(told) {
         return;
     }
-    let Reached { limit, spent, max } = reached;
+    let Reached { limit, spent, max, .. } = reached;
     decision.and(Event::LimitPassed { limit: limit.to_string(), spent, max });
 }
 
@@ -156,7 +188,12 @@ fn stop(run: &Run, reached: Reached, decision: &mut Decision) {
 
 impl Reached {
     fn of(limit: Limit, spent: impl ToString, max: impl ToString) -> Reached {
-        Reached { limit, spent: spent.to_string(), max: max.to_string() }
+        Reached { limit, spent: spent.to_string(), max: max.to_string(), why: Why::Used }
+    }
+
+    /// What is reached only because others may still use some.
+    fn set_aside_if(self, is_set_aside: bool) -> Reached {
+        Reached { why: if is_set_aside { Why::SetAside } else { Why::Used }, ..self }
     }
 
     fn event(self) -> Event {
@@ -164,7 +201,7 @@ impl Reached {
     }
 
     fn reason(&self) -> String {
-        let Reached { limit, spent, max } = self;
+        let Reached { limit, spent, max, .. } = self;
         let budget = if *limit == Limit::Cost { "cost_budget: " } else { "" };
         format!("{budget}{limit} reached: {spent} of {max} used")
     }
@@ -173,25 +210,32 @@ impl Reached {
 /// What was used, also by a reply that this very decision remembers, and what the next one may take.
 struct Spent {
     used: Usage,
+    /// That, and what is set aside for others.
+    gone: Usage,
     next: Usage,
 }
 
 impl Spent {
     fn with(run: &Run, decision: &Decision) -> Spent {
-        let (mut used, mut next) = (Drawn::from(run, decision).gone.usage, run.reserve);
+        let (drawn, mut next) = (Drawn::from(run, decision), run.reserve);
+        let (mut used, mut gone) = (drawn.used.usage, drawn.gone.usage);
         for event in decision.since(run) {
             if let Event::ModelReplied { usage, .. } = event {
                 used.add(usage);
+                gone.add(usage);
                 next = *usage;
             }
         }
-        Spent { used, next }
+        Spent { used, gone, next }
     }
 
     fn tokens(&self, max: Option<u64>) -> Option<Reached> {
-        let (used, next) = (self.used.tokens(), self.next.tokens());
-        let max = max.filter(|max| used.saturating_add(next) > *max || used >= *max)?;
-        Some(Reached::of(Limit::Tokens, with_next(used, next, used >= max), max))
+        let (max, next) = (max?, self.next.tokens());
+        let is_out = |used: u64| used.saturating_add(next) > max || used >= max;
+        let is_set_aside = !is_out(self.used.tokens());
+        let used = if is_set_aside { self.gone.tokens() } else { self.used.tokens() };
+        let reached = || Reached::of(Limit::Tokens, with_next(used, next, used >= max), max);
+        is_out(self.gone.tokens()).then(|| reached().set_aside_if(is_set_aside))
     }
 
     /// What has no known price uses up any amount.
@@ -200,9 +244,12 @@ impl Spent {
         if self.used.unpriced_tokens > 0 {
             return Some(Reached::of(Limit::Cost, "an unknown amount", max));
         }
-        let (cost, next) = (self.used.cost, self.next.cost);
-        let both: Usd = [cost, next].into_iter().sum();
-        (both > max || cost >= max).then(|| Reached::of(Limit::Cost, with_next(cost, next, cost >= max), max))
+        let next = self.next.cost;
+        let is_out = |used: Usd| used >= max || [used, next].into_iter().sum::<Usd>() > max;
+        let is_set_aside = !is_out(self.used.cost);
+        let used = if is_set_aside { self.gone.cost } else { self.used.cost };
+        let reached = || Reached::of(Limit::Cost, with_next(used, next, used >= max), max);
+        is_out(self.gone.cost).then(|| reached().set_aside_if(is_set_aside))
     }
 }
 
@@ -210,7 +257,7 @@ impl Spent {
 pub(super) struct Drawn {
     /// Used by the run and by those below it.
     pub(super) used: ChildLedger,
-    /// That, and what is set aside for those that have not ended.
+    /// That, and what is set aside for those who may be at work.
     pub(super) gone: ChildLedger,
 }
 
@@ -220,26 +267,84 @@ impl Drawn {
         used.add(&run.children.spent());
         used.calls = used.calls.saturating_add(calls_begun(run, decision));
         let mut drawn = Drawn { used, gone: used };
+        let since = decision.since(run);
         for child in run.live_children() {
-            let told = decision.since(run).iter().rev().find_map(|event| told(event, child.errand.number));
-            let (ledger, has_ended) = told.unwrap_or((child.ledger, false));
-            drawn.used.add(&ledger);
-            drawn.gone.add(&ledger);
-            if !has_ended {
-                drawn.set_aside(child.errand.limits, &ledger);
+            drawn.count(Part::of(child), since);
+        }
+        for event in since {
+            if let Event::ChildSpawned(errand) = event {
+                drawn.count(Part::sent(errand), since);
             }
         }
         drawn
     }
 
-    /// What was granted and is not used yet.
-    pub(super) fn set_aside(&mut self, granted: Limits, used: &ChildLedger) {
-        let gone = &mut self.gone;
-        gone.usage.cost += granted.max_cost.unwrap_or_default().less(used.usage.cost);
-        let tokens = granted.max_tokens.unwrap_or(0).saturating_sub(used.usage.tokens());
-        gone.usage.input_tokens = gone.usage.input_tokens.saturating_add(tokens);
-        gone.calls = gone.calls.saturating_add(granted.max_tool_calls.saturating_sub(used.calls));
-        gone.turns = gone.turns.saturating_add(granted.max_steps.saturating_sub(used.turns));
+    /// What is there for nobody else, because the run's own conversation is about to take it.
+    pub(super) fn next(run: &Run, decision: &Decision) -> ChildLedger {
+        let begun = |call: CallId| {
+            let begins = |event: &Event| matches!(event, Event::CallStarted { call: of, .. } if *of == call);
+            decision.since(run).iter().any(begins)
+        };
+        let call = run.open_call().filter(|call| call.is_uncounted() && !begun(call.id));
+        let asks = matches!(run.phase, Phase::Thinking { .. } | Phase::Resting { .. });
+        let usage = if asks { run.reserve } else { Usage::default() };
+        ChildLedger { usage, calls: u32::from(call.is_some()), turns: 0 }
+    }
+
+    fn count(&mut self, part: Part, since: &[Event]) {
+        let part = since.iter().fold(part, Part::after);
+        self.used.add(&part.used);
+        self.gone.add(&part.used);
+        if part.is_held {
+            self.gone.set_aside(&part.granted, &part.used);
+        }
+    }
+}
+
+/// What one child has of the budget.
+struct Part {
+    number: u32,
+    granted: Limits,
+    used: ChildLedger,
+    /// Is the rest of it the child's? One that has paused goes on only with what there is then.
+    is_held: bool,
+}
+
+impl Part {
+    fn of(child: &Child) -> Part {
+        let Child { errand, ledger, .. } = child;
+        Part { number: errand.number, granted: errand.limits, used: *ledger, is_held: child.holds_budget() }
+    }
+
+    fn sent(errand: &Errand) -> Part {
+        let (number, granted) = (errand.number, errand.limits);
+        Part { number, granted, used: ChildLedger::default(), is_held: true }
+    }
+
+    fn after(self, event: &Event) -> Part {
+        let of = |number: &u32| *number == self.number;
+        if let Event::ChildEnded { number, ledger, .. } = event
+            && of(number)
+        {
+            return Part { used: *ledger, is_held: false, ..self };
+        }
+        if let Event::ChildRested { number, ledger, paused, .. } = event
+            && of(number)
+        {
+            return Part { used: *ledger, is_held: paused.is_none(), ..self };
+        }
+        if let Event::ChildResumed { number, limits, .. } = event
+            && of(number)
+        {
+            return Part { granted: limits.unwrap_or(self.granted), is_held: true, ..self };
+        }
+        if let Event::ChildHeld { number } = event
+            && of(number)
+        {
+            // There was no run that could have used anything.
+            return Part { used: ChildLedger::default(), is_held: false, ..self };
+        }
+        self
     }
 }
 
@@ -249,22 +354,6 @@ fn calls_begun(run: &Run, decision: &Decision) -> u32 {
     decision.since(run).iter().filter(begins).count() as u32
 }
 
-/// What an event says that child has used, and whether it has ended.
-fn told(event: &Event, child: u32) -> Option<(ChildLedger, bool)> {
-    if let Event::ChildHeld { number } = event {
-        // There was no run that could have used anything.
-        return (*number == child).then(|| (ChildLedger::default(), true));
-    }
-    let (of, ledger, has_ended) = if let Event::ChildEnded { number, ledger, .. } = event {
-        (number, ledger, true)
-    } else if let Event::ChildRested { number, ledger, .. } = event {
-        (number, ledger, false)
-    } else {
-        return None;
-    };
-    (*of == child).then_some((*ledger, has_ended))
-}
-
 fn with_next(spent: impl ToString, next: impl ToString, is_over: bool) -> String {
     let spent = spent.to_string();
     if is_over { spent } else { format!("{spent} (the next turn would take about {})", next.to_string()) }
@@ -272,7 +361,8 @@ fn with_next(spent: impl ToString, next: impl ToString, is_over: bool) -> String
 
 fn steps(run: &Run, limits: Limits, decision: &Decision) -> Option<Reached> {
     let (Drawn { used, gone }, max) = (Drawn::from(run, decision), limits.max_steps);
-    (gone.turns >= max).then(|| Reached::of(Limit::Steps, with_set_aside(used.turns, gone.turns, max), max))
+    let reached = || Reached::of(Limit::Steps, with_set_aside(used.turns, gone.turns, max), max);
+    (gone.turns >= max).then(|| reached().set_aside_if(used.turns < max))
 }
 
 /// Calls and turns that sub-agents may still take are nobody else's.
@@ -298,6 +388,7 @@ pub(super) fn calls_out(run: &Run, limits: Limits, decision: &Decision) -> Optio
         return None;
     }
     let reached = Reached::of(Limit::ToolCalls, with_set_aside(used.calls, gone.calls, max), max);
+    let reached = reached.set_aside_if(used.calls < max);
     let may_get_more = run.spec.parent.is_some() || used.calls < max;
     Some(CallsOut { reached, used: used.calls, may_get_more })
 }
@@ -350,7 +441,7 @@ fn refused_again(run: &Run, limits: Limits, decision: &Decision) -> Option<Reach
         .iter()
         .any(|event| matches!(event, Event::CallRefused { failure: Failure::BudgetExceeded, .. }));
     let this_turn = run.turn();
-    let before = run.calls.iter().rev().find(|call| call.turn != this_turn || call.step != run.current_step);
+    let before = run.calls.iter().rev().find(|call| !run.is_of_turn(call, this_turn));
     let before = before.and_then(|call| call.outcome());
     let before = matches!(before, Some(Outcome::Failed { failure: Failure::BudgetExceeded, .. }));
     (now && before && run.ledger().calls >= limits.max_tool_calls).then(|| calls(run, limits))

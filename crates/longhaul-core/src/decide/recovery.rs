@@ -49,7 +49,9 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
     match &run.phase {
         Phase::Idle if !run.planned => return planning::begin(run, decision),
         Phase::Idle => return start_work(run, limits, decision),
-        Phase::Opened => turn::begin(run, 1, limits, decision),
+        Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => {
+            go_on_talking(run, limits, decision);
+        }
         Phase::Thinking { turn, attempt } => turn::again(run, *turn, attempt.next(), limits, decision),
         Phase::Resting { turn, attempt, .. } if other_model => {
             turn::attempt(*turn, attempt.next(), decision);
@@ -59,12 +61,10 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
             decision.then(Effect::Sleep { wake, rest: *rest });
         }
         Phase::Calling { .. } if child::any_out(run) => child::pick_up_calls(run, decision),
-        Phase::Calling { turn } => match run.open_call() {
+        Phase::Calling { .. } => match run.open_call() {
             Some(open) => pick_up_call(run, open, limits, decision),
-            None => turn::begin(run, turn + 1, limits, decision),
+            None => go_on_talking(run, limits, decision),
         },
-        Phase::Answered { turn } => stop::heard(run, *turn, stop::last_answer(run), limits, decision),
-        Phase::CutOff { turn } => turn::begin(run, turn + 1, limits, decision),
         Phase::Examining { turn, attempt, purpose, .. } => {
             stop::examine(run, *turn, *purpose, attempt.next(), decision);
         }
@@ -78,6 +78,24 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
     let first_look = matches!(run.phase, Phase::Examining { purpose: Purpose::Baseline, .. });
     if !run.is_planning() && !first_look && decision.status_after(run) == Status::Running {
         schedule::go_on(run, limits, decision);
+    }
+}
+
+/// The conversation goes on from where it stands, if it is not under way.
+pub(super) fn go_on_talking(run: &Run, limits: Limits, decision: &mut Decision) {
+    match &run.phase {
+        Phase::Opened => turn::begin(run, 1, limits, decision),
+        Phase::Answered { turn } => stop::again(run, *turn, limits, decision),
+        Phase::CutOff { turn } => turn::begin(run, turn + 1, limits, decision),
+        Phase::Calling { turn } => match run.open_call() {
+            Some(open) => call::begin_from(run, open, limits, decision),
+            None => turn::begin(run, turn + 1, limits, decision),
+        },
+        Phase::Idle
+        | Phase::Thinking { .. }
+        | Phase::Resting { .. }
+        | Phase::Examining { .. }
+        | Phase::Aside { .. } => {}
     }
 }
 

@@ -43,10 +43,11 @@ fn go_on_from(run: &Run, limits: Limits, decision: &mut Decision) {
                 in_hand = Some(index as u32);
             }
             Start::Errand if board.has_room(limits, decision) => {
-                if !*is_permitted.get_or_insert_with(|| permit_errand(run, known, limits, decision)) {
+                if *is_permitted.get_or_insert_with(|| permit_errand(run, known, limits, decision)) {
+                    board.send(index, limits, decision);
+                } else if decision.status_after(run) != Status::Running {
                     return;
                 }
-                board.send(index, limits, decision);
             }
             // What is set aside for those at work may come back.
             Start::InHand | Start::Errand => {}
@@ -207,7 +208,8 @@ impl<'a> Board<'a> {
 
     /// Is there money, are there tokens, calls and turns that are set aside for nobody? If nobody is at work there is nothing to wait for.
     fn has_room(&self, limits: Limits, decision: &Decision) -> bool {
-        self.free() > 0 && (self.working == 0 || child::has_room(self.run, limits, decision))
+        let somebody_works = self.working > 0 || self.in_hand;
+        self.free() > 0 && (!somebody_works || child::has_room(self.run, limits, decision))
     }
 
     fn start_of(&self, index: usize) -> Start {

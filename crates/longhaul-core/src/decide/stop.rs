@@ -29,6 +29,18 @@ pub(super) fn heard(run: &Run, turn: u32, text: String, limits: Limits, decision
     examine(run, turn, purpose, Attempt::FIRST, decision);
 }
 
+/// The same for words that are on record. Whoever was told meanwhile that they do not do has its next turn.
+pub(super) fn again(run: &Run, turn: u32, limits: Limits, decision: &mut Decision) {
+    let was_told = match run.messages.last() {
+        Some(Message::User { text }) => run.pace.empty_replies == 0 || text == EMPTY,
+        Some(Message::Assistant { .. } | Message::Tool { .. }) | None => false,
+    };
+    if was_told {
+        return turn::begin(run, turn + 1, limits, decision);
+    }
+    heard(run, turn, last_answer(run), limits, decision);
+}
+
 /// A loop's agent claims to be done by keeping its promise, any other by ending. A list of features says for itself whether
 /// it is done.
 fn claims(run: &Run, text: &str) -> bool {
@@ -180,7 +192,7 @@ fn refuted(run: &Run, turn: u32, complaint: String, decision: &mut Decision) {
 }
 
 /// What the agent said last, whole.
-pub(super) fn last_answer(run: &Run) -> String {
+fn last_answer(run: &Run) -> String {
     match run.messages.last() {
         Some(Message::Assistant { text, .. }) => {
             prompt::joined(&run.messages[..run.messages.len() - 1], text)

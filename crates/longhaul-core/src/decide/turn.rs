@@ -23,7 +23,7 @@ pub(super) fn begin(run: &Run, turn: u32, limits: Limits, decision: &mut Decisio
 
 /// Asks for a turn again that was asked for before, unless a limit was reached meanwhile.
 pub(super) fn again(run: &Run, turn: u32, next: Attempt, limits: Limits, decision: &mut Decision) {
-    if limit::permit_question(run, limits, decision) {
+    if limit::permit_again(run, limits, decision) {
         attempt(turn, next, decision);
     }
 }

@@ -100,6 +100,11 @@ impl Call {
         }
     }
 
+    /// Is it asked for, and not yet counted as made?
+    pub fn is_uncounted(&self) -> bool {
+        matches!(self.state, CallState::Proposed) && self.next == Attempt::FIRST
+    }
+
     /// Is something under way that changes nothing?
     pub fn is_repeatable(&self) -> bool {
         matches!(self.state, CallState::Started { class: EffectClass::Repeatable, .. })

@@ -29,7 +29,7 @@ use crate::evidence::Examination;
 use crate::ids::CommandId;
 use crate::json::Json;
 use crate::novelty::Novelty;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::spec::RunSpec;
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -140,6 +140,10 @@ pub struct Run {
     /// Is the plan the one to work by? Not if it is still to be made.
     #[serde(default = "from_the_start")]
     pub planned: bool,
+    /// Steps that gave way to another plan and to which something belongs that is on record. Their numbers go on from
+    /// [`STEPS_MAX`](crate::limits::STEPS_MAX), which no plan reaches, so that a number never comes to mean another step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<Step>,
     /// How many gates and children there were when the plan was made: what is older was about another plan.
     #[serde(default)]
     pub older: Older,
@@ -234,6 +238,7 @@ pub struct Judgement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spending {
+    /// Its number, or [`NO_STEP`].
     pub step: u32,
     pub iteration: u32,
     pub model: String,
@@ -241,6 +246,9 @@ pub struct Spending {
     pub replies: u32,
     pub usage: Usage,
 }
+
+/// In place of a step's number: what a planner says belongs to none.
+pub const NO_STEP: u32 = u32::MAX;
 
 /// Before there were planners, every run had its plan.
 fn from_the_start() -> bool {
@@ -325,6 +333,7 @@ impl Run {
             children: Children::default(),
             bad_plan: None,
             planned: spec.planner.is_none(),
+            given_up: Vec::new(),
             older: Older::default(),
             schema: None,
             cwd: None,

@@ -5,8 +5,9 @@ use crate::child::{Child, ChildLedger, ChildState, Origin};
 use crate::conversation::{Message, ModelFailureKind};
 use crate::event::{Aside, Cause, Purpose};
 use crate::ids::CallId;
+use crate::limits::STEPS_MAX;
 use crate::plan::{BadPlan, Plan, Step};
-use crate::policy::Limit;
+use crate::policy::{Limit, Policy};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 
@@ -47,8 +48,36 @@ impl Run {
         self.plan.steps.get(step).map_or("", |step| step.status.as_str())
     }
 
+    /// Does the conversation in hand stand where it is, because what it needs next is set aside for others? Everything else that it
+    /// does is under way, or has ended it.
+    pub(crate) fn stands(&self) -> bool {
+        match &self.phase {
+            Phase::Opened | Phase::Answered { .. } | Phase::CutOff { .. } => true,
+            Phase::Calling { .. } => {
+                self.open_call().is_none_or(|call| call.is_uncounted() && self.lacks_calls())
+            }
+            Phase::Idle
+            | Phase::Thinking { .. }
+            | Phase::Resting { .. }
+            | Phase::Examining { .. }
+            | Phase::Aside { .. } => false,
+        }
+    }
+
+    /// Is every call used, or set aside for others?
+    fn lacks_calls(&self) -> bool {
+        let mut gone = self.ledger();
+        let held = self.live_children().filter(|child| child.holds_budget());
+        held.for_each(|child| gone.set_aside(&child.errand.limits, &child.ledger));
+        let limits = &self.spec.limits;
+        gone.calls >= limits.max_tool_calls && limits.policy(Limit::ToolCalls) != Policy::Warn
+    }
+
     /// What the conversation in hand waits for, or the run if it has none in hand.
     fn own_wait(&self) -> Wait {
+        if self.stands() && self.live_children().any(Child::holds_budget) {
+            return Wait::Child;
+        }
         match &self.phase {
             Phase::Idle if self.live_children().next().is_some() => Wait::Child,
             Phase::Idle if self.step_gates().next().is_some() => Wait::Human,
@@ -213,6 +242,20 @@ impl Run {
         let same_turn = |other: &&Call| place(other) == place(call);
         let count = self.calls.iter().rev().take_while(same_turn).count();
         &self.calls[self.calls.len() - count..]
+    }
+
+    /// The step of that number, also one that gave way to another plan.
+    pub fn step_at(&self, number: u32) -> Option<&Step> {
+        let number = number as usize;
+        match number.checked_sub(STEPS_MAX) {
+            Some(place) => self.given_up.get(place),
+            None => self.plan.steps.get(number),
+        }
+    }
+
+    /// Was it asked for in that turn of the conversation in hand?
+    pub(crate) fn is_of_turn(&self, call: &Call, turn: u32) -> bool {
+        (call.step, call.iteration, call.turn) == (self.current_step, self.iteration, turn)
     }
 
     pub fn step(&self) -> Option<&Step> {

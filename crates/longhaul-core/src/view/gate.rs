@@ -35,7 +35,7 @@ pub struct GateView {
 
 impl GateView {
     pub fn of(run: &Run, gate: &Gate) -> GateView {
-        let step = run.plan.steps.get(gate.step as usize);
+        let step = run.step_at(gate.step);
         let (ask, answer) = (gate.ask.as_ref(), gate.answer.as_ref());
         let status = match answer.map(|answer| answer.approved) {
             None => "pending",

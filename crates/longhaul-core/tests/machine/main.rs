@@ -20,6 +20,8 @@ mod loops;
 mod patience;
 mod properties;
 mod recovery;
+mod replans;
 mod room;
+mod shares;
 mod sim;
 mod telling;

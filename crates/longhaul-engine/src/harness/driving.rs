@@ -158,7 +158,7 @@ impl Harness {
         let Some(parent) = &run.spec.parent else { return Ok(()) };
         match self.look(parent) {
             Ok(parent) if parent.status.is_terminal() => {
-                Err(Error::Crew(format!("{} works for {}, which has ended", run.spec.id, parent.spec.id)))
+                Err(Error::ParentEnded { run: run.spec.id.clone(), parent: parent.spec.id })
             }
             Ok(_) | Err(_) => Ok(()),
         }

@@ -100,7 +100,7 @@ fn of_somebody_below(run: &Run, child: &Child) -> Notice {
 
 fn of_gate(run: &Run, gate: &Gate) -> Notice {
     let id = gate_id(&run.spec.id, gate.number);
-    let step = run.plan.steps.get(gate.step as usize);
+    let step = run.step_at(gate.step);
     let step_id = step.map_or("", |step| step.id.as_str());
     let (asks, type_this) = match &gate.ask {
         None => {

@@ -8,6 +8,7 @@ use longhaul_engine::{Claim, Given, Harness};
 use serde_json::Value;
 
 use super::ask::refuse_early;
+use super::drive;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -166,9 +167,7 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
     } else {
         let run = harness.apply(id, command)?;
         render::talk(&format!("{id} is {}", run.called()));
-        render::hint(&format!(
-            "`longhaul replan {id} --plan FILE` gives it other steps; `longhaul resume {id}` would ask about this one again"
-        ));
+        render::hint(&drive::after_rejection(id));
     }
     Ok(Exit::Ok)
 }
@@ -295,7 +294,7 @@ fn known(app: &App, id: &str) -> Result<(RunId, u32), Failure> {
 }
 
 fn unknown(id: &str) -> Failure {
-    Failure::from(anyhow::anyhow!("there is no approval {id}")).hint("list them with `longhaul approvals`")
+    Failure::usage(format!("there is no approval {id}")).hint("list them with `longhaul approvals`")
 }
 
 fn parse(app: &App, text: &str) -> Result<(RunId, u32), Failure> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longhaul_core::budget::{Allowance, Scope};
 use longhaul_core::child::Child;
 use longhaul_core::conversation::Usage;
-use longhaul_core::run::{Run, Spending};
+use longhaul_core::run::{NO_STEP, Run, Spending};
 use longhaul_core::view;
 use longhaul_engine::accounts::Accounts;
 use longhaul_engine::clock::{Clock, SystemClock};
@@ -46,7 +46,8 @@ fn of_run(app: &App, run: &Run) {
         return;
     }
     let lines = run.spending.iter().map(|spent| {
-        let mut line = vec![step(run, spent), spent.iteration.to_string(), spent.model.clone()];
+        let step = if spent.step == NO_STEP { "(planning)" } else { step(run, spent) };
+        let mut line = vec![step.to_owned(), spent.iteration.to_string(), spent.model.clone()];
         line.extend(counts(spent.replies, &spent.usage));
         line
     });
@@ -189,8 +190,8 @@ fn tell_unpriced(usage: &Usage) {
     }
 }
 
-fn step(run: &Run, spent: &Spending) -> String {
-    run.plan.steps.get(spent.step as usize).map_or_else(String::new, |step| step.id.clone())
+fn step<'a>(run: &'a Run, spent: &Spending) -> &'a str {
+    run.step_at(spent.step).map_or("", |step| &step.id)
 }
 
 fn as_json(run: &Run, spent: &Spending) -> Value {

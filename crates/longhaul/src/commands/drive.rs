@@ -324,6 +324,7 @@ fn after_pause(run: &Run, cause: Cause, interrupted: bool) -> String {
             let flag = raised_limit(run);
             format!("the work is kept; go on with a higher limit: `longhaul resume {id} {flag}`")
         }
+        Cause::Rejected => after_rejection(id),
         _ if interrupted => format!("nothing is lost; go on with `longhaul resume {id}`"),
         Cause::Parked if because(&|why| why.contains("hook") || why.starts_with("workspace_gone")) => {
             format!("the work is kept; see to that, then `longhaul resume {id}`")
@@ -343,10 +344,17 @@ fn after_pause(run: &Run, cause: Cause, interrupted: bool) -> String {
              or go on with another: `longhaul resume {id} --model P/M`",
             model = run.spec.model
         ),
-        Cause::Asked | Cause::Finished | Cause::DiskFull | Cause::Rejected | Cause::Error => {
+        Cause::Asked | Cause::Finished | Cause::DiskFull | Cause::Error => {
             format!("go on with `longhaul resume {id}`")
         }
     }
+}
+
+/// How a run goes on whose step a person did not want.
+pub fn after_rejection(id: &RunId) -> String {
+    format!(
+        "`longhaul replan {id} --plan FILE` gives it other steps; `longhaul resume {id}` would ask about this one again"
+    )
 }
 
 /// What a worktree holds, in words; `began` is the branch it was made on.

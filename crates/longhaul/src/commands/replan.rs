@@ -7,7 +7,7 @@ use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 
 use super::ask::refuse_early;
-use super::create::{AUTO, draft_plan};
+use super::create::{AUTO, check_rest, draft_plan};
 use super::drive;
 use crate::app::App;
 use crate::exit::Exit;
@@ -43,9 +43,15 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         return told(app, &make(&harness, &id)?);
     }
     let harness = app.telling()?;
-    let agent = harness.look(&id)?.spec.agent;
-    let wish = Wish::Replan { plan: draft_plan(&app.cwd.join(&args.plan), &agent)? };
-    refuse_early(&harness, &id, &wish)?;
+    let (path, run) = (app.cwd.join(&args.plan), harness.look(&id)?);
+    let plan = draft_plan(&path, &run.spec.agent)?;
+    // Whether it may have another plan comes before what is wrong with this one.
+    let checked = check_rest(&path, &run, &plan);
+    let wish = Wish::Replan { plan };
+    refuse_early(&harness, &id, &wish).map_err(|failure| match (failure.exit, checked) {
+        (Exit::Usage, Err(wrong)) => wrong,
+        (_, _) => failure,
+    })?;
     told(app, &harness.apply(&id, harness.command(wish)?)?)
 }
 

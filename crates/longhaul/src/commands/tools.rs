@@ -21,8 +21,11 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             .calls
             .iter()
             .map(|call| {
+                // A step that gave way to another plan has no place in this one.
+                let place = Some(call.step).filter(|place| (*place as usize) < run.plan.steps.len());
                 json!({
-                    "callId": call.id.to_string(), "stepIndex": call.step, "turn": call.turn,
+                    "callId": call.id.to_string(), "stepIndex": place,
+                    "stepId": run.step_at(call.step).map(|step| &step.id), "turn": call.turn,
                     "callName": call.tool, "arguments": call.args, "result": call.outcome(),
                     "durationMs": call.duration_ms(), "retryCount": call.attempt().retries(),
                     "attempts": call.attempt(), "timestamp": call.asked_at, "state": call.state,

@@ -124,7 +124,10 @@ fn a_rejected_plan_is_replaced() {
     ] {
         desk.write("rest.yaml", plan);
         let said = desk.say(&["replan", &id, "--plan", "rest.yaml"]);
-        assert!(said.code != 0 && said.err.contains(why), "{plan}: {}", said.err);
+        // As in `run --plan`: what is wrong is in the file, and named as it stands there.
+        assert_eq!(said.code, 2, "{plan}: {}", said.err);
+        assert!(said.err.contains(why) && said.err.contains("rest.yaml"), "{plan}: {}", said.err);
+        assert!(!said.err.contains("steps[1]"), "{plan}: {}", said.err);
     }
     desk.write("rest.yaml", "steps: [{id: c, description: other, agent: PLUTO, dependencies: [a]}]");
     desk.get(&["replan", &id, "--plan", "rest.yaml"]);
@@ -134,7 +137,11 @@ fn a_rejected_plan_is_replaced() {
     assert_eq!(ids, ["a", "c"]);
     assert_eq!(desk.say(&["replan", &id, "--plan", "rest.yaml"]).code, 1, "it has ended");
     assert_eq!(desk.say(&["approve", &format!("{id}.g1")]).code, 1, "answered before");
-    assert_eq!(desk.say(&["approve", &format!("{id}.g9")]).code, 1, "there is none");
+    for words in [vec!["approve"], vec!["reject", "--reason", "no"], vec!["approvals", "show"]] {
+        let unknown = format!("{id}.g9");
+        let words: Vec<&str> = words.into_iter().chain([unknown.as_str()]).collect();
+        assert_eq!(desk.say(&words).code, 2, "{words:?}: there is none");
+    }
 }
 
 /// A5.1, A5.2: the planner makes the steps, is asked again about those it got wrong, and `create` already has them.

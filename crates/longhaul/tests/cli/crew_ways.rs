@@ -204,6 +204,45 @@ fn the_whole_must_hold() {
     desk.get(&["resume", shown["id"].as_str().unwrap()]);
 }
 
+/// Who works for a run that has ended is not gone on with, and the hint is about that run.
+#[test]
+fn a_child_of_an_ended_run_is_refused() {
+    let desk = desk();
+    let said = run(&desk, &[step("a", "PLUTO", &[], true)], &["--autonomy", "3", "--ask", "bash"]);
+    let id = id(&said);
+    desk.get(&["approve", &format!("{id}.g1")]);
+    assert_eq!(desk.say(&["resume", &id]).code, 3, "the sub-agent asks");
+    desk.get(&["stop", &id]);
+    let said = desk.say(&["resume", &format!("{id}.1")]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("which has ended") && !said.err.contains("agents list"), "{}", said.err);
+    assert!(said.err.contains(&format!("longhaul checkpoints {id}")), "{}", said.err);
+}
+
+/// `create` takes what `run` takes: how what it starts is held, and where the run is recorded.
+#[test]
+fn create_takes_what_run_takes() {
+    let desk = desk();
+    let said = desk.say(&[
+        "create",
+        "--task",
+        "x",
+        "--agent",
+        "MARS",
+        "--model",
+        "scripted/s.yaml",
+        "--sandbox",
+        "off",
+        "--record",
+        "r.yaml",
+    ]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let id = said.out.trim();
+    assert!(said.err.contains(&format!("longhaul start {id} --sandbox=off")), "{}", said.err);
+    desk.get(&["start", id]);
+    assert!(desk.path("r.yaml").exists(), "recorded as it was created");
+}
+
 /// A4.5: on a terminal a run that comes to wait asks right there, and goes on with the answer.
 #[test]
 fn a_person_at_the_terminal_is_asked() {
@@ -226,6 +265,7 @@ fn a_person_at_the_terminal_is_asked() {
         assert_eq!(run["status"], status, "{typed:?}: {shown}");
         if typed[0].starts_with('n') {
             assert_eq!(run["reason"], "too early");
+            assert!(shown.contains(&format!("longhaul replan {root} --plan FILE")), "{shown}");
         }
     }
 }

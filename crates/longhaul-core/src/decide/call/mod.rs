@@ -355,8 +355,9 @@ fn work_through<'a>(
                 }
             }
             Ok(Leave::Noted) => note(&call, decision),
-            // It stays asked for, and is looked at again when an errand comes back or the run is resumed.
+            // It stays asked for, and is looked at again when an errand comes back, a sub-agent rests or the run is resumed.
             Ok(Leave::Later(_)) if is_errand_out(run, turn, decision) => return,
+            Ok(Leave::Later(reached)) if limit::may_wait(run, &reached, decision) => return,
             Ok(Leave::Later(reached)) => return limit::pause(run, reached, decision),
             Ok(Leave::Errand(sent)) => match begin_errand(run, &call, sent, decision) {
                 Ok(())
@@ -399,7 +400,7 @@ fn is_other_asked(run: &Run, turn: u32, decision: &Decision) -> bool {
         let answers = |event: &Event| matches!(event, Event::GateAnswered { gate: of, .. } if *of == gate);
         decision.since(run).iter().any(answers)
     };
-    let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
+    let of_turn = |call: &&Call| run.is_of_turn(call, turn);
     let asks = |call: &Call| matches!(call.state, CallState::Asking { gate } if !settled(gate));
     run.calls.iter().rev().take_while(of_turn).any(asks)
 }
@@ -449,7 +450,7 @@ fn is_errand_out(run: &Run, turn: u32, decision: &Decision) -> bool {
             .any(|event| matches!(event, Event::CallFinished { call: done, .. } if *done == call))
     };
     let out = |call: &Call| call.tool == SPAWN && matches!(call.state, CallState::Started { .. });
-    let of_turn = |call: &&Call| call.turn == turn && call.step == run.current_step;
+    let of_turn = |call: &&Call| run.is_of_turn(call, turn);
     decision.children_sent(run) > 0
         || run.calls.iter().rev().take_while(of_turn).any(|call| out(call) && !ended(call.id))
 }

@@ -104,6 +104,10 @@ impl Run {
             self.phase = Phase::Idle;
             return;
         }
+        // What is refused goes back to the conversation, whether or not its next turn can begin at once.
+        if let (false, Phase::Aside { turn, .. }) = (opinion.accepted, &self.phase) {
+            self.phase = Phase::Answered { turn: turn.saturating_sub(1) };
+        }
         let tree = self.examined.as_ref().and_then(|seen| seen.found.tree.clone());
         let same = tree.is_none() || tree == self.pace.judged_tree;
         self.pace.judge_refusals = match (opinion.accepted, same) {

@@ -8,9 +8,9 @@ mod steps;
 mod turns;
 
 use self::turns::{Failing, Heard};
-use super::{Answer, Gate, Phase, Run};
+use super::{Answer, Gate, NO_STEP, Phase, Run};
 use crate::conversation::Message;
-use crate::event::{Event, StopAction};
+use crate::event::{Aside, Event, StopAction};
 use crate::ids::Attempt;
 use crate::time::Timestamp;
 use crate::tool::Outcome;
@@ -123,7 +123,13 @@ impl Run {
                 self.phase = Phase::Aside { aside: *aside, turn: *turn, attempt: *attempt };
             }
             Event::AsideEnded { aside, model, text, usage, retry, kind, .. } => {
-                usage.iter().for_each(|usage| self.spend_on(model, usage));
+                let step = match aside {
+                    Aside::Planning { .. } => NO_STEP,
+                    Aside::Compaction { .. } | Aside::Iteration { .. } | Aside::Judgement => {
+                        self.current_step
+                    }
+                };
+                usage.iter().for_each(|usage| self.spend_on(step, model, usage));
                 self.hear_aside(*aside, model, text);
                 self.rest_aside(*retry, kind.unwrap_or_default());
             }

@@ -4,20 +4,49 @@ use std::sync::Arc;
 
 use crate::child::Origin;
 use crate::conversation::Message;
+use crate::limits::STEPS_MAX;
 use crate::novelty::Novelty;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step, StepStatus};
 use crate::prompt;
 use crate::run::{Answer, CallState, Gate, Older, Phase, Resumed, Run};
 
 impl Run {
     pub(super) fn take_plan(&mut self, plan: &Plan) {
-        self.plan = plan.clone();
+        let old = std::mem::replace(&mut self.plan, plan.clone());
+        self.renumber(&old);
         self.planned = true;
         self.bad_plan = None;
         self.error = None;
         self.phase = Phase::Idle;
-        self.current_step = self.current_step.min(plan.steps.len().saturating_sub(1) as u32);
         self.older = Older { gates: self.gates.len(), children: self.children.len() };
+    }
+
+    /// What is on record of the old plan's steps goes by their numbers in the new one. Those that gave way keep numbers of their own.
+    fn renumber(&mut self, old: &Plan) {
+        let is_kept = |new: &Step, old: &Step| new.id == old.id && new.status == StepStatus::Completed;
+        let kept = |old: &Step| {
+            let place = self.plan.steps.iter().position(|new| is_kept(new, old));
+            place.filter(|_| old.status == StepStatus::Completed).map(|place| place as u32)
+        };
+        let mut numbers: Vec<Option<u32>> = old.steps.iter().map(kept).collect();
+        let current = numbers.get(self.current_step as usize).copied().flatten();
+        let first_open = self.plan.completed_count().min(self.plan.steps.len().saturating_sub(1));
+        self.current_step = current.unwrap_or(first_open as u32);
+        let given_up = &mut self.given_up;
+        let mut renumber = |step: &mut u32| {
+            // A step of a plan before that has its number already.
+            let place = *step as usize;
+            let (Some(planned), Some(number)) = (old.steps.get(place), numbers.get_mut(place)) else {
+                return;
+            };
+            *step = *number.get_or_insert_with(|| {
+                given_up.push(planned.clone());
+                (STEPS_MAX + given_up.len() - 1) as u32
+            });
+        };
+        self.gates.iter_mut().for_each(|gate| renumber(&mut gate.step));
+        self.calls.iter_mut().for_each(|call| renumber(&mut call.step));
+        self.spending.iter_mut().for_each(|spent| renumber(&mut spent.step));
     }
 
     pub(super) fn refuse_plan(&mut self, why: &str) {

@@ -146,12 +146,12 @@ impl Run {
 
     fn spend(&mut self, usage: &Usage) {
         let model = self.spec.model.clone();
-        self.spend_on(&model, usage);
+        self.spend_on(self.current_step, &model, usage);
     }
 
-    pub(super) fn spend_on(&mut self, model: &str, usage: &Usage) {
+    pub(super) fn spend_on(&mut self, step: u32, model: &str, usage: &Usage) {
         self.usage.add(usage);
-        let (step, iteration) = (self.current_step, self.iteration);
+        let iteration = self.iteration;
         let same = |spent: &&mut Spending| {
             (spent.step, spent.iteration, spent.model.as_str()) == (step, iteration, model)
         };

@@ -10,10 +10,12 @@ use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 
 pub use self::options::{LimitArgs, ModeArg, OnAskArg, Options, Switch};
-pub use self::plan::{AUTO, draft_plan};
+pub use self::plan::{AUTO, check_rest, draft_plan};
 pub use self::spec::{settled_model, spec};
 
 use self::plan::in_plan_file;
+use super::holding::HoldingArgs;
+use super::record::{RecordArgs, remembered};
 use super::{placing, replan, session};
 use crate::agents;
 use crate::app::App;
@@ -33,6 +35,10 @@ pub struct Args {
     pub task: String,
     #[command(flatten)]
     pub options: Options,
+    #[command(flatten)]
+    pub holding: HoldingArgs,
+    #[command(flatten)]
+    pub record: RecordArgs,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
@@ -44,9 +50,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         .hint("use `longhaul run`, or enable the harness"));
     }
     refuse_without_model(app, &settings, &args.options)?;
-    servers::meet(app, &settings, &app.sandbox(settings.permissions.clone())?, &args.options)?;
-    let harness = app.harness()?;
+    let record = args.record.settled(app)?;
+    let sandbox = app.sandbox(args.holding.over(&settings))?;
+    servers::meet(app, &settings, &sandbox, &args.options)?;
+    let harness = app.making(&settings, sandbox)?;
     let mut run = create(app, &harness, &settings, &args.task, &args.options)?;
+    remembered(&harness, &run.spec.id, record);
     if run.spec.planner.is_some() {
         run = replan::make(&harness, &run.spec.id)?;
     }
@@ -54,6 +63,15 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::json(&RunView::of(&run));
     } else {
         render::data(run.spec.id.as_str());
+    }
+    // What holds an agent's commands is for the process that drives it to say.
+    let typed = args.holding.typed();
+    if !typed.is_empty() {
+        render::hint(&format!(
+            "held so from its start: `longhaul start {} {}`",
+            run.spec.id,
+            typed.join(" ")
+        ));
     }
     Ok(Exit::Ok)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use longhaul_core::plan::{Draft, Plan};
+use longhaul_core::run::Run;
 use longhaul_core::spec::{BadSpec, Planner};
 use longhaul_engine::Error as EngineError;
 use longhaul_workspace::place;
@@ -23,11 +24,16 @@ const PLANNER: &str = "planner";
 
 /// A plan file, checked.
 pub(super) fn read_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
-    let shown = path.display();
-    draft_plan(path, agent)?.checked().map_err(|error| Failure::usage(format!("{shown}: {error}")))
+    draft_plan(path, agent)?.checked().map_err(|error| in_file(path, &error.into()))
 }
 
-/// A plan file as it stands: the steps of a new plan may depend on those of the old one.
+/// Holds a plan file for the rest of a run against what that has done, on which its steps may depend.
+pub fn check_rest(path: &Path, run: &Run, plan: &Plan) -> Result<(), Failure> {
+    let rest = run.plan.replanned(plan.clone()).map(|_| ()).map_err(BadSpec::from);
+    rest.and_then(|()| run.spec.check_agents(plan)).map_err(|error| in_file(path, &error))
+}
+
+/// A plan file as it stands.
 pub fn draft_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
@@ -36,18 +42,25 @@ pub fn draft_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     Ok(draft.plan(agent))
 }
 
-/// An agent that nobody has is named where it was written: in the file, by the word that stands there.
+/// What is wrong with the plan of a new run is named where it was written, if that was a file.
 pub(super) fn in_plan_file(app: &App, options: &Options, error: EngineError) -> Failure {
-    let EngineError::Spec(BadSpec::UnknownAgent { index, agent, guess }) = &error else {
-        return error.into();
-    };
-    if matches!(options.plan.as_str(), "none" | AUTO) {
-        return error.into();
+    let is_file = !matches!(options.plan.as_str(), "none" | AUTO);
+    if let EngineError::Spec(bad @ BadSpec::UnknownAgent { .. }) = &error
+        && is_file
+    {
+        return in_file(&app.cwd.join(&options.plan), bad);
     }
-    let path = app.cwd.join(&options.plan);
-    let is_long = std::fs::read_to_string(&path).is_ok_and(|text| text.contains("assignedAgent"));
-    let field = if is_long { "assignedAgent" } else { "agent" };
+    error.into()
+}
+
+/// An agent that nobody has is named by the word that stands in the file.
+fn in_file(path: &Path, error: &BadSpec) -> Failure {
     let shown = path.display();
+    let BadSpec::UnknownAgent { index, agent, guess } = error else {
+        return Failure::usage(format!("{shown}: {error}"));
+    };
+    let is_long = std::fs::read_to_string(path).is_ok_and(|text| text.contains("assignedAgent"));
+    let field = if is_long { "assignedAgent" } else { "agent" };
     Failure::usage(format!("{shown}: steps[{index}].{field}: there is no agent `{agent}`{guess}"))
         .hint("`longhaul agents list` shows those there are")
 }
