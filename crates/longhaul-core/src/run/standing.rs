@@ -289,7 +289,7 @@ impl Run {
 
     /// What a step is called; nothing if there is none with that number.
     pub fn step_id(&self, step: u32) -> &str {
-        self.plan.steps.get(step as usize).map_or("", |step| step.id.as_str())
+        self.step_at(step).map_or("", |step| step.id.as_str())
     }
 
     /// Is it new that the model does not answer? One that is known to be silent is told of once.
