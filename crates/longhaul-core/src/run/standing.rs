@@ -217,6 +217,12 @@ impl Run {
         self.spec.auto_commit == Some(true) && self.plan.completed_count() as u32 > self.kept_steps
     }
 
+    /// Has the agent asked for anything since the harness last looked at its work?
+    pub fn has_called_since_look(&self) -> bool {
+        let look = self.examined.as_ref().map(|seen| seen.at);
+        self.calls.last().is_some_and(|call| look.is_some_and(|look| call.asked_at > look))
+    }
+
     /// May the run have left something in its workspace? Then an empty one in its place would be a lie.
     pub fn has_worked(&self) -> bool {
         self.turns > 0
