@@ -107,9 +107,31 @@ pub struct Evidence {
     /// The same after them, if they changed any.
     pub tree_after: Option<String>,
     pub holds: bool,
-    /// Something was done since, or the files are others: it is no evidence of what there is now.
-    pub stale: bool,
+    /// The commit that holds those files, if one does.
+    pub commit: Option<String>,
+    /// Are the files still those? Only then is it evidence of what there is now.
+    pub files: Sameness,
     pub checks: Vec<Check>,
+}
+
+/// Are the files still those that were looked at?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sameness {
+    Same,
+    Other,
+    /// Nobody could look, or there is nothing to compare with.
+    Unknown,
+}
+
+/// What there is of a run's files now, as far as somebody could look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Now {
+    /// They are where they were made, and this is their hash.
+    Tree(String),
+    /// They are only on the run's branch, which is at this commit.
+    Tip(String),
+    Unseen,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -121,6 +143,7 @@ pub struct Approval {
 }
 
 impl Report {
+    /// As far as the run itself can tell: of its files it knows only what they were.
     pub fn of(run: &Run) -> Report {
         let ended = run.completed_at.unwrap_or(run.updated_at);
         let used = run.ledger();
@@ -130,7 +153,8 @@ impl Report {
             tree: seen.found.tree.clone(),
             tree_after: seen.found.tree_after.clone(),
             holds: seen.found.holds(),
-            stale: run.calls.last().is_some_and(|call| call.asked_at > seen.at),
+            commit: seen.head.clone(),
+            files: Sameness::Unknown,
             checks: seen.found.checks.clone(),
         });
         let steps = run.plan.steps.iter().enumerate();
@@ -174,10 +198,23 @@ impl Report {
 }
 
 impl Evidence {
-    /// Says whether it is evidence of files that have this hash now.
-    pub fn held_against(&mut self, now: &str) {
-        let is_known = |tree: &Option<String>| tree.as_deref() == Some(now);
-        self.stale |= self.tree.is_some() && !is_known(&self.tree) && !is_known(&self.tree_after);
+    /// Says whether it is evidence of what there is now. Judged by the files alone: that something was asked for since, a look
+    /// or what was refused, changes none of them.
+    pub fn held_against(&mut self, now: &Now) {
+        let (now, looked_at, left_behind) = match now {
+            Now::Tree(tree) => (tree, &self.tree, &self.tree_after),
+            Now::Tip(commit) => (commit, &self.commit, &None),
+            Now::Unseen => {
+                self.files = Sameness::Unknown;
+                return;
+            }
+        };
+        let is_now = |known: &Option<String>| known.as_ref() == Some(now);
+        self.files = match (is_now(looked_at) || is_now(left_behind), looked_at) {
+            (true, _) => Sameness::Same,
+            (false, Some(_)) => Sameness::Other,
+            (false, None) => Sameness::Unknown,
+        };
     }
 }
 
@@ -312,9 +349,11 @@ impl Report {
             (Status::Completed, _) if self.protected.iter().any(|change| !change.undone) => {
                 "completed, BUT protected files were changed"
             }
-            (Status::Completed, Some(evidence)) if evidence.holds && !evidence.stale => {
-                "completed, and shown to be done"
-            }
+            (Status::Completed, Some(evidence)) if evidence.holds => match evidence.files {
+                Sameness::Same => "completed, and shown to be done",
+                Sameness::Unknown => "completed, and shown to be done on files that may be others by now",
+                Sameness::Other => "completed, by the agent's word",
+            },
             (Status::Completed, _) if self.judgement.as_ref().is_some_and(|judged| judged.accepted) => {
                 "completed, and accepted by a judge"
             }
@@ -383,11 +422,13 @@ impl Report {
             }
             let tree = evidence.tree.as_deref().map_or("unknown", |tree| &tree[..tree.len().min(12)]);
             body.push_str(&format!("\nRun by longhaul itself at {} on tree {tree}.\n", evidence.at));
-            if evidence.stale {
-                body.push_str(
-                    "The files were worked on since then: this is no evidence of what there is now.\n",
-                );
-            }
+            body.push_str(match evidence.files {
+                Sameness::Same => "",
+                Sameness::Other => {
+                    "The files were worked on since then: this is no evidence of what there is now.\n"
+                }
+                Sameness::Unknown => "Whether the files are still the same cannot be told.\n",
+            });
         }
         if let Some(judged) = &self.judgement {
             let how = if judged.accepted { "accepted" } else { "NOT accepted" };

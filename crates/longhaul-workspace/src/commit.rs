@@ -37,6 +37,16 @@ pub enum Error {
 
 checkout::wraps_git!(Error);
 
+/// What became of what stands in a worktree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Committed(Committed),
+    /// There is nothing that the last commit has not, and that is not the run's; the agent may have made it itself.
+    Unchanged {
+        head: String,
+    },
+}
+
 /// The commit that holds a run's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
@@ -47,9 +57,8 @@ pub struct Committed {
     pub nested: Vec<PathBuf>,
 }
 
-/// Commits everything that stands in the worktree and is not ignored. `None` if there is nothing that the run has changed since
-/// the last commit, unless that commit is the run's own.
-pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Committed>, Error> {
+/// Commits everything that stands in the worktree and is not ignored, unless it is committed already.
+pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {
     refuse_under_way(checkout)?;
     let head = checkout.head()?;
     let branch = checkout.branch();
@@ -69,7 +78,8 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Co
         if staged.as_ref() != Some(&snapshot.tree) {
             lock.install(&index)?;
         }
-        return Ok(is_by(checkout, &head, run)?.then(|| committed(head)));
+        let is_ours = is_by(checkout, &head, run)?;
+        return Ok(if is_ours { Kept::Committed(committed(head)) } else { Kept::Unchanged { head } });
     }
     let commit = checkout.make_commit(&snapshot.tree, &[&head], &signed(message, run))?;
     let note = format!("longhaul: work of {run}");
@@ -77,7 +87,7 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Option<Co
     lock.about_to_move(&[("HEAD", &commit), (&name, &commit)])?;
     checkout.git().holding(lock.held()).bytes(&moved)?;
     lock.install(&index)?;
-    Ok(Some(committed(commit)))
+    Ok(Kept::Committed(committed(commit)))
 }
 
 /// The message with the trailer, and nothing in it that could be taken for another.

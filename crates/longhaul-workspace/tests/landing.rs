@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use longhaul_workspace::checkout::{self, Checkout, Filters};
-use longhaul_workspace::commit::{self, commit};
+use longhaul_workspace::commit::{self, Kept, commit};
 use longhaul_workspace::index_lock;
 use longhaul_workspace::landing::{Error, Form, How, Work, apply, merge, settle};
 use longhaul_workspace::place::{Place, ensure};
@@ -70,9 +70,16 @@ impl Fixture {
         }
     }
 
-    fn commit(&self) -> Result<Option<commit::Committed>, commit::Error> {
+    fn kept(&self) -> Result<commit::Kept, commit::Error> {
         let tree = Checkout::open(&self.tree(), &self.scratch(), Filters::Failing).unwrap();
         commit(&tree, "run_1", "Do it")
+    }
+
+    fn commit(&self) -> Result<commit::Committed, commit::Error> {
+        self.kept().map(|kept| match kept {
+            Kept::Committed(committed) => committed,
+            Kept::Unchanged { head } => panic!("nothing to commit on {head}"),
+        })
     }
 
     /// Everything of the user's checkout: its files with their bytes, what git says of them, its branch and its index.
@@ -346,11 +353,12 @@ fn a_merge_wants_a_branch_and_nothing_under_way() {
 fn work_is_committed_once() {
     let fixture = Fixture::new();
     let tree = fixture.tree();
-    assert_eq!(fixture.commit().unwrap(), None);
+    let head = |tree: &Path| git(tree, &["rev-parse", "HEAD"]);
+    assert_eq!(fixture.kept().unwrap(), Kept::Unchanged { head: head(&tree) });
     write(&tree, "new", "x\n");
     write(&tree, "ignored", "x\n");
     fs::remove_file(tree.join("other")).unwrap();
-    let first = fixture.commit().unwrap().unwrap();
+    let first = fixture.commit().unwrap();
     assert_eq!(first.branch.as_deref(), Some("longhaul/run_1"));
     assert_eq!(git(&tree, &["status", "--porcelain"]), "");
     assert_eq!(
@@ -358,14 +366,19 @@ fn work_is_committed_once() {
         "The User|Do it|Longhaul-Run: run_1"
     );
     assert_eq!(git(&tree, &["show", "--name-status", "--format="]), "A\tnew\nD\tother");
-    assert_eq!(fixture.commit().unwrap(), Some(first.clone()), "the same again");
+    assert_eq!(fixture.commit().unwrap(), first, "the same again");
     assert_eq!(git(&tree, &["rev-list", "--count", "HEAD"]), "2");
     // Killed after the branch had moved and before its index was there.
     git(&tree, &["read-tree", "HEAD~1"]);
     assert_ne!(git(&tree, &["status", "--porcelain"]), "");
-    assert_eq!(fixture.commit().unwrap(), Some(first));
+    assert_eq!(fixture.commit().unwrap(), first);
     assert_eq!(git(&tree, &["status", "--porcelain"]), "");
     assert_eq!(git(&fixture.repo(), &["status", "--porcelain"]), "");
+    // What the agent committed itself is known by where the branch is.
+    write(&tree, "own", "x\n");
+    git(&tree, &["add", "own"]);
+    git(&tree, &["commit", "--quiet", "--message=own"]);
+    assert_eq!(fixture.kept().unwrap(), Kept::Unchanged { head: head(&tree) });
 }
 
 /// F48: our own stale lock is cleared, another's never, and a live one of ours is waited out by whoever is asked.
@@ -385,7 +398,7 @@ fn only_our_own_stale_lock_is_cleared() {
     fs::write(&lock, said(own.pid)).unwrap();
     assert!(matches!(fixture.commit(), Err(commit::Error::Lock(index_lock::Error::Ours { .. }))));
     fs::write(&lock, said(i32::MAX)).unwrap();
-    assert!(fixture.commit().unwrap().is_some());
+    assert!(fixture.commit().is_ok());
     assert!(!lock.exists());
 }
 
@@ -600,7 +613,7 @@ impl CutShort {
         write(&tree, "other", "agent\n");
         write(&tree, "new", "agent\n");
         fs::remove_file(tree.join("src/lib.rs")).unwrap();
-        let committed = fixture.commit().unwrap().unwrap().commit;
+        let committed = fixture.commit().unwrap().commit;
         // The name of the note, as a landing that goes well uses it.
         assert!(settle(&fixture.work()).unwrap().is_none());
         let mut lock = fs::read_dir(fixture.scratch()).unwrap().map(|entry| entry.unwrap().path());
@@ -846,7 +859,7 @@ fn repositories_that_hurt() {
     write(&tree, "other/inside", "x\n");
     fs::remove_dir_all(tree.join("src")).unwrap();
     write(&tree, "src", "x\n");
-    let committed = fixture.commit().unwrap().unwrap();
+    let committed = fixture.commit().unwrap();
     assert_eq!(names(&committed.nested), ["bare-of-commits/", "nested/"]);
     assert!(merge(&fixture.work()).unwrap().commit.is_some());
     assert_eq!(read(&repo, "crlf.txt"), "a\r\nb\r\n");

@@ -93,8 +93,10 @@ pub(super) fn work_kept(run: &Run, steps: u32, kept: Kept) -> Decision {
     }
     let kept = match kept {
         // The commit of an earlier step, on which nothing has followed.
-        Kept::Committed { commit, .. } if run.commits.last() == Some(&commit) => Kept::Unchanged,
-        kept @ (Kept::Committed { .. } | Kept::Unchanged | Kept::Uncommitted { .. }) => kept,
+        Kept::Committed { commit, .. } if run.commits.last() == Some(&commit) => {
+            Kept::Unchanged { head: Some(commit) }
+        }
+        kept @ (Kept::Committed { .. } | Kept::Unchanged { .. } | Kept::Uncommitted { .. }) => kept,
     };
     Decision::remember(Event::WorkKept { steps, kept })
 }

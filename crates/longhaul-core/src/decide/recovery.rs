@@ -95,7 +95,8 @@ pub(super) fn go_on_talking(run: &Run, limits: Limits, decision: &mut Decision) 
         | Phase::Thinking { .. }
         | Phase::Resting { .. }
         | Phase::Examining { .. }
-        | Phase::Aside { .. } => {}
+        | Phase::Aside { .. }
+        | Phase::AsideResting { .. } => {}
     }
 }
 

@@ -36,8 +36,7 @@ pub enum Moment {
 }
 
 /// What became of the files in a run's worktree.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum Kept {
     /// They are on the branch, as this commit.
     #[n(0)]
@@ -48,13 +47,28 @@ pub enum Kept {
         #[n(1)]
         branch: Option<String>,
     },
-    /// None of them had changed.
+    /// None of them had changed since the last commit, which may be one that the agent made.
     #[n(1)]
-    Unchanged,
+    Unchanged {
+        /// That commit; nothing where it was not yet on record.
+        #[n(0)]
+        head: Option<String>,
+    },
     /// They are where they were, and not committed.
     #[n(2)]
     Uncommitted {
         #[n(0)]
         why: String,
     },
+}
+
+impl Kept {
+    /// The commit that holds the files, if one does and is on record.
+    pub fn head(&self) -> Option<&str> {
+        match self {
+            Kept::Committed { commit, .. } => Some(commit),
+            Kept::Unchanged { head } => head.as_deref(),
+            Kept::Uncommitted { .. } => None,
+        }
+    }
 }

@@ -174,6 +174,9 @@ pub struct Run {
     /// The commits that were made of its work, oldest first.
     #[serde(skip)]
     pub commits: Vec<String>,
+    /// Where its branch was when its work was last kept, by whoever; nothing if somebody may have been there since.
+    #[serde(skip)]
+    pub head: Option<String>,
     /// The document this run was imported from, for the fields only others understand.
     #[serde(skip)]
     pub imported: Option<Json>,
@@ -221,6 +224,9 @@ pub struct Seen {
     pub purpose: Purpose,
     #[serde(flatten)]
     pub found: Examination,
+    /// The commit that holds what was looked at, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
 }
 
 /// A judge's opinion of the work, and what it went by.
@@ -344,6 +350,7 @@ impl Run {
             files: Files::Untouched,
             checkpoint_names: Vec::new(),
             commits: Vec::new(),
+            head: None,
             imported: None,
             imported_seq: 0,
             ahead: 0,

@@ -60,7 +60,8 @@ impl Run {
             | Phase::Thinking { .. }
             | Phase::Resting { .. }
             | Phase::Examining { .. }
-            | Phase::Aside { .. } => false,
+            | Phase::Aside { .. }
+            | Phase::AsideResting { .. } => false,
         }
     }
 
@@ -295,6 +296,12 @@ impl Run {
     /// Is it new that the model does not answer? One that is known to be silent is told of once.
     pub fn has_news_of_silence(&self) -> bool {
         self.silence.as_ref().is_none_or(Silence::is_news)
+    }
+
+    /// Has the agent asked for anything since the harness last looked at its work?
+    pub fn has_called_since_look(&self) -> bool {
+        let look = self.examined.as_ref().map(|seen| seen.at);
+        self.calls.last().is_some_and(|call| look.is_some_and(|look| call.asked_at > look))
     }
 
     /// May the run have left something in its workspace? Then an empty one in its place would be a lie.

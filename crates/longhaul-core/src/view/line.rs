@@ -95,7 +95,7 @@ fn called(event: &Event) -> &'static str {
         | Event::ChildEnded { .. }
         | Event::ChildHeld { .. } => "sub_agent",
         Event::WorkKept { kept: Kept::Committed { .. }, .. } => "work_committed",
-        Event::WorkKept { kept: Kept::Unchanged, .. } => "work_unchanged",
+        Event::WorkKept { kept: Kept::Unchanged { .. }, .. } => "work_unchanged",
         Event::WorkKept { kept: Kept::Uncommitted { .. }, .. } => "work_uncommitted",
         Event::FilesStored { stored: Stored::Tree { .. }, .. } => "files_stored",
         Event::FilesStored { stored: Stored::Failed { .. }, .. } => "files_not_stored",
@@ -245,6 +245,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::WorkKept { kept: Kept::Committed { commit, branch }, .. } => {
             entries!(line, "commit": commit, "branch": branch);
         }
+        Event::WorkKept { kept: Kept::Unchanged { head }, .. } => entries!(line, "head": head),
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. }
         | Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             entries!(line, "level": "warn", "reason": why);
@@ -262,7 +263,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::PersistenceFellBack { reason } => entries!(line, "level": "warn", "reason": reason),
         Event::TornTailCut { bytes } => entries!(line, "level": "warn", "bytes": bytes),
         Event::DerivedFailed { file, why } => entries!(line, "level": "warn", "file": file, "reason": why),
-        Event::PlanCompleted | Event::WorkKept { kept: Kept::Unchanged, .. } => {}
+        Event::PlanCompleted => {}
     }
     Ok(())
 }

@@ -3,14 +3,15 @@
 use longhaul_core::conduct::{Conduct, Judge, Looping};
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall, Stop, Usage};
 use longhaul_core::effect::Effect;
-use longhaul_core::event::{Cause, Event, Purpose};
+use longhaul_core::event::{Cause, Event, Kept, Purpose};
 use longhaul_core::evidence::{Examination, Features};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
-use longhaul_core::report::Report;
+use longhaul_core::report::{Evidence, Now, Report, Sameness};
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 
+use super::errands::{crew_spec, step};
 use super::sim::{Sim, World, chain, spec};
 
 const USED: Usage = Usage { input_tokens: 7, output_tokens: 1, ..EMPTY };
@@ -98,25 +99,118 @@ fn a_judge_without_an_opinion_is_asked_again_and_then_a_person_is() {
     );
 }
 
-/// What was shown of the work is no evidence of it once the agent has worked on.
+fn evidence(sim: &Sim, now: &Now) -> Evidence {
+    let mut evidence = Report::of(&sim.run).evidence.unwrap();
+    evidence.held_against(now);
+    evidence
+}
+
+fn tree(tree: &str) -> Now {
+    Now::Tree(tree.to_owned())
+}
+
+fn tip(commit: &str) -> Now {
+    Now::Tip(commit.to_owned())
+}
+
+/// What was shown of the work is evidence of it as long as the files are the same. Whether they are is not for the run to say: it may
+/// have looked at something only, or have been refused.
 #[test]
-fn evidence_goes_stale_when_the_work_goes_on() {
+fn evidence_is_of_the_files_it_was_made_on() {
     let conduct = Conduct { verify: vec!["make test".to_owned()], ..Conduct::default() };
     let mut sim = conducted(conduct.clone(), Limits { max_steps: 2, ..Limits::default() });
     sim.start().unwrap();
     // It says it is done, is shown that it is not, and works on until its turns are used up.
-    let mut world = World { passes: vec![false], ..World::with_turns(&[&[], &["write"]]) };
+    let mut world = World { passes: vec![false], ..World::with_turns(&[&[], &["read"]]) };
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Paused, "{:?}", sim.run.reason);
-    let evidence = Report::of(&sim.run).evidence.unwrap();
-    assert_eq!((evidence.holds, evidence.stale), (false, true));
-    assert!(Report::of(&sim.run).markdown().contains("no evidence of what there is now"));
+    assert!(!evidence(&sim, &Now::Unseen).holds);
+    let seen = sim.run.examined.as_ref().unwrap().found.tree.clone().unwrap();
+    for (now, files) in [
+        (tree(&seen), Sameness::Same),
+        (tree("another"), Sameness::Other),
+        (tip("abc"), Sameness::Unknown),
+        (Now::Unseen, Sameness::Unknown),
+    ] {
+        assert_eq!(evidence(&sim, &now).files, files, "{now:?}");
+    }
 
     let mut sim = conducted(conduct, Limits::default());
     sim.start().unwrap();
     sim.settle(&mut World { passes: vec![true], ..World::with_turns(&[&["write"]]) });
-    let evidence = Report::of(&sim.run).evidence.unwrap();
-    assert_eq!((sim.run.status, evidence.holds, evidence.stale), (Status::Completed, true, false));
+    assert_eq!(sim.run.status, Status::Completed);
+    let seen = sim.run.examined.as_ref().unwrap().found.tree.clone().unwrap();
+    for (now, headline, said) in [
+        (tree(&seen), "completed, and shown to be done\n", ""),
+        (tree("another"), "completed, by the agent's word\n", "no evidence of what there is now"),
+        (Now::Unseen, "shown to be done on files that may be others by now\n", "cannot be told"),
+    ] {
+        let report = Report { evidence: Some(evidence(&sim, &now)), ..Report::of(&sim.run) };
+        let text = report.markdown();
+        assert!(text.contains(headline) && text.contains(said), "{now:?}: {text}");
+    }
+}
+
+/// Works a run to its end; what each step leaves is kept as this says, in order, before anything else happens.
+fn kept(spec: RunSpec, world: &mut World, kept: &[Kept]) -> Sim {
+    let mut sim = Sim::create(RunSpec { auto_commit: Some(true), ..spec });
+    let mut kept = kept.iter();
+    sim.start().unwrap();
+    while sim.step(world) {
+        if sim.run.owes_commit() {
+            let steps = sim.run.plan.completed_count() as u32;
+            sim.give(Input::WorkKept { steps, kept: kept.next().unwrap().clone() }).unwrap();
+        }
+    }
+    assert_eq!(sim.run.status, Status::Completed);
+    sim
+}
+
+/// Where only the branch is left, evidence is of the commit that was kept right after the look, whoever made it. What an older
+/// journal does not say, or what could not be committed, is unknown and never taken for the same.
+#[test]
+fn evidence_is_of_the_commit_that_holds_it() {
+    let verify = vec!["make test".to_owned()];
+    let of_all = || RunSpec {
+        plan: chain(2),
+        conduct: Some(Box::new(Conduct { verify: verify.clone(), ..Conduct::default() })),
+        ..spec()
+    };
+    let of_first = || {
+        let mut plan = chain(2);
+        plan.steps[0].verify = Some(verify.clone());
+        RunSpec { plan, ..spec() }
+    };
+    let of_others = || {
+        let mut spec = crew_spec(vec![step("a", "PLUTO", &[]), step("b", "VENUS", &["a"])]);
+        spec.conduct = of_all().conduct;
+        spec
+    };
+    let committed = |commit: &str| Kept::Committed { commit: commit.to_owned(), branch: None };
+    let own = |head: &str| Kept::Unchanged { head: Some(head.to_owned()) };
+    let uncommitted = || Kept::Uncommitted { why: "no".to_owned() };
+    let cases = [
+        ("by longhaul", of_all(), [committed("1"), committed("2")], Some("2")),
+        ("by the agent", of_all(), [committed("1"), own("2")], Some("2")),
+        ("all by the agent", of_all(), [own("1"), own("2")], Some("2")),
+        ("nothing more", of_all(), [committed("1"), committed("1")], Some("1")),
+        ("an older journal", of_all(), [committed("1"), Kept::Unchanged { head: None }], None),
+        ("not committed", of_all(), [committed("1"), uncommitted()], None),
+        ("only the first was looked at", of_first(), [committed("1"), committed("2")], Some("1")),
+        ("by others", of_others(), [committed("1"), committed("2")], Some("2")),
+    ];
+    for (case, spec, all, head) in cases {
+        let mut world = World { passes: vec![true], ..World::with_turns(&[&["write"]]) };
+        let sim = kept(spec, &mut world, &all);
+        for at in ["1", "2", "3"] {
+            let files = match head {
+                None => Sameness::Unknown,
+                Some(head) if head == at => Sameness::Same,
+                Some(_) => Sameness::Other,
+            };
+            assert_eq!(evidence(&sim, &tip(at)).files, files, "{case}, at {at}");
+        }
+    }
 }
 
 /// B6.7: the list of features is what it was when it was last seen whole. A conversation that was cut short may have left

@@ -10,7 +10,7 @@ use longhaul_store::Store;
 use longhaul_tools::Blobs;
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::checkpoints::Vault;
-use longhaul_workspace::commit::{self, Committed};
+use longhaul_workspace::commit;
 
 use super::Keep;
 use crate::retention::Quota;
@@ -29,13 +29,13 @@ pub(crate) fn stored(tree: &Path, state: &Path, quota: &Quota) -> Stored {
 
 /// Commits what stands in a worktree. That it cannot be done is no reason for a run to end otherwise than it did.
 pub(super) fn kept(tree: &Path, scratch: &Path, keep: &Keep) -> Kept {
-    let commit = || -> Result<Option<Committed>, commit::Error> {
+    let commit = || -> Result<commit::Kept, commit::Error> {
         let checkout = Checkout::open(tree, scratch, Filters::Failing)?;
         commit::commit(&checkout, keep.run.as_str(), &keep.message)
     };
     match commit() {
-        Ok(Some(Committed { commit, branch, .. })) => Kept::Committed { commit, branch },
-        Ok(None) => Kept::Unchanged,
+        Ok(commit::Kept::Committed(made)) => Kept::Committed { commit: made.commit, branch: made.branch },
+        Ok(commit::Kept::Unchanged { head }) => Kept::Unchanged { head: Some(head) },
         Err(error) => Kept::Uncommitted { why: error.to_string() },
     }
 }

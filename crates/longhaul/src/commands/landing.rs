@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use longhaul_core::collaboration::Isolation;
-use longhaul_core::report::Evidence;
+use longhaul_core::report::{Evidence, Sameness};
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
 use longhaul_workspace::landing::{self, Error, How, Landed, Settled, Work};
@@ -157,17 +157,22 @@ pub fn tell_settled(settled: Option<Settled>) -> &'static str {
 const UNTOUCHED: &str = "nothing was changed";
 
 fn report(app: &App, work: &Work, landed: &Landed, evidence: Option<&Evidence>, said: &str) {
-    if evidence.is_some_and(|evidence| evidence.stale) && !landed.changes.is_empty() {
+    let verified =
+        evidence.filter(|_| !landed.changes.is_empty()).and_then(|evidence| match evidence.files {
+            Sameness::Same => None,
+            Sameness::Other => {
+                Some("was verified on other files than these, which somebody has changed since")
+            }
+            Sameness::Unknown => Some("was verified, but whether on these very files cannot be told"),
+        });
+    if let Some(verified) = verified {
         let run = &work.run;
-        render::warn(&format!(
-            "{run} was verified on other files than these, which somebody has changed since; `longhaul result {run}` says what was \
-             measured"
-        ));
+        render::warn(&format!("{run} {verified}; `longhaul result {run}` says what was measured"));
     }
     if app.json() {
         let files = files_json(landed);
         let evidence =
-            evidence.map(|found| json!({ "at": found.at, "holds": found.holds, "stale": found.stale }));
+            evidence.map(|found| json!({ "at": found.at, "holds": found.holds, "files": found.files }));
         render::json(&json!({
             "id": work.run, "repository": work.repository, "commit": landed.commit, "files": files, "evidence": evidence,
         }));

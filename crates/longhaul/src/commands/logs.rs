@@ -142,7 +142,7 @@ pub fn retell(run: &Run, event: &Event) -> Vec<String> {
         | Event::StepFailed { .. }
         | Event::PlanCompleted
         | Event::Checkpointed { .. }
-        | Event::WorkKept { kept: Kept::Unchanged, .. }
+        | Event::WorkKept { kept: Kept::Unchanged { .. }, .. }
         | Event::SetUpEnded { error: None, .. }
         | Event::FilesStored { stored: Stored::Tree { .. }, .. }
         | Event::LimitReached { .. }

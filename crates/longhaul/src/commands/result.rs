@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use longhaul_core::collaboration::Home;
-use longhaul_core::report::{Evidence, Report};
+use longhaul_core::report::{Evidence, Now, Report};
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
@@ -63,28 +63,26 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     Ok(exit(&run, misfit))
 }
 
-/// What shows that the work is done, held against the files as they are now: what stands where it was made, else what its branch has.
+/// What shows that the work is done, held against the files as they are now.
 pub fn evidence(run: &Run) -> Option<Evidence> {
     let mut evidence = Report::of(run).evidence?;
-    if let Some(now) = tree_now(run) {
-        evidence.held_against(&now);
-    } else if !Path::new(&run.spec.workspace).exists() {
-        evidence.stale |= has_branch_moved(run);
-    }
+    evidence.held_against(&files_now(run));
     Some(evidence)
 }
 
-/// Has somebody committed on a run's branch since its last commit?
-fn has_branch_moved(run: &Run) -> bool {
-    let RunSpec { repository: Some(repository), branch: Some(branch), .. } = &run.spec else { return false };
-    let tip = place::branch(Path::new(repository), branch);
-    run.commits.last().zip(tip).is_some_and(|(last, tip)| *last != tip)
-}
-
-/// What the files are now, where they still are and nobody is at work on them.
-fn tree_now(run: &Run) -> Option<String> {
+/// What a run's files are now: where they were made, if they are still there and nobody is at work on them, else on its branch.
+fn files_now(run: &Run) -> Now {
     let workspace = Path::new(&run.spec.workspace);
-    (run.status != Status::Running && workspace.is_dir()).then(|| hash_of(workspace, TREE_LOOK_MAX)).flatten()
+    if run.status == Status::Running {
+        return Now::Unseen;
+    }
+    if workspace.exists() {
+        return hash_of(workspace, TREE_LOOK_MAX).map_or(Now::Unseen, Now::Tree);
+    }
+    let RunSpec { repository: Some(repository), branch: Some(branch), .. } = &run.spec else {
+        return Now::Unseen;
+    };
+    place::branch(Path::new(repository), branch).map_or(Now::Unseen, Now::Tip)
 }
 
 /// What a run without a branch has changed: compared with what was stored before its first change, so that what the user had not

@@ -145,27 +145,108 @@ fn evidence_goes_stale_with_the_files() {
     desk.get(&["run", "x", "--model", "scripted/s.yaml", "--verify", "test -e b.txt && date +%N > seen.txt"]);
     let id = only_run(&desk);
     let workspace = std::path::PathBuf::from(desk.json(&["show", &id])["workspace"].as_str().unwrap());
-    let stale = || {
+    let files = || {
         let (result, text) = (desk.json(&["result", &id]), desk.get(&["result", &id]));
-        let shown = text.contains("completed, and shown to be done");
-        assert_eq!(shown, result["evidence"]["stale"] == false, "{text}");
-        !shown
+        let files = result["evidence"]["files"].as_str().unwrap().to_owned();
+        assert_eq!(text.contains("completed, and shown to be done\n"), files == "same", "{text}");
+        files
     };
-    assert!(!stale(), "also when the commands themselves wrote a file");
+    assert_eq!(files(), "same", "also when the commands themselves wrote a file");
     fs::write(workspace.join("b.txt"), "three").unwrap();
-    assert!(stale());
+    assert_eq!(files(), "other");
     assert!(desk.get(&["result", &id]).contains("no evidence of what there is now"));
     fs::write(workspace.join("b.txt"), "two").unwrap();
-    assert!(!stale());
+    assert_eq!(files(), "same");
     fs::write(workspace.join("c.txt"), "new").unwrap();
-    assert!(stale());
+    assert_eq!(files(), "other");
+}
+
+const TWO_STEPS: &str =
+    "steps: [ { id: a, description: set out }, { id: b, description: go further, dependencies: [a] } ]\n";
+const ONE_STEP: &str = "steps: [ { id: b, description: go further } ]\n";
+
+/// An agent that writes a file in its first step, and in the next one plays these turns.
+fn going_further(turns: &str) -> String {
+    format!(
+        r#"
+conversations:
+  - match: {{ prompt_contains: "go further" }}
+    turns:
+{turns}
+      - text: "ok"
+  - turns:
+      - calls: [ {{ tool: write, args: {{ path: b.txt, content: two }} }} ]
+      - text: "ok"
+"#
+    )
+}
+
+/// Evidence is judged by the files, not by what was asked for since: who only looked and then asked a person has changed nothing.
+#[test]
+fn evidence_lasts_as_long_as_nothing_is_changed() {
+    let desk = repository(&going_further(
+        r#"
+      - calls: [ { tool: read, args: { path: b.txt } } ]
+      - calls: [ { tool: ask_human, args: { question: "and now?" } } ]"#,
+    ));
+    desk.write("p.yaml", TWO_STEPS);
+    let run = ["run", "x", "--model", "scripted/s.yaml", "--plan", "p.yaml", "--on-ask", "pause"];
+    let said = desk.say(&[run.as_slice(), &["--verify", "test -e b.txt"]].concat());
+    let id = only_run(&desk);
+    assert_eq!(desk.json(&["show", &id])["stepsCompleted"], 1, "{}", said.err);
+    let said = desk.say(&["apply", &id, "--json"]);
+    let landed: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(landed["evidence"]["files"], "same", "{}", said.err);
+    assert!(desk.path("b.txt").exists() && !said.err.contains("was verified"), "{}", said.err);
+}
+
+/// What the agent committed itself is what was verified, also when only the branch is left; what somebody commits afterwards is not,
+/// whoever made the commits before. Where nothing was kept to compare with, that is said.
+#[test]
+fn evidence_is_of_what_the_agent_committed_itself() {
+    let own = r#"
+      - calls: [ { tool: bash, args: { command: "echo three > c.txt; git add c.txt; git commit -qm own" } } ]"#;
+    for (case, plan, settings, files) in [
+        ("its last step", TWO_STEPS, "", "same"),
+        ("all of it", ONE_STEP, "", "same"),
+        ("its last step, and somebody after it", TWO_STEPS, "", "other"),
+        ("all of it, and somebody after it", ONE_STEP, "", "other"),
+        ("nothing was kept", ONE_STEP, "git: { auto_commit: false }\n", "unknown"),
+    ] {
+        let desk = repository(&going_further(own));
+        let allowed = r#"permissions: { bash: { "git commit *": allow, "git add *": allow } }"#;
+        desk.write(".config/longhaul/longhaul.yaml", &format!("{settings}{allowed}\n"));
+        desk.write("p.yaml", plan);
+        desk.get(&["run", "x", "--model", "scripted/s.yaml", "--plan", "p.yaml", "--verify", "true"]);
+        let id = only_run(&desk);
+        let shown = desk.json(&["show", &id]);
+        let (workspace, branch) = (shown["workspace"].as_str().unwrap(), shown["branch"].as_str().unwrap());
+        assert_eq!(desk.json(&["result", &id])["evidence"]["files"], "same", "{case}");
+        fs::remove_dir_all(desk.path(workspace)).unwrap();
+        git(&desk, &["worktree", "prune"]);
+        if case.contains("somebody") {
+            git(&desk, &["checkout", "-q", branch]);
+            git(&desk, &["commit", "-q", "--allow-empty", "-m", "more"]);
+            git(&desk, &["checkout", "-q", "main"]);
+        }
+        let (result, text) = (desk.json(&["result", &id]), desk.get(&["result", &id]));
+        assert_eq!(result["evidence"]["files"], files, "{case}: {result}");
+        assert_eq!(text.contains("completed, and shown to be done\n"), files == "same", "{case}: {text}");
+        assert_eq!(text.contains("cannot be told"), files == "unknown", "{case}: {text}");
+        let said = desk.say(&["merge", &id]);
+        assert!(desk.path("c.txt").exists(), "{case}: {}", said.err);
+        let warned = ["was verified on other files than these", "whether on these very files cannot be told"];
+        let expected = [files == "other", files == "unknown"];
+        assert_eq!(warned.map(|words| said.err.contains(words)), expected, "{case}: {}", said.err);
+    }
 }
 
 /// 7.1: whoever brings in other files than those that were verified is told, also when only the branch is left; otherwise nothing is said.
 #[test]
 fn merging_what_was_not_verified_is_said() {
     let script = "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: b.txt, content: two } } ] }, { text: ok } ] } ]";
-    for (case, stale) in [("as it was", false), ("moved", true), ("left", false), ("left and moved", true)] {
+    let cases = [("as it was", "same"), ("moved", "other"), ("left", "same"), ("left and moved", "other")];
+    for (case, files) in cases {
         let desk = repository(script);
         desk.get(&["run", "x", "--model", "scripted/s.yaml", "--verify", "test -e b.txt"]);
         let id = only_run(&desk);
@@ -183,17 +264,17 @@ fn merging_what_was_not_verified_is_said() {
         for word in ["apply", "merge"] {
             let said = desk.say(&[word, &id, "--json"]);
             let landed: Value = serde_json::from_str(&said.out).unwrap();
-            assert_eq!(landed["evidence"]["stale"], stale, "{case}, {word} of {branch}: {}", said.err);
+            assert_eq!(landed["evidence"]["files"], files, "{case}, {word} of {branch}: {}", said.err);
             assert_eq!(landed["evidence"]["holds"], true, "{case}");
             assert_eq!(
                 said.err.contains("was verified on other files than these"),
-                stale,
+                files == "other",
                 "{case}: {}",
                 said.err
             );
             git(&desk, &["clean", "-fdq", "b.txt", "c.txt"]);
         }
-        assert!(desk.path("b.txt").exists() && desk.path("c.txt").exists() == stale, "{case}");
+        assert!(desk.path("b.txt").exists() && desk.path("c.txt").exists() == (files == "other"), "{case}");
     }
     let desk = repository(script);
     desk.get(&["run", "x", "--model", "scripted/s.yaml"]);

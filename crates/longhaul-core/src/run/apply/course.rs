@@ -38,7 +38,9 @@ impl Run {
         if purpose == Purpose::Whole {
             self.phase = Phase::Idle;
             self.unseen = !found.holds() || self.spec.conduct().judge.is_some();
-            self.examined = Some(Seen { at, purpose, found: found.clone() });
+            // The last step's work was kept before all of it was looked at, unless that is still owed.
+            let head = self.head.clone().filter(|_| !self.owes_commit());
+            self.examined = Some(Seen { at, purpose, found: found.clone(), head });
             return;
         }
         if purpose == Purpose::Claim && found.holds() && self.spec.conduct().judge.is_none() {
@@ -69,7 +71,7 @@ impl Run {
         }
         self.pace.idle_iterations = if same { self.pace.idle_iterations.saturating_add(1) } else { 0 };
         self.pace.tree.clone_from(&found.tree);
-        self.examined = Some(Seen { at, purpose, found: found.clone() });
+        self.examined = Some(Seen { at, purpose, found: found.clone(), head: None });
     }
 
     pub(super) fn hear_aside(&mut self, aside: Aside, model: &str, text: &Option<String>) {

@@ -32,6 +32,8 @@ impl Run {
             self.calls_before_start = self.calls.len() as u32;
             self.fill.futile = 0;
             self.fill.overflows = 0;
+            // Whoever it was may also have been at the files.
+            self.head = None;
         }
         self.model_failures = 0;
         self.patience = Patience { reached: self.patience.reached, ..Patience::default() };
@@ -77,6 +79,12 @@ impl Run {
         self.kept_steps = steps;
         if let Kept::Committed { commit, .. } = kept {
             self.commits.push(commit.clone());
+        }
+        self.head = kept.head().map(str::to_owned);
+        // What was kept is what was looked at only if nobody worked in between.
+        let untouched = !self.unseen && !self.has_called_since_look();
+        if let Some(seen) = self.examined.as_mut().filter(|seen| seen.head.is_none() && untouched) {
+            seen.head.clone_from(&self.head);
         }
     }
 

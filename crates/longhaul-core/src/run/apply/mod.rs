@@ -38,6 +38,7 @@ impl Run {
             Event::Recovered { generation } => {
                 self.generation = *generation;
                 self.files.lose_sight();
+                self.head = None;
             }
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::Contained { by } => self.contained = Some(by.clone()),

@@ -133,7 +133,7 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::Checkpointed { .. }
         | Event::LimitsChanged { .. }
         | Event::ModelChanged { why: None, .. }
-        | Event::WorkKept { kept: Kept::Unchanged, .. }
+        | Event::WorkKept { kept: Kept::Unchanged { .. }, .. }
         | Event::SetUpEnded { error: None, .. }
         | Event::SpentBefore { .. }
         | Event::FilesStored { stored: Stored::Tree { .. }, .. }
