@@ -388,6 +388,11 @@ fn what_changes_the_meaning_of_a_name_is_seen() {
 #[test]
 fn what_leads_out_of_the_workspace_is_seen() {
     none_is_allowed(&[
+        "make -C / test",
+        "make -C/ test",
+        "make --directory=/ test",
+        "make --directory / test",
+        "env -C / ls",
         "ls > /out/f",
         "ls >> /out/f",
         "ls >| /out/f",
@@ -526,9 +531,9 @@ fn what_the_rules_mean_is_allowed() {
         "case $x in a|b) ls;; *) true;; esac",
         "tar xzf a.tgz",
         "while read -r line; do echo \"x$line\"; done < a.txt",
-        "read -p \"$x\" -t 5 line",
-        "printf -v line '%s' \"$x\"",
-        "printf 'PATH is %s [%s]' \"$PATH\" \"$x\"",
+        "read -p 'PATH?' -t 5 line",
+        "printf -v line '%s' x",
+        "printf 'PATH is %s [%s]' a b",
         "[[ $EUID -ne 0 ]] && ls a",
         "command -v ls",
         "cat /ws/a",

@@ -41,6 +41,7 @@ pub fn measure(ground: &Ground, helper: PathBuf, calls: usize) -> Result<Vec<Row
         timeout: std::time::Duration::from_secs(60),
         printed: Arc::new(longhaul_tools::Unheard),
         cwd: None,
+        seen: None,
         cancel,
         blobs: Arc::new(Nowhere),
         rules: Arc::default(),

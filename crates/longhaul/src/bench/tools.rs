@@ -95,6 +95,7 @@ impl Bench {
             run,
             timeout: Duration::from_secs(600),
             cwd: None,
+            seen: None,
             rules: Arc::new([]),
             printed: Arc::new(longhaul_tools::Unheard),
             cancel,
