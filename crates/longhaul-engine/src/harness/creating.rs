@@ -35,13 +35,13 @@ impl Harness {
     /// Takes in a state document as a run under its own name, or under another.
     pub fn import(&self, text: &str, defaults: RunSpec, rename: Option<RunId>) -> Result<Run, Error> {
         let mut spec = document::spec(text, defaults)?;
-        let value: serde_json::Value = serde_json::from_str(text).map_err(document::Error::from)?;
+        let given = Json::parse(text).map_err(document::Error::from)?;
         let document = match rename {
             Some(id) => {
                 spec.id = id;
-                renamed(value, &spec.id)
+                document::renamed(&given, &spec.id)
             }
-            None => Json::of(&value),
+            None => given,
         };
         let id = spec.id.clone();
         self.begin(&id, Event::Imported { document, spec: Box::new(spec) })
@@ -63,8 +63,16 @@ impl Harness {
         Ok(export)
     }
 
-    /// Takes in a run as it was exported, under another name.
-    pub fn adopt(&self, id: &RunId, mut export: Export) -> Result<Run, Error> {
+    /// Takes in a run as somebody exported it, under another name. What it may do, and where, is `own`.
+    pub fn take_in(&self, id: &RunId, mut export: Export, own: RunSpec) -> Result<Run, Error> {
+        if let Some((_, Event::RunCreated(spec) | Event::Imported { spec, .. })) = export.events.first_mut() {
+            **spec = RunSpec::clone(spec).taken_in(own);
+        }
+        self.adopt(id, export)
+    }
+
+    /// A run of ours as it was exported, under another name.
+    pub(crate) fn adopt(&self, id: &RunId, mut export: Export) -> Result<Run, Error> {
         let run = self.renamed(id, &mut export)?;
         let Export { events, blobs } = export;
         let entries: Vec<Entry> = events.iter().map(|(at, event)| entry(*at, event)).collect();
@@ -78,12 +86,12 @@ impl Harness {
     }
 
     /// Gives an export another name, and says what run it is then.
-    pub(crate) fn renamed(&self, id: &RunId, export: &mut Export) -> Result<Run, Error> {
+    pub fn renamed(&self, id: &RunId, export: &mut Export) -> Result<Run, Error> {
         match export.events.first_mut() {
             Some((_, Event::RunCreated(spec))) => spec.id = id.clone(),
             Some((_, Event::Imported { spec, document })) => {
                 spec.id = id.clone();
-                *document = renamed(document.value(), id);
+                *document = document::renamed(document, id);
             }
             Some(_) | None => {}
         }
@@ -120,13 +128,4 @@ impl Harness {
         self.keep_row(&run, store.as_ref());
         Ok(run)
     }
-}
-
-/// A state document under another id, in both places where it says its own.
-fn renamed(mut document: serde_json::Value, id: &RunId) -> Json {
-    document["harnessId"] = serde_json::json!(id);
-    if let Some(own) = document.pointer_mut("/longhaul/spec/id") {
-        *own = serde_json::json!(id);
-    }
-    Json::of(&document)
 }

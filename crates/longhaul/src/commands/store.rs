@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use longhaul_core::codec::VERSION;
 use longhaul_core::document::SCHEMA_VERSION;
 use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
 use longhaul_core::view::{EventLine, RunView};
 use longhaul_engine::{Harness, exchange};
 use longhaul_store::Home;
 use longhaul_store::catalog::Filter;
 use serde_json::{Value, json};
 
+use super::import::TakingIn;
 use super::trust::refuse_agents;
 use crate::app::{App, run_id};
 use crate::exit::Exit;
@@ -73,6 +75,8 @@ pub enum What {
         file: PathBuf,
         #[arg(long = "as", value_name = "ID")]
         rename: String,
+        #[command(flatten)]
+        taking: TakingIn,
     },
     /// Print a large output that a call's record names by its hash
     Blob {
@@ -108,7 +112,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Export { id, .. } => super::export::run(app, super::export::Args { id }),
         What::Blob { id, hash } => blob(app, &app.run(&id)?, &hash),
         What::Delete { id, force } => super::rm::run(app, super::rm::Args { ids: vec![id], force }),
-        What::Import { file, rename } => import(app, &file, &run_id(&rename)?),
+        What::Import { file, rename, taking } => import(app, &file, &run_id(&rename)?, &taking),
     }
 }
 
@@ -119,7 +123,7 @@ fn adopt(app: &App) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("there is no state directory {shown}")));
     }
     app.adopt_home()?;
-    let runs = app.home()?.map_or(Ok(0), |home| home.all_runs().map(|runs| runs.len()))?;
+    let runs = app.home()?.map_or(Ok(0), |home| home.readable_runs().map(|runs| runs.len()))?;
     render::talk(&format!(
         "{shown} is yours now, with {runs} runs and the MCP servers that were accepted there"
     ));
@@ -128,7 +132,7 @@ fn adopt(app: &App) -> Result<Exit, Failure> {
 
 fn status(app: &App) -> Result<Exit, Failure> {
     let runs = match app.home()? {
-        Some(home) => home.all_runs()?.len(),
+        Some(home) => home.readable_runs()?.len(),
         None => 0,
     };
     let fallback = fallback_reason(app)?;
@@ -263,32 +267,56 @@ fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
     let Some(home) = harness.home() else { return Ok(Exit::Ok) };
     let ids = match id {
         Some(id) => vec![app.run(id)?],
-        None => home.all_runs()?,
+        None => home.readable_runs()?,
     };
-    let mut sound = true;
+    let trouble = home.fallback_trouble().filter(|_| id.is_none());
+    let mut sound = trouble.is_none();
     for id in ids {
         let (line, well) =
             verify_one(&harness, home, &id).unwrap_or_else(|failure| (unchecked(&id, &failure), false));
         sound &= well;
         if app.json() { render::json_line(&line) } else { render::data(&plain_verdict(&line)) }
     }
+    if let Some(error) = trouble {
+        let (file, why) = (home.fallback_path(), format!("{:#}", anyhow::Error::from(error)));
+        if app.json() {
+            render::json_line(&json!({ "file": file.display().to_string(), "sound": false, "error": why }));
+        } else {
+            render::data(&format!("{} is damaged: {why}", file.display()));
+        }
+    }
     Ok(if sound { Exit::Ok } else { Exit::Failed })
 }
 
 fn verify_one(harness: &Harness, home: &Home, id: &RunId) -> Result<(Value, bool), Failure> {
+    let folds = harness.look(id);
+    let lost = match &folds {
+        Ok(run) => lost_outputs(harness, run)?,
+        Err(_) => None,
+    };
     if !home.engine().contains(id) {
-        let events = harness.look(id)?.seq;
-        return Ok((json!({ "id": id, "sound": true, "records": events, "backend": "sqlite" }), true));
+        let (events, sound) = (folds?.seq, lost.is_none());
+        let line = json!({ "id": id, "sound": sound, "records": events, "backend": "sqlite", "error": lost });
+        return Ok((line, sound));
     }
     let report = home.engine().verify(id)?;
-    let folds = harness.look(id).map(|_| ());
     let damage = report.damage.as_ref().map(|damage| json!({ "offset": damage.offset, "what": damage.what }));
-    let sound = damage.is_none() && folds.is_ok();
+    let error = folds.err().map(|error| format!("{:#}", anyhow::Error::from(error))).or(lost);
+    let sound = damage.is_none() && error.is_none();
     let line = json!({
         "id": id, "sound": sound, "records": report.records, "bytes": report.bytes, "tornTailBytes": report.torn_bytes,
-        "damage": damage, "error": folds.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
+        "damage": damage, "error": error,
     });
     Ok((line, sound))
+}
+
+/// What is wrong with the large outputs that its calls name: a document, for one, brings none with it.
+fn lost_outputs(harness: &Harness, run: &Run) -> Result<Option<String>, Failure> {
+    let store = harness.store_of(&run.spec.id)?;
+    let broken = |hash: &str| store.blob(&run.spec.id, hash).err().map(|error| error.to_string());
+    let broken: Vec<String> = run.blobs().filter_map(broken).collect();
+    let first = broken.first().map(|first| format!("in {} of its large outputs: {first}", broken.len()));
+    Ok(first)
 }
 
 /// What cannot be checked is damaged, or of a longhaul that knows more than this one.
@@ -369,12 +397,15 @@ fn blob(app: &App, id: &RunId, hash: &str) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn import(app: &App, file: &PathBuf, id: &RunId) -> Result<Exit, Failure> {
+fn import(app: &App, file: &PathBuf, id: &RunId, taking: &TakingIn) -> Result<Exit, Failure> {
     let shown = file.display().to_string();
     let bytes =
         std::fs::read(file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
-    let export = exchange::read(&shown, &bytes)?;
-    let run = app.harness()?.adopt(id, export)?;
+    let mut export = exchange::read(&shown, &bytes)?;
+    let harness = app.harness()?;
+    taking.refuse_commands(app, &shown, &harness.renamed(id, &mut export)?.commands())?;
+    let run = harness.take_in(id, export, taking.own(app, id, None)?)?;
+    taking.make_place(&run)?;
     render::json(&RunView::of(&run));
     Ok(Exit::Ok)
 }

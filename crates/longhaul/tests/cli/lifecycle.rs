@@ -81,8 +81,8 @@ fn a_completed_run_refuses_everything() {
     for verb in ["start", "resume", "pause", "stop"] {
         let said = desk.say(&[verb, &id]);
         assert_eq!(said.code, 1, "{verb}");
-        let asked = if verb == "resume" { "start" } else { verb };
-        assert!(said.err.contains("completed") && said.err.contains(asked), "{verb}: {}", said.err);
+        let refused = format!("cannot {verb} a run that is completed");
+        assert!(said.err.contains(&refused), "{verb}: {}", said.err);
     }
     assert_eq!(std::fs::read(desk.journal(&id)).unwrap(), before);
 }
@@ -584,4 +584,18 @@ fn a_recording_is_remembered_by_resume() {
 fn git(desk: &Desk, words: &[&str]) {
     let output = Command::new("git").args(words).current_dir(desk.path("")).output().unwrap();
     assert!(output.status.success(), "{words:?}: {output:?}");
+}
+
+/// A directory whose name is no text is refused before there is a run that nobody could drive.
+#[test]
+fn a_directory_whose_name_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let desk = Desk::new();
+    let odd = desk.path("").join(std::ffi::OsStr::from_bytes(b"d\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let args = ["run", "x", "--in-place", "--model", "scripted/../s.yaml"];
+    let output = desk.command(&args).current_dir(&odd).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("is no text (UTF-8)"), "{said}");
+    assert_eq!(desk.command(&["list"]).current_dir(&odd).output().unwrap().stdout, b"");
 }

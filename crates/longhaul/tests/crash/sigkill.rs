@@ -8,6 +8,9 @@ use crate::rig::{Chance, Rig, told};
 
 const STEPS: usize = 20;
 const KILLS: usize = 500;
+/// What holds commands takes its time, so these are fewer.
+const STEPS_HELD: usize = 5;
+const KILLS_HELD: usize = 60;
 
 /// How long a killer waits at most, to begin with. One that finds nothing under way learns to wait longer, so that a busy
 /// machine is killed at its work too.
@@ -21,21 +24,34 @@ const KILLS_PER_RUN_MAX: usize = 60;
 /// step happens once, every journal stays sound, and the catalogue is what the journals say.
 #[test]
 fn five_hundred_kills_lose_nothing_and_repeat_nothing() {
+    sweep(KILLS, STEPS, |steps| Some(Rig::with_steps(steps)));
+}
+
+/// AX2, A1.4: the same as users have it who set nothing, with the runs in the project and the commands held.
+#[test]
+fn kills_lose_nothing_where_users_have_it() {
+    sweep(KILLS_HELD, STEPS_HELD, |steps| Rig::with_steps(steps).as_users_have_it());
+}
+
+fn sweep(kills: usize, steps: usize, rig: impl Fn(usize) -> Option<Rig> + Sync) {
+    if rig(steps).is_none() {
+        return;
+    }
     let chance = Mutex::new(Chance::new());
     let tally = Tally::default();
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while tally.kills.load(Ordering::SeqCst) < KILLS {
+                while tally.kills.load(Ordering::SeqCst) < kills {
                     let mut chance = chance.lock().unwrap().split();
-                    one_run(&mut chance, &tally);
+                    one_run(&rig(steps).unwrap(), steps, &mut chance, &tally);
                 }
             });
         }
     });
     println!("{tally:?}");
-    assert!(tally.kills.load(Ordering::SeqCst) >= KILLS);
-    assert!(tally.mid_run.load(Ordering::SeqCst) >= KILLS / 4, "most kills missed the work itself");
+    assert!(tally.kills.load(Ordering::SeqCst) >= kills);
+    assert!(tally.mid_run.load(Ordering::SeqCst) >= kills / 4, "most kills missed the work itself");
 }
 
 #[derive(Debug, Default)]
@@ -48,8 +64,7 @@ struct Tally {
     cut_short: AtomicUsize,
 }
 
-fn one_run(chance: &mut Chance, tally: &Tally) {
-    let rig = Rig::with_steps(STEPS);
+fn one_run(rig: &Rig, steps: usize, chance: &mut Chance, tally: &Tally) {
     let (mut kills, mut delay_us) = (0, DELAY_US_FIRST);
     let id = loop {
         let id = rig.runs().pop();
@@ -60,7 +75,7 @@ fn one_run(chance: &mut Chance, tally: &Tally) {
             if !live.has_ended() {
                 live.kill();
                 kills += 1;
-                let was_under_way = count_kill(&rig, tally);
+                let was_under_way = count_kill(rig, tally);
                 delay_us = if was_under_way {
                     DELAY_US_FIRST.max(delay_us * 3 / 4)
                 } else {
@@ -77,7 +92,7 @@ fn one_run(chance: &mut Chance, tally: &Tally) {
         break rig.runs().pop().unwrap();
     };
     assert_eq!(rig.runs(), [id.as_str()], "one run was made");
-    let cut_short = rig.check_end(&id, STEPS);
+    let cut_short = rig.check_end(&id, steps);
     let before = rig.json(&["list", "--json"]);
     rig.says(&["store", "rebuild"]);
     assert_eq!(rig.json(&["list", "--json"]), before, "the catalogue follows from the journals");
