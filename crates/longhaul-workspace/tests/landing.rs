@@ -420,7 +420,7 @@ fn the_locks_that_our_git_left_are_cleared() {
     write(&tree, "new", "x\n");
     leave(&own, &[(own.join("HEAD.lock"), "HEAD.lock", ""), (common.join(branch), branch, "abc")]);
     fs::write(own.join("HEAD.lock"), "").unwrap();
-    assert!(fixture.commit().unwrap().is_some());
+    fixture.commit().unwrap();
     assert!(!own.join("HEAD.lock").exists() && !common.join(branch).exists());
 
     // In the user's checkout, with and without a note of what was under way.
@@ -573,7 +573,7 @@ fn a_filter_is_in_the_way_of_its_own_files_only() {
     let touched = fs::File::options().write(true).open(tree.join("file")).unwrap();
     touched.set_modified(std::time::SystemTime::now()).unwrap();
     write(&tree, "new", "agent\n");
-    let commit = fixture.commit().unwrap().unwrap().commit;
+    let commit = fixture.commit().unwrap().commit;
     assert_eq!(git(&repo, &["diff", "--name-only", "main", &commit]), "new");
     assert_eq!(merge(&fixture.work()).unwrap().changes.len(), 1);
     write(&tree, "file", "agent\n");

@@ -59,7 +59,7 @@ fn every_event_has_the_fields_of_its_type() {
 /// The lines of these events have a type for each kind of what they tell.
 fn every_kind(event: Event) -> Vec<Event> {
     match event {
-        Event::AsideEnded { aside, attempt, model, text, error, usage } => {
+        Event::AsideEnded { aside, attempt, model, text, error, usage, retry, kind } => {
             let why = FreshStart::Limit;
             // A kind that is new belongs into this list as well.
             let all = match aside {
@@ -75,16 +75,16 @@ fn every_kind(event: Event) -> Vec<Event> {
             };
             let of = |(aside, usage)| {
                 let (model, text, error) = (model.clone(), text.clone(), error.clone());
-                Event::AsideEnded { aside, attempt, model, text, error, usage }
+                Event::AsideEnded { aside, attempt, model, text, error, usage, retry, kind }
             };
             // One that nobody answered took nothing.
             all.into_iter().flat_map(|aside| [(aside, usage), (aside, None)]).map(of).collect()
         }
         Event::WorkKept { steps, kept } => {
             let all = match kept {
-                Kept::Committed { .. } | Kept::Unchanged | Kept::Uncommitted { .. } => [
+                Kept::Committed { .. } | Kept::Unchanged { .. } | Kept::Uncommitted { .. } => [
                     Kept::Committed { commit: "c".to_owned(), branch: None },
-                    Kept::Unchanged,
+                    Kept::Unchanged { head: None },
                     Kept::Uncommitted { why: "w".to_owned() },
                 ],
             };
