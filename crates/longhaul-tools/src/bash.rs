@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +18,7 @@ use serde::Deserialize;
 
 use crate::arguments::{invalid, parse, schema};
 use crate::capture::Capture;
-use crate::child::{Child, End, Finished, Listener};
+use crate::child::{Child, End, Finished, Listener, signal_of};
 use crate::jobs::Jobs;
 use crate::limits;
 use crate::output;
@@ -288,12 +287,9 @@ fn done(output: Output) -> Outcome {
 }
 
 pub(crate) fn ended(status: ExitStatus, reach: Reach) -> String {
-    match (status.code(), status.signal()) {
-        // A namespace's first process dies of nothing; it passes on what its command died of, as shells do.
-        (Some(code), _) if reach == Reach::Namespace && (129..=192).contains(&code) => {
-            format!("exit code {code}, as after signal {}", code - 128)
-        }
-        (Some(code), _) => format!("exit code {code}"),
+    match (status.code(), signal_of(status, reach)) {
+        (Some(code), Some(signal)) => format!("exit code {code}, as after signal {signal}"),
+        (Some(code), None) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => status.to_string(),
     }

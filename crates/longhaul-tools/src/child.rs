@@ -4,6 +4,7 @@
 //! read from a terminal, or to leave anything of it running.
 
 use std::io::{self, PipeWriter, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -129,7 +130,11 @@ impl Child {
 
     /// Waits for the child, at most `time`, and ends everything it started.
     pub(crate) async fn finish(mut self, time: Duration, cancel: &Cancel) -> Finished {
-        let end = self.watch(time, cancel).await;
+        let end = match self.watch(time, cancel).await {
+            // Whatever killed it meant all of us, and came to it first.
+            End::Exited(status) if cancel.is_cancelled() && self.is_killed(status) => End::Cancelled,
+            end @ (End::Exited(_) | End::TimedOut | End::Cancelled | End::Lost(_)) => end,
+        };
         match &end {
             End::TimedOut | End::Cancelled => {
                 self.tree.terminate();
@@ -140,6 +145,10 @@ impl Child {
             }
         }
         self.end_tree(end).await
+    }
+
+    fn is_killed(&self, status: ExitStatus) -> bool {
+        signal_of(status, self.tree.reach()).is_some()
     }
 
     async fn watch(&mut self, time: Duration, cancel: &Cancel) -> End {
@@ -197,6 +206,15 @@ impl Child {
 
     fn take(&mut self, count: io::Result<usize>) {
         keep(&mut self.output, &mut self.capture, self.listener.as_ref(), &self.buffer, count);
+    }
+}
+
+/// The signal a child died of. A namespace's first process dies of nothing; it passes on what its command died of, as shells do.
+pub(crate) fn signal_of(status: ExitStatus, reach: Reach) -> Option<i32> {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => Some(signal),
+        (None, Some(code)) if reach == Reach::Namespace && (129..=192).contains(&code) => Some(code - 128),
+        (None, _) => None,
     }
 }
 

@@ -60,6 +60,10 @@ impl Tree {
         Tree { leader, marker: format!("{CALL_MARKER}={key}"), reach, since, ended: false }
     }
 
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
     /// Asks them to end.
     pub(crate) fn terminate(&self) {
         match self.reach {

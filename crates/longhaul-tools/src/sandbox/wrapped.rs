@@ -67,13 +67,18 @@ impl Wrapped {
         }
     }
 
-    /// Without a terminal, as the leader of its own group, which what is held is anyway. `setsid` is the program of that
-    /// name, if there is one.
+    /// Without a terminal, as the leader of its own group, so that what is typed there does not end it: it is for us to hear a
+    /// Ctrl-C and to say what becomes of the command. `setsid` is the program of that name, if there is one.
     pub(crate) fn in_session(self, setsid: Option<&Path>) -> Wrapped {
-        if self.held {
-            return self;
-        }
         let mut command = self.command;
+        if self.held {
+            // Within a namespace it has a session, and only what holds it is still in ours. Without one, it takes a session
+            // itself before it begins, which the leader of a group cannot.
+            if self.namespaces {
+                command.process_group(0);
+            }
+            return Wrapped { command, ..self };
+        }
         let Some(setsid) = setsid else {
             command.process_group(0);
             return Wrapped { command, ..self };

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,6 +21,10 @@ pub struct Rig {
     directory: TempDir,
     /// Where runs are kept: below `directory`, or on a file system of its own.
     pub state_dir: PathBuf,
+    /// Where what belongs to the user is.
+    pub home: PathBuf,
+    /// Are the agents' commands held? That has tests of its own, and mostly would only depend on the machine here.
+    is_held: bool,
 }
 
 impl Rig {
@@ -27,7 +32,24 @@ impl Rig {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("work")).unwrap();
         let state_dir = directory.path().join("state");
-        Rig { directory, state_dir }
+        let home = directory.path().join("home");
+        Rig { directory, state_dir, home, is_held: false }
+    }
+
+    /// The same with the runs in the project, as users have it.
+    pub fn in_project(mut self) -> Rig {
+        self.state_dir = self.work().join(".longhaul");
+        self
+    }
+
+    /// The same with nothing set at all: the runs are in the project, and commands are held. `None` where they cannot be.
+    pub fn as_users_have_it(mut self) -> Option<Rig> {
+        if !has("bwrap") {
+            skip("bubblewrap is not installed, so commands cannot be held");
+            return None;
+        }
+        self.is_held = true;
+        Some(self.in_project())
     }
 
     /// Work of `steps` steps, each of which writes a file and lets a command leave its call's name in `witness`.
@@ -106,11 +128,17 @@ impl Rig {
             .current_dir(self.work())
             .env("LONGHAUL_STATE_DIR", &self.state_dir)
             .env("RUST_BACKTRACE", "0")
-            // What holds commands has tests of its own; here it would only depend on the machine.
-            .env("LONGHAUL_SANDBOX", "off")
+            .env("HOME", &self.home)
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_CONFIG_HOME")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if self.is_held {
+            command.env_remove("LONGHAUL_SANDBOX");
+        } else {
+            command.env("LONGHAUL_SANDBOX", "off");
+        }
         command
     }
 
@@ -244,12 +272,23 @@ impl Live {
         Live(command.spawn().unwrap())
     }
 
+    /// As the leader of a group of its own, as a shell starts what is typed.
+    pub fn start_in_group(mut command: Command) -> Live {
+        command.process_group(0);
+        Live::start(command)
+    }
+
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
+    }
+
+    /// What a terminal does when Ctrl-C is typed.
+    pub fn signal_group(&self, signal: Signal) {
+        kill_process_group(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
     }
 
     pub fn has_ended(&mut self) -> bool {

@@ -8,6 +8,10 @@ use crate::rig::{Chance, Rig, told};
 
 const STEPS: usize = 20;
 const KILLS: usize = 500;
+/// What holds commands takes its time, so these are fewer.
+const STEPS_HELD: usize = 5;
+const KILLS_HELD: usize = 60;
+
 const DELAY_US_MAX: u64 = 60_000;
 
 /// A run that makes no headway because the machine is slower than the killer is left alone after this many.
@@ -17,21 +21,34 @@ const KILLS_PER_RUN_MAX: usize = 60;
 /// step happens once, every journal stays sound, and the catalogue is what the journals say.
 #[test]
 fn five_hundred_kills_lose_nothing_and_repeat_nothing() {
+    sweep(KILLS, STEPS, |steps| Some(Rig::with_steps(steps)));
+}
+
+/// AX2, A1.4: the same as users have it who set nothing, with the runs in the project and the commands held.
+#[test]
+fn kills_lose_nothing_where_users_have_it() {
+    sweep(KILLS_HELD, STEPS_HELD, |steps| Rig::with_steps(steps).as_users_have_it());
+}
+
+fn sweep(kills: usize, steps: usize, rig: impl Fn(usize) -> Option<Rig> + Sync) {
+    if rig(steps).is_none() {
+        return;
+    }
     let chance = Mutex::new(Chance::new());
     let tally = Tally::default();
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while tally.kills.load(Ordering::SeqCst) < KILLS {
+                while tally.kills.load(Ordering::SeqCst) < kills {
                     let mut chance = chance.lock().unwrap().split();
-                    one_run(&mut chance, &tally);
+                    one_run(&rig(steps).unwrap(), steps, &mut chance, &tally);
                 }
             });
         }
     });
     println!("{tally:?}");
-    assert!(tally.kills.load(Ordering::SeqCst) >= KILLS);
-    assert!(tally.mid_run.load(Ordering::SeqCst) >= KILLS / 4, "most kills missed the work itself");
+    assert!(tally.kills.load(Ordering::SeqCst) >= kills);
+    assert!(tally.mid_run.load(Ordering::SeqCst) >= kills / 4, "most kills missed the work itself");
 }
 
 #[derive(Debug, Default)]
@@ -44,8 +61,7 @@ struct Tally {
     cut_short: AtomicUsize,
 }
 
-fn one_run(chance: &mut Chance, tally: &Tally) {
-    let rig = Rig::with_steps(STEPS);
+fn one_run(rig: &Rig, steps: usize, chance: &mut Chance, tally: &Tally) {
     let mut kills = 0;
     let id = loop {
         let id = rig.runs().pop();
@@ -56,7 +72,7 @@ fn one_run(chance: &mut Chance, tally: &Tally) {
             if !live.has_ended() {
                 live.kill();
                 kills += 1;
-                count_kill(&rig, tally);
+                count_kill(rig, tally);
                 match rig.runs().pop() {
                     Some(id) if rig.status(&id) == "completed" => break id,
                     Some(_) | None => continue,
@@ -68,7 +84,7 @@ fn one_run(chance: &mut Chance, tally: &Tally) {
         break rig.runs().pop().unwrap();
     };
     assert_eq!(rig.runs(), [id.as_str()], "one run was made");
-    let cut_short = rig.check_end(&id, STEPS);
+    let cut_short = rig.check_end(&id, steps);
     let before = rig.json(&["list", "--json"]);
     rig.says(&["store", "rebuild"]);
     assert_eq!(rig.json(&["list", "--json"]), before, "the catalogue follows from the journals");
