@@ -256,3 +256,21 @@ fn a_hundred_thousand_records_open_fast() {
     let budget_ms = if cfg!(debug_assertions) { 2000 } else { 300 };
     assert!(start.elapsed().as_millis() < budget_ms, "{:?}", start.elapsed());
 }
+
+/// A pipe or a directory with a command's name in an inbox holds up nobody, and commands are taken all the same.
+#[test]
+fn only_files_are_commands() {
+    let dir = TempDir::new().unwrap();
+    let engine = Engine::new(dir.path());
+    drop(engine.create(&run_id(1), &writer(), &entries(["a"])).unwrap());
+    let inbox = dir.path().join("runs").join(run_id(1).as_str()).join("inbox");
+    let odd = CommandId::from_bits(5);
+    let made = std::process::Command::new("mkfifo").arg(inbox.join(format!("1-{odd}"))).status().unwrap();
+    assert!(made.success());
+    fs::create_dir(inbox.join(format!("2-{odd}"))).unwrap();
+    engine.post(&run_id(1), &CommandId::from_bits(6), b"pause").unwrap();
+    let pending = engine.pending(&run_id(1)).unwrap();
+    let shown: Vec<_> = pending.into_iter().map(|posted| (posted.id, posted.body)).collect();
+    assert_eq!(shown, [(CommandId::from_bits(6), b"pause".to_vec())]);
+    engine.settle(&run_id(1), &CommandId::from_bits(6)).unwrap();
+}

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -71,10 +71,12 @@ impl Disk for RealDisk {
     }
 }
 
-/// Opens a file that only its owner may read. A symbolic link in its place is refused: somebody else put it there.
+/// Opens a file that only its owner may read. A symbolic link in its place is refused: somebody else put it there. So is a pipe,
+/// which would be waited for without end.
 pub(crate) fn open_file(path: &Path, access: Access) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).mode(0o600).read(true);
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.custom_flags(flags.bits().cast_signed()).mode(0o600).read(true);
     match access {
         Access::Read => {}
         Access::Write => {
@@ -84,7 +86,9 @@ pub(crate) fn open_file(path: &Path, access: Access) -> io::Result<File> {
             options.write(true).create_new(true);
         }
     }
-    options.open(path)
+    let file = options.open(path)?;
+    let is_waited_for = file.metadata()?.file_type().is_fifo();
+    if is_waited_for { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(file) }
 }
 
 impl LogFile for File {

@@ -79,7 +79,7 @@ pub(crate) fn nanos_now() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
-/// Oldest first. What is not a command's name is not ours to judge and is left alone.
+/// Oldest first. What is not a command's name, or no file, is not ours to judge and is left alone.
 fn list(dir: &Path) -> Result<Vec<(CommandId, PathBuf)>, Error> {
     let failed = |error| Error::io("list", dir, error);
     let mut found = Vec::new();
@@ -90,7 +90,8 @@ fn list(dir: &Path) -> Result<Vec<(CommandId, PathBuf)>, Error> {
             let (nanos, id) = name.split_once('-')?;
             Some((nanos.parse::<u128>().ok()?, CommandId::parse(id).ok()?))
         });
-        if let Some((nanos, id)) = parsed {
+        let can_be_file = entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_symlink());
+        if let Some((nanos, id)) = parsed.filter(|_| can_be_file) {
             found.push((nanos, id, entry.path()));
         }
     }
