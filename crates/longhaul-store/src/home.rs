@@ -3,16 +3,15 @@
 //! those who only read.
 
 use std::fmt;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::ids::RunId;
 
 use crate::catalog::Catalog;
-use crate::engine::{Access, Belongings, Disk, Engine, RealDisk, nanos_now};
+use crate::engine::{Access, Belongings, Disk, Engine, RealDisk, nanos_now, write_whole};
 use crate::error::Error;
 use crate::journal::{Entry, Posted, Record, Store, Writer};
 use crate::limits;
@@ -47,12 +46,8 @@ impl Home {
 
     /// The same on another disk.
     pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<Home, Error> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(|error| Error::io("create the state directory", dir, error))?;
-        write_gitignore(dir)?;
+        make_dirs(&*disk, dir).map_err(|error| Error::io("create the state directory", dir, error))?;
+        write_gitignore(&*disk, dir)?;
         Ok(Home::at(disk, dir))
     }
 
@@ -109,9 +104,18 @@ impl Home {
         }
     }
 
-    /// Why the engine cannot be used, if it cannot. Makes no fallback.
+    /// Why the engine cannot be used, if it cannot. Makes no fallback; and where no run was ever kept, it makes nothing to
+    /// try it out with either, but asks whether it could.
     pub fn engine_trouble(&self) -> Option<FallbackReason> {
-        self.probe_engine().err().as_ref().map(FallbackReason::from)
+        let tried = match fs::symlink_metadata(self.runs_dir()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let needed = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+                rustix::fs::access(&self.dir, needed)
+                    .map_err(|errno| Error::io("write in", &self.dir, errno.into()))
+            }
+            Ok(_) | Err(_) => self.probe_engine(),
+        };
+        tried.err().as_ref().map(FallbackReason::from)
     }
 
     /// Where a run is kept. A run in both was being brought home, so its engine copy is whole and newer.
@@ -303,17 +307,36 @@ fn belongings(fallback: &Sqlite, run: &RunId, generation: u64) -> Result<Belongi
     Ok(Belongings { generation, blobs, inbox })
 }
 
-/// Written before anything else, so that no moment exists in which git would offer to commit what is here.
-fn write_gitignore(dir: &Path) -> Result<(), Error> {
+/// Makes a directory and those above it, private to their owner, each with its name on disk before the next.
+pub fn make_dirs(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !is_there(dir)).collect();
+    for made in missing.into_iter().rev() {
+        match disk.create_dir(made) {
+            // Somebody else makes it as well, and may not have come to syncing it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && made.is_dir() => {}
+            other => other?,
+        }
+        disk.sync_dir(above(made))?;
+    }
+    if dir.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// A relative path has nothing before its first part, which is where we are.
+fn is_there(dir: &Path) -> bool {
+    dir.as_os_str().is_empty() || fs::symlink_metadata(dir).is_ok()
+}
+
+fn above(dir: &Path) -> &Path {
+    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Written before anything else, so that no moment exists in which git would offer to commit what is here. An empty one is
+/// what a power cut left of it.
+fn write_gitignore(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
     let path = dir.join(".gitignore");
-    if fs::symlink_metadata(&path).is_ok() {
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file() || found.len() > 0) {
         return Ok(());
     }
-    let failed = |error| Error::io("write", &path, error);
     let temporary = dir.join(format!(".gitignore-{}-{}", nanos_now(), std::process::id()));
-    let written = fs::write(&temporary, "*\n").and_then(|()| fs::rename(&temporary, &path));
-    written.map_err(|error| {
-        drop(fs::remove_file(&temporary));
-        failed(error)
-    })
+    write_whole(disk, &temporary, &path, b"*\n").map_err(|error| Error::io("write", &path, error))
 }

@@ -211,3 +211,37 @@ fn commands_left_behind_are_carried_over() {
 fn no_wal(dir: &Path) -> bool {
     !dir.join("fallback.db-wal").exists()
 }
+
+/// Whoever only looks makes nothing, also to see whether the engine could be used.
+#[test]
+fn looking_at_an_empty_home_makes_nothing() {
+    let dir = TempDir::new().unwrap();
+    let home = Home::existing(dir.path()).unwrap().unwrap();
+    assert_eq!((home.engine_trouble(), home.all_runs().unwrap()), (None, vec![]));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// F07: what git is told to ignore is told again if a power cut left nothing of it; what somebody wrote there stays.
+#[test]
+fn an_empty_gitignore_is_written_again() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join(".gitignore");
+    for (before, after) in [("", "*\n"), ("mine\n", "mine\n")] {
+        fs::write(&path, before).unwrap();
+        Home::open(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), after);
+    }
+}
+
+/// F07: each directory that is made has its name on disk before anything is in it.
+#[test]
+fn new_directories_are_synced_in_those_above() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(FaultyDisk::new());
+    Home::open_on(disk.clone(), &dir.path().join("deep/state")).unwrap();
+    assert_eq!(
+        (disk.calls(Call::CreateDir), disk.calls(Call::SyncDir)),
+        (2, 3),
+        "and that of the first file"
+    );
+}

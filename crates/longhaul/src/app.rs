@@ -54,8 +54,17 @@ impl App {
             Some(dir) => cwd.join(dir),
             None => project.join(".longhaul"),
         };
-        let (servers, told, told_of_nats, told_of_place, secrets) = Default::default();
-        Ok(App { shared, cwd, project, state_dir, servers, told, told_of_nats, told_of_place, secrets })
+        Ok(App {
+            shared,
+            cwd,
+            project,
+            state_dir,
+            servers: OnceLock::new(),
+            told: OnceLock::new(),
+            told_of_nats: OnceLock::new(),
+            told_of_place: OnceLock::new(),
+            secrets: Secrets::default(),
+        })
     }
 
     pub fn json(&self) -> bool {
@@ -276,7 +285,8 @@ impl App {
     }
 
     fn no_runs(&self) -> Failure {
-        Failure::usage(format!("there are no runs: {} does not exist", self.state_dir.display()))
+        let lacking = if self.state_dir.exists() { "is empty" } else { "does not exist" };
+        Failure::usage(format!("there are no runs: {} {lacking}", self.state_dir.display()))
             .hint("start one with `longhaul run \"TASK\"`, or point to another place with `--state-dir DIR`")
     }
 
@@ -310,9 +320,12 @@ impl App {
         }
     }
 
-    /// The state directory, if there is one.
+    /// The state directory, if there is one. One that is nobody's yet holds nothing, and whoever looks leaves it so: what
+    /// they put there would make it a stranger's.
     pub fn home(&self) -> Result<Option<Home>, Failure> {
-        self.whose()?;
+        if self.whose()? == Whose::Nobodys {
+            return Ok(None);
+        }
         Home::existing(&self.state_dir).map_err(unusable)
     }
 

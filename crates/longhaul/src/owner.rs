@@ -6,10 +6,12 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_engine::clock::{Clock, SystemClock, fresh_bits};
+use longhaul_store::engine::{Disk, RealDisk};
+use longhaul_store::home::make_dirs;
 use longhaul_workspace::digest_of;
 
 use crate::failure::Failure;
@@ -59,13 +61,16 @@ impl Owner {
                 .iter()
                 .any(|first| name.as_encoded_bytes().starts_with(first.as_bytes()));
             if !made_first {
-                return Ok(Whose::Strangers);
+                // Another process may have marked it in between, and begun to fill it.
+                let mark = read(&dir.join(MARK));
+                let is_ours = mark.is_some() && mark == self.mark();
+                return Ok(if is_ours { Whose::Ours } else { Whose::Strangers });
             }
         }
         Ok(Whose::Nobodys)
     }
 
-    /// Makes a directory ours.
+    /// Makes a directory ours: for good, before anything is in it that a power cut would leave without its mark.
     pub fn claim(&self, dir: &Path) -> Result<(), Failure> {
         let secret = self.secret.as_deref().ok_or_else(no_home)?;
         make_secret(secret).map_err(|error| {
@@ -79,7 +84,10 @@ impl Owner {
         // One that is there may be a link that came with the repository.
         fs::remove_file(&temporary).ok();
         let written = write_new(&temporary, mark.as_bytes()).and_then(|()| fs::rename(&temporary, &path));
-        written.map_err(failed)
+        // Whoever made the directory may have died before its own name was on disk.
+        let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+        let synced = |()| [Some(dir), above].into_iter().flatten().try_for_each(|dir| RealDisk.sync_dir(dir));
+        written.and_then(synced).map_err(failed)
     }
 
     fn mark(&self) -> Option<String> {
@@ -109,13 +117,14 @@ fn read(path: &Path) -> Option<String> {
     is_small.then(|| fs::read_to_string(path).ok()).flatten().filter(|text| !text.is_empty())
 }
 
-/// Appears whole, and is never replaced: two processes that make it at the same time agree on the first.
+/// Appears whole, and is never replaced: two processes that make it at the same time agree on the first. It is on disk
+/// afterwards, whoever made it: without it nothing that it marks is ours.
 fn make_secret(path: &Path) -> io::Result<()> {
-    if read(path).is_some() {
-        return Ok(());
-    }
     let dir = path.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    if read(path).is_some() {
+        return RealDisk.sync_dir(dir);
+    }
+    make_dirs(&RealDisk, dir)?;
     let chance = || fresh_bits(SystemClock.now()).map_err(|error| io::Error::other(error.to_string()));
     let temporary = path.with_extension(std::process::id().to_string());
     fs::remove_file(&temporary).ok();
@@ -125,7 +134,7 @@ fn make_secret(path: &Path) -> io::Result<()> {
         other => other,
     };
     fs::remove_file(&temporary).ok();
-    linked
+    linked.and_then(|()| RealDisk.sync_dir(dir))
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -40,8 +40,8 @@ use crate::journal::{Backend, Entry, Footprint, Holder, Journal, Posted, Reader,
 
 pub(crate) use self::blobs::{check as check_blob, check_size as check_blob_size, hash_of};
 pub use self::cut::{Cutting, VisitBatch};
-pub(crate) use self::disk::open_file;
 pub use self::disk::{Access, Disk, LogFile, RealDisk};
+pub(crate) use self::disk::{open_file, write_whole};
 pub(crate) use self::inbox::{check_size as check_command_size, nanos_now};
 pub use self::repair::{Damage, Repaired, Report};
 pub(crate) use self::staging::Belongings;

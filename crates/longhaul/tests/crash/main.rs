@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod first_command;
 mod full_disk;
 mod places;
 mod power_cut;

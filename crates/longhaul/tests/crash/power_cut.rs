@@ -49,7 +49,8 @@ fn what_was_written_survives_a_power_cut() {
             fs::write(rig.work().join(name), content).unwrap();
         }
         Command::new("sync").arg("-f").arg(rig.work()).status().unwrap();
-        rig.state_dir = rig.work().join("state");
+        rig.state_dir = rig.work().join(".longhaul");
+        rig.home = rig.work().join("home");
         let (id, shown, _mount) = cut(&rig, disk, events)?;
         for number in 1..=STEPS {
             let call = format!("call_{}", number * 2 - 1);
@@ -70,6 +71,45 @@ fn what_was_written_survives_a_power_cut() {
         assert_eq!(witness.len(), lines);
         Some(shown)
     });
+}
+
+/// F07: what the very first command has acknowledged is there after a power cut, and it is known whose it is: the user's secret,
+/// the mark, and what keeps all of it out of git. On the disk that is cut are once the user's home and once the project.
+#[test]
+fn the_first_command_survives_a_power_cut() {
+    if !can_cut_power() {
+        return;
+    }
+    for is_home in [true, false] {
+        let mut rig = Rig::with_steps(1).in_project();
+        let work = rig.work();
+        let files = ["plan.yaml", "script.yaml"].map(|name| (name, fs::read(work.join(name)).unwrap()));
+        let at = if is_home { rig.path().join("disk") } else { work.clone() };
+        let Some(Disk { image, mount }) = Disk::new(&rig, at.clone()) else { return };
+        if is_home {
+            rig.home = at.join("home");
+        } else {
+            files.iter().for_each(|(name, content)| fs::write(work.join(name), content).unwrap());
+        }
+        Command::new("sync").arg("-f").arg(&at).status().unwrap();
+        let id = rig.create();
+        fs::write(at.join("unsynced"), "gone").unwrap();
+        cut_power(&at);
+        until("nothing holds the file system", || mount.unmount());
+        drop(mount);
+        let Some(_mount) = Mount::image(at.clone(), &image) else { return };
+        assert_ne!(
+            fs::read_to_string(at.join("unsynced")).unwrap_or_default(),
+            "gone",
+            "the power was not cut"
+        );
+        assert_eq!(rig.status(&id), "created", "is_home: {is_home}");
+        assert_eq!(
+            fs::read_to_string(rig.state_dir.join(".gitignore")).unwrap(),
+            "*\n",
+            "is_home: {is_home}"
+        );
+    }
 }
 
 /// Cuts the power that many times, each time on a new disk, with `one` given the number of events to wait for.
