@@ -69,7 +69,7 @@ fn from_journals(home: &Home, filter: &Filter) -> Result<(Vec<RunRow>, Unreadabl
 
 fn derive_all(home: &Home) -> Result<(Vec<RunRow>, Unreadable), Error> {
     let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
-    for id in home.all_runs()? {
+    for id in home.readable_runs()? {
         match derive(home, &id) {
             Ok(row) => rows.push(row),
             Err(error) => unreadable.push((id, error.to_string())),
@@ -86,7 +86,7 @@ fn beside_journals<T>(
     read: impl FnOnce() -> Result<T, longhaul_store::Error>,
 ) -> (Result<T, longhaul_store::Error>, Result<Journals, longhaul_store::Error>) {
     std::thread::scope(|scope| {
-        let journals = scope.spawn(|| home.all_journals());
+        let journals = scope.spawn(|| home.readable_journals());
         (read(), journals.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

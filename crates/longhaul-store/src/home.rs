@@ -118,6 +118,11 @@ impl Home {
         tried.err().as_ref().map(FallbackReason::from)
     }
 
+    /// Why the runs in the fallback cannot be read, if there is one and they cannot.
+    pub fn fallback_trouble(&self) -> Option<Error> {
+        self.fallback_runs().err()
+    }
+
     /// Where a run is kept. A run in both was being brought home, so its engine copy is whole and newer.
     pub fn store_of(&self, run: &RunId) -> Result<Arc<dyn Store>, Error> {
         if self.engine.contains(run) {
@@ -129,16 +134,33 @@ impl Home {
         }
     }
 
+    /// Every run, for those who count what runs use or give back what none needs: a run that cannot be seen is an error to them.
     pub fn all_runs(&self) -> Result<Vec<RunId>, Error> {
         Ok(self.all_journals()?.into_iter().map(|(run, _)| run).collect())
     }
 
     /// Every run with the time its journal last changed, in the order of their names; one in the fallback is there with 0.
     pub fn all_journals(&self) -> Result<Vec<(RunId, i64)>, Error> {
+        self.joined(self.fallback_runs()?)
+    }
+
+    /// The same for those who look: a fallback that cannot be read hides no run of the engine's. Whoever shows them says so by
+    /// [`Home::fallback_trouble`].
+    pub fn readable_journals(&self) -> Result<Vec<(RunId, i64)>, Error> {
+        self.joined(self.fallback_runs().unwrap_or_default())
+    }
+
+    pub fn readable_runs(&self) -> Result<Vec<RunId>, Error> {
+        Ok(self.readable_journals()?.into_iter().map(|(run, _)| run).collect())
+    }
+
+    fn fallback_runs(&self) -> Result<Vec<RunId>, Error> {
+        self.fallback_if_there()?.map_or(Ok(Vec::new()), |fallback| fallback.runs())
+    }
+
+    fn joined(&self, in_fallback: Vec<RunId>) -> Result<Vec<(RunId, i64)>, Error> {
         let mut journals = self.engine.journals()?;
-        if let Some(fallback) = self.fallback_if_there()? {
-            journals.extend(fallback.runs()?.into_iter().map(|run| (run, 0)));
-        }
+        journals.extend(in_fallback.into_iter().map(|run| (run, 0)));
         // A run in both was being brought home: its engine copy counts, and has the later time.
         journals.sort_by(|left, right| (&left.0, right.1).cmp(&(&right.0, left.1)));
         journals.dedup_by(|later, first| later.0 == first.0);
@@ -148,10 +170,14 @@ impl Home {
     /// Moves a run from the fallback to the engine, once that can be used. The engine's copy appears whole, by one
     /// rename, before anything is deleted here: a crash in between leaves both, and the next call finishes.
     pub fn bring_home(&self, run: &RunId, writer: &Writer) -> Result<Brought, Error> {
-        let fallback = match self.fallback_if_there()? {
-            Some(fallback) if fallback.contains(run)? => fallback,
-            Some(_) | None if self.engine.contains(run) => return Ok(Brought::AlreadyHome),
-            Some(_) | None => return Err(Error::NotFound { run: run.clone() }),
+        let holding = |fallback: Arc<Sqlite>| Ok(fallback.contains(run)?.then_some(fallback));
+        let holding = self.fallback_if_there().and_then(|found| found.map_or(Ok(None), holding));
+        let fallback = match holding {
+            Ok(Some(fallback)) => fallback,
+            // What cannot be read there is not in the way of what is here.
+            Ok(None) | Err(_) if self.engine.contains(run) => return Ok(Brought::AlreadyHome),
+            Ok(None) => return Err(Error::NotFound { run: run.clone() }),
+            Err(error) => return Err(error),
         };
         let mut batches = Batches::default();
         // Held until the end, so that nobody adds to what is being moved.

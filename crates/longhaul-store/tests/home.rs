@@ -218,6 +218,7 @@ fn looking_at_an_empty_home_makes_nothing() {
     let dir = TempDir::new().unwrap();
     let home = Home::existing(dir.path()).unwrap().unwrap();
     assert_eq!((home.engine_trouble(), home.all_runs().unwrap()), (None, vec![]));
+    assert!(home.fallback_trouble().is_none());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -244,4 +245,30 @@ fn new_directories_are_synced_in_those_above() {
         (2, 3),
         "and that of the first file"
     );
+}
+
+/// AE1: a fallback that cannot be read hides nothing of the engine's and holds up none of its runs. What it may hold itself is
+/// unknown, so nobody is told that there is nothing.
+#[test]
+fn a_damaged_fallback_leaves_the_engine_alone() {
+    for is_directory in [false, true] {
+        let dir = TempDir::new().unwrap();
+        let home = Home::open(dir.path()).unwrap();
+        let (store, _) = home.store_for_new().unwrap();
+        drop(store.create(&run_id(1), &writer(), &entries(["a"])).unwrap());
+        if is_directory {
+            fs::create_dir(home.fallback_path()).unwrap();
+        } else {
+            fs::write(home.fallback_path(), [7; 5000]).unwrap();
+        }
+        assert_eq!(home.readable_runs().unwrap(), vec![run_id(1)]);
+        assert_eq!(home.store_of(&run_id(1)).unwrap().backend(), Backend::Engine);
+        assert_eq!(home.bring_home(&run_id(1), &writer()).unwrap(), Brought::AlreadyHome);
+        assert_eq!(home.store_for_new().unwrap().0.backend(), Backend::Engine);
+        let trouble = home.fallback_trouble().unwrap().to_string();
+        assert!(trouble.contains("fallback.db"), "{trouble}");
+        assert!(home.all_runs().is_err(), "whoever needs all of them is not told of some");
+        let unknown = home.store_of(&run_id(2)).err().unwrap();
+        assert!(!matches!(unknown, Error::NotFound { .. }), "{unknown}");
+    }
 }

@@ -41,6 +41,8 @@ pub struct App {
     told_of_nats: OnceLock<()>,
     /// And of settings that are in the wrong place.
     told_of_place: OnceLock<()>,
+    /// And of runs that cannot be shown.
+    told_of_fallback: OnceLock<()>,
     /// Everything that is written and shown nowhere, whoever found it.
     pub secrets: Secrets,
 }
@@ -63,6 +65,7 @@ impl App {
             told: OnceLock::new(),
             told_of_nats: OnceLock::new(),
             told_of_place: OnceLock::new(),
+            told_of_fallback: OnceLock::new(),
             secrets: Secrets::default(),
         })
     }
@@ -131,7 +134,8 @@ impl App {
 
     /// The state directory, made if it is not there, and marked as this user's before anything is in it.
     pub fn make_home(&self) -> Result<Home, Failure> {
-        let open = || Home::open(&self.state_dir).map_err(unusable);
+        let open =
+            || Home::open(&self.state_dir).map_err(unusable).inspect(|home| self.tell_of_fallback(home));
         match self.whose()? {
             Whose::Ours | Whose::Strangers => open(),
             Whose::Nobodys => {
@@ -297,7 +301,7 @@ impl App {
         if home.store_of(&id).is_ok() {
             return Ok(id);
         }
-        let runs = home.all_runs()?;
+        let runs = home.readable_runs()?;
         // A whole id that is gone is not short for those that it had sent.
         let is_alike =
             |run: &&RunId| run.as_str().strip_prefix(text).is_some_and(|rest| !rest.starts_with('.'));
@@ -326,7 +330,17 @@ impl App {
         if self.whose()? == Whose::Nobodys {
             return Ok(None);
         }
-        Home::existing(&self.state_dir).map_err(unusable)
+        let home = Home::existing(&self.state_dir).map_err(unusable)?;
+        Ok(home.inspect(|home| self.tell_of_fallback(home)))
+    }
+
+    /// Says, once, that runs are left out of whatever is done.
+    fn tell_of_fallback(&self, home: &Home) {
+        if let Some(error) = home.fallback_trouble()
+            && self.told_of_fallback.set(()).is_ok()
+        {
+            render::warn(&format!("{}; {FALLBACK_HINT}", fallback_unread(error)));
+        }
     }
 
     /// A harness that leaves no trace.
@@ -397,6 +411,14 @@ pub fn environment() -> BTreeMap<String, String> {
     longhaul_tools::agents_environment()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
+}
+
+/// What can be done about a fallback store that cannot be read.
+pub const FALLBACK_HINT: &str = "the other runs are not touched by it; move that file away to be rid of this";
+
+/// That the runs in the fallback are left out, and why.
+pub fn fallback_unread(error: longhaul_store::Error) -> String {
+    format!("runs in the fallback store are not shown: {:#}", anyhow::Error::from(error))
 }
 
 /// A state directory that cannot be used is a matter of where it was put.

@@ -44,7 +44,7 @@ impl Harness {
 
     pub(super) fn all_runs(&self) -> Result<Vec<RunId>, Error> {
         match &self.keeping {
-            Keeping::Durable(home) => Ok(home.all_runs()?),
+            Keeping::Durable(home) => Ok(home.readable_runs()?),
             Keeping::Bare(store) => Ok(store.runs()?),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::drive;
 use super::holding::{HoldingArgs, refused};
 use super::store::fallback_reason;
-use crate::app::App;
+use crate::app::{App, FALLBACK_HINT, fallback_unread};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table, theme};
@@ -52,6 +52,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     ];
     findings.extend(trust(app));
     findings.extend(catalogue(app));
+    findings.extend(fallback(app));
     let worst = findings.iter().any(|finding| matches!(finding.state, State::Bad));
     if app.json() {
         let list: Vec<_> = findings
@@ -133,6 +134,13 @@ fn catalogue(app: &App) -> Option<Finding> {
     let error = home.catalog().and_then(|catalog| catalog.check_writable()).err()?;
     let said = format!("the list of runs cannot be kept: {:#}", anyhow::Error::from(error));
     Some(Finding { what: "catalogue", state: State::Warning, said })
+}
+
+/// Said only of a fallback store that cannot be read.
+fn fallback(app: &App) -> Option<Finding> {
+    let error = app.home().ok()??.fallback_trouble()?;
+    let said = format!("{}; {FALLBACK_HINT}", fallback_unread(error));
+    Some(Finding { what: "fallback", state: State::Bad, said })
 }
 
 fn settings(app: &App) -> Finding {

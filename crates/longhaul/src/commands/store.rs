@@ -119,7 +119,7 @@ fn adopt(app: &App) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("there is no state directory {shown}")));
     }
     app.adopt_home()?;
-    let runs = app.home()?.map_or(Ok(0), |home| home.all_runs().map(|runs| runs.len()))?;
+    let runs = app.home()?.map_or(Ok(0), |home| home.readable_runs().map(|runs| runs.len()))?;
     render::talk(&format!(
         "{shown} is yours now, with {runs} runs and the MCP servers that were accepted there"
     ));
@@ -128,7 +128,7 @@ fn adopt(app: &App) -> Result<Exit, Failure> {
 
 fn status(app: &App) -> Result<Exit, Failure> {
     let runs = match app.home()? {
-        Some(home) => home.all_runs()?.len(),
+        Some(home) => home.readable_runs()?.len(),
         None => 0,
     };
     let fallback = fallback_reason(app)?;
@@ -263,14 +263,23 @@ fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
     let Some(home) = harness.home() else { return Ok(Exit::Ok) };
     let ids = match id {
         Some(id) => vec![app.run(id)?],
-        None => home.all_runs()?,
+        None => home.readable_runs()?,
     };
-    let mut sound = true;
+    let trouble = home.fallback_trouble().filter(|_| id.is_none());
+    let mut sound = trouble.is_none();
     for id in ids {
         let (line, well) =
             verify_one(&harness, home, &id).unwrap_or_else(|failure| (unchecked(&id, &failure), false));
         sound &= well;
         if app.json() { render::json_line(&line) } else { render::data(&plain_verdict(&line)) }
+    }
+    if let Some(error) = trouble {
+        let (file, why) = (home.fallback_path(), format!("{:#}", anyhow::Error::from(error)));
+        if app.json() {
+            render::json_line(&json!({ "file": file.display().to_string(), "sound": false, "error": why }));
+        } else {
+            render::data(&format!("{} is damaged: {why}", file.display()));
+        }
     }
     Ok(if sound { Exit::Ok } else { Exit::Failed })
 }

@@ -27,6 +27,33 @@ fn checkpoints_are_listed() {
     assert_eq!(desk.json(&["store", "list"])[0]["backend"], "engine");
 }
 
+/// AE1: a fallback that cannot be read is said, by name and with what can be done; everything of the engine's goes on.
+#[test]
+fn a_damaged_fallback_is_said_and_in_nobodys_way() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    std::fs::write(desk.path(".longhaul/fallback.db"), [7; 5000]).unwrap();
+    for args in
+        [&["list"][..], &["show", &id], &["store", "status"], &["run", "x", "--model", "scripted/s.yaml"]]
+    {
+        let said = desk.say(args);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.err);
+        let warning = "warning: runs in the fallback store are not shown: ";
+        assert_eq!(said.err.matches(warning).count(), 1, "{args:?}: {}", said.err);
+        assert!(said.err.contains("fallback.db") && said.err.contains("move that file away"), "{}", said.err);
+    }
+    let said = desk.say(&["store", "verify"]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains(&format!("{id} is sound")), "{}", said.out);
+    assert!(said.out.contains("fallback.db is damaged"), "{}", said.out);
+    let said = desk.say(&["doctor", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let found = found.as_array().unwrap().iter().find(|finding| finding["check"] == "fallback").unwrap();
+    assert_eq!((said.code, &found["state"]), (1, &json!("bad")));
+    std::fs::remove_file(desk.path(".longhaul/fallback.db")).unwrap();
+    assert_eq!(desk.say(&["list"]).err, "");
+}
+
 /// A2.4, AD2, AE1, AQ3: with the engine's directory unusable the fallback keeps the run, with one warning; once it can
 /// be used again the run moves back and nothing is lost.
 #[test]
