@@ -2,12 +2,19 @@
 //!
 //! The fields of version 1 are a view of the run that any reader of that version understands. The field `longhaul` holds
 //! the whole run, which they may ignore. A document written by somebody else has no such field: the run is then
-//! rebuilt from version 1 alone. What nobody here understands is kept and written back.
+//! rebuilt from version 1 alone. What nobody here understands is kept and written back, every number as it was written.
+//!
+//! In `longhaul` there is also a digest of the whole, so that a document that was damaged on its way is not taken for another.
+//! Whoever edits one on purpose takes the digest out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
+
+use crate::child::{Child, ChildState, Origin};
 
 use crate::conversation::Message;
 use crate::ids::{Attempt, BadId, CallId, RunId};
@@ -40,7 +47,16 @@ pub enum Error {
     StepIndex { index: u32, steps: usize },
     #[error("`{field}` and `longhaul` in this document disagree; it was edited by hand")]
     Disagreement { field: &'static str },
+    #[error("the document is not as longhaul wrote it: it does not fit its `longhaul.digest`")]
+    Changed,
 }
+
+/// Whose name the whole run has in a document, and its digest in that.
+const OWN: &str = "longhaul";
+const DIGEST: &str = "digest";
+
+/// The fields of an object, each as it was written.
+type Fields = BTreeMap<String, Box<RawValue>>;
 
 /// The fields of schema version 1, in the words of that document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +109,11 @@ pub fn read(text: &str) -> Result<HarnessState, Error> {
     let value: Value = serde_json::from_str(text)?;
     if let Some(found) = value.get("schemaVersion").filter(|found| **found != json!(SCHEMA_VERSION)) {
         return Err(Error::Version { found: found.clone() });
+    }
+    if let Some(digest) = value.get(OWN).and_then(|own| own.get(DIGEST))
+        && *digest != digest_of(value.clone())
+    {
+        return Err(Error::Changed);
     }
     let state: HarnessState = serde_json::from_str(text)?;
     if let Some(plan) = &state.plan {
@@ -148,31 +169,44 @@ pub fn restore(document: &Json, spec: &RunSpec, at: Timestamp) -> Result<Run, Er
     run.last_checkpoint_at = state.last_checkpoint_at;
     if run.step().is_some_and(|step| step.status == StepStatus::Running) {
         run.phase = Phase::Opened;
-        let text = prompt::step_text(&run.plan, run.current_step as usize);
+        let mut text = prompt::step_text(&run.plan, run.current_step as usize);
+        if let Some(snapshot) = &state.agent_loop_snapshot {
+            text.push_str(&recalled(snapshot));
+        }
         run.messages = Arc::new(vec![Message::User { text }]);
     }
     Ok(run)
 }
 
 /// The document of a run. A run that nothing happened to since its import is written exactly as it came.
-pub fn write(run: &Run) -> Value {
-    let given = run.imported.as_ref().map(Json::value);
-    if let Some(given) = &given
-        && run.seq == run.imported_seq
-    {
+pub fn write(run: &Run) -> Json {
+    if let Some(given) = run.imported.as_ref().filter(|_| run.seq == run.imported_seq) {
         return given.clone();
     }
-    let given = match given {
-        Some(Value::Object(fields)) => fields,
-        Some(_) | None => Map::new(),
-    };
+    let given: Fields = run.imported.as_ref().and_then(|given| given.read().ok()).unwrap_or_default();
     let mut document = given.clone();
-    if let Value::Object(fields) = json!(view(run)) {
-        document.extend(fields);
-    }
+    document.extend(fields(&raw(&view(run))));
     keep_foreign(&given, &mut document);
-    document.insert("longhaul".to_owned(), json!(run));
-    Value::Object(document)
+    document.insert(OWN.to_owned(), raw(run));
+    sealed(document)
+}
+
+/// A document under another id, in both places where it says its own.
+pub fn renamed(document: &Json, id: &RunId) -> Json {
+    let mut document: Fields = document.read().unwrap_or_default();
+    document.insert("harnessId".to_owned(), raw(id));
+    let Some(own) = document.get(OWN).filter(|own| own.get().starts_with('{')) else {
+        return whole(&document);
+    };
+    let mut own = fields(own);
+    let was_sealed = own.remove(DIGEST).is_some();
+    if let Some(spec) = own.get_mut("spec") {
+        let mut renamed = fields(spec);
+        renamed.insert("id".to_owned(), raw(id));
+        *spec = raw(&renamed);
+    }
+    document.insert(OWN.to_owned(), raw(&own));
+    if was_sealed { sealed(document) } else { whole(&document) }
 }
 
 /// What version 1 shows of a run.
@@ -194,7 +228,7 @@ pub fn view(run: &Run) -> HarnessState {
         tool_call_history: run.calls.iter().filter_map(ToolCallRecord::of).collect(),
         total_tool_calls: run.calls_started,
         sub_agent_ids: run.sub_agents.clone(),
-        sub_agent_results: Map::new(),
+        sub_agent_results: run.children.iter().filter_map(|child| result(run, child)).collect(),
         agent_loop_snapshot: (!run.messages.is_empty())
             .then(|| json!({ "scratchpad": "", "turns": run.messages })),
         last_checkpoint_at: run.last_checkpoint_at,
@@ -283,39 +317,153 @@ fn agree(given: &HarnessState, own: &HarnessState) -> Result<(), Error> {
     }
 }
 
-/// Puts back what others wrote inside fields we rewrite: unknown fields of the plan and its steps, their call records and results.
-fn keep_foreign(given: &Map<String, Value>, document: &mut Map<String, Value>) {
-    if let Some(results) = given.get("subAgentResults") {
-        document.insert("subAgentResults".to_owned(), results.clone());
+/// Puts back what others wrote inside fields we rewrite: unknown fields of the plan and its steps, their call records and results,
+/// and what an agent's loop had to remember.
+fn keep_foreign(given: &Fields, document: &mut Fields) {
+    if let (Some(old), Some(new)) = (given.get("subAgentResults"), document.get_mut("subAgentResults")) {
+        *new = raw(&joined(fields(old), fields(new)));
     }
-    if let (Some(old), Some(new)) = (list(given, "toolCallHistory"), document.get_mut("toolCallHistory"))
-        && let Value::Array(new) = new
-    {
-        for (slot, record) in new.iter_mut().zip(old) {
-            *slot = record.clone();
+    if let (Some(old), Some(new)) = (given.get("agentLoopSnapshot"), document.get_mut("agentLoopSnapshot")) {
+        let (mut kept, now) = (fields(old), fields(new));
+        if now.contains_key("turns") {
+            kept.extend(now.into_iter().filter(|(field, _)| field == "turns"));
+            *new = raw(&kept);
+        } else if !given.contains_key(OWN) {
+            *new = old.clone();
         }
     }
-    if let (Some(Value::Object(old)), Some(Value::Object(new))) =
-        (given.get("plan"), document.get_mut("plan"))
-    {
-        for (field, value) in old {
-            new.entry(field.clone()).or_insert_with(|| value.clone());
+    if let (Some(old), Some(new)) = (given.get("toolCallHistory"), document.get_mut("toolCallHistory")) {
+        let (old, mut records) = (items::<Box<RawValue>>(old), items::<Box<RawValue>>(new));
+        for (slot, record) in records.iter_mut().zip(old) {
+            *slot = record;
         }
+        *new = raw(&records);
     }
-    let old_steps = given.get("plan").and_then(Value::as_object).and_then(|plan| list(plan, "steps"));
-    let new_steps = document.get_mut("plan").and_then(|plan| plan.get_mut("steps"));
-    if let (Some(old), Some(Value::Array(new))) = (old_steps, new_steps) {
-        for step in new {
-            let same = old.iter().find(|candidate| candidate.get("id") == step.get("id"));
-            if let (Some(Value::Object(foreign)), Value::Object(step)) = (same, step) {
-                for (field, value) in foreign {
-                    step.entry(field.clone()).or_insert_with(|| value.clone());
-                }
+    if let (Some(old), Some(new)) = (given.get("plan"), document.get_mut("plan")) {
+        let (old, plan) = (fields(old), fields(new));
+        let foreign: Vec<Fields> = old.get("steps").map(|steps| items(steps)).unwrap_or_default();
+        let steps: Vec<Fields> = plan.get("steps").map(|steps| items(steps)).unwrap_or_default();
+        let id = |step: &Fields| step.get("id").map(|id| id.get().to_owned());
+        let whole = |step: Fields| match foreign.iter().find(|old| id(old) == id(&step)) {
+            Some(old) => joined(old.clone(), step),
+            None => step,
+        };
+        let steps: Vec<Fields> = steps.into_iter().map(whole).collect();
+        let mut plan = joined(old, plan);
+        plan.insert("steps".to_owned(), raw(&steps));
+        *new = raw(&plan);
+    }
+}
+
+/// What both have, as the second says it.
+fn joined(mut first: Fields, second: Fields) -> Fields {
+    first.extend(second);
+    first
+}
+
+/// What became of a run that another was sent to do.
+fn result(run: &Run, child: &Child) -> Option<(String, Value)> {
+    let output = match child.errand.origin {
+        Origin::Step { step } => run.plan.steps.get(step as usize).and_then(|step| step.output.clone()),
+        Origin::Call { call } => {
+            let outcome = run.call(call).and_then(Call::outcome);
+            outcome.and_then(Outcome::output).map(|output| output.text.to_string())
+        }
+    };
+    let (status, output, error) = match &child.state {
+        ChildState::Completed => (Status::Completed, output, None),
+        ChildState::Failed { error } => (Status::Failed, None, Some(error)),
+        ChildState::Working | ChildState::Waiting | ChildState::Paused { .. } | ChildState::Held => {
+            return None;
+        }
+    };
+    let result = json!({
+        "status": status, "output": output, "error": error, "toolCallCount": child.ledger.calls,
+    });
+    Some((child.errand.id.to_string(), result))
+}
+
+/// What the loop of another program had in mind, for the agent that goes on: as it stands there, whatever form it has.
+fn recalled(snapshot: &Value) -> String {
+    let mut text = String::new();
+    let scratchpad = snapshot.get("scratchpad").and_then(Value::as_str).filter(|text| !text.is_empty());
+    if let Some(scratchpad) = scratchpad {
+        text.push_str(&format!("\n\n## Notes from before\n\n{scratchpad}"));
+    }
+    let turns = snapshot.get("turns").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    if !turns.is_empty() {
+        text.push_str("\n\n## What was said before");
+    }
+    for turn in turns {
+        let role = turn.get("role").and_then(Value::as_str).unwrap_or("turn");
+        let said = ["content", "text"].iter().find_map(|field| turn.get(field)?.as_str());
+        let said = said.map_or_else(|| turn.to_string(), str::to_owned);
+        text.push_str(&format!("\n\n{role}: {said}"));
+    }
+    text
+}
+
+/// A document with the digest of the rest of it.
+fn sealed(mut document: Fields) -> Json {
+    let digest = digest_of(whole(&document).value());
+    if let Some(own) = document.get_mut(OWN) {
+        let mut fields = fields(own);
+        fields.insert(DIGEST.to_owned(), raw(&digest));
+        *own = raw(&fields);
+    }
+    whole(&document)
+}
+
+/// Of what a document says, however it is laid out and in whatever order.
+fn digest_of(mut document: Value) -> String {
+    if let Some(own) = document.get_mut(OWN).and_then(Value::as_object_mut) {
+        own.remove(DIGEST);
+    }
+    let mut text = String::new();
+    spell(&document, &mut text);
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+fn spell(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            let mut names: Vec<&String> = fields.keys().collect();
+            names.sort();
+            text.push('{');
+            for name in names {
+                text.push_str(&json!(name).to_string());
+                spell(&fields[name], text);
             }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for item in items {
+                spell(item, text);
+                text.push(',');
+            }
+            text.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            text.push_str(&value.to_string())
         }
     }
 }
 
-fn list<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Vec<Value>> {
-    fields.get(name).and_then(Value::as_array)
+fn whole(document: &Fields) -> Json {
+    Json::written(raw(document))
+}
+
+/// What of ours is written can be written: no map of it has anything but text for names.
+fn raw<T: Serialize>(value: &T) -> Box<RawValue> {
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// The fields of what is an object; of anything else, none.
+fn fields(object: &RawValue) -> Fields {
+    serde_json::from_str(object.get()).unwrap_or_default()
+}
+
+fn items<T: for<'a> Deserialize<'a>>(list: &RawValue) -> Vec<T> {
+    serde_json::from_str(list.get()).unwrap_or_default()
 }

@@ -3,12 +3,17 @@
 use longhaul_core::document::{self, Error};
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
+use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
 use serde_json::{Value, json};
 
 use super::sim::{Sim, World, spec};
+
+fn restarted() -> Input {
+    Input::Restarted { generation: 1, limits: None, model: None, looping: None }
+}
 
 /// The example of schema version 1.
 pub const EXAMPLE: &str = include_str!("../golden/harness-state-v1.json");
@@ -25,7 +30,7 @@ fn the_example_survives() {
     let run = import(EXAMPLE).unwrap();
     assert_eq!(run.spec.id, RunId::parse("harness-abc123").unwrap());
     assert_eq!((run.status, run.current_step, run.checkpoints), (Status::Running, 1, 2));
-    let exported = document::write(&run);
+    let exported = document::write(&run).value();
     assert_eq!(exported, serde_json::from_str::<Value>(EXAMPLE).unwrap());
     assert_eq!(exported["schemaVersion"], 1);
 }
@@ -48,14 +53,14 @@ fn unknown_fields_survive_work() {
     .unwrap();
     sim.settle(&mut world);
     assert_eq!(sim.run.status, Status::Completed);
-    let exported = document::write(&sim.run);
+    let exported = document::write(&sim.run).value();
     assert_eq!(exported["owner"]["name"], "somebody");
     assert_eq!(exported["plan"]["author"], "somebody else");
     assert_eq!(exported["plan"]["steps"][1]["colour"], "red");
     assert_eq!(exported["plan"]["steps"][1]["status"], "completed");
     assert_eq!(exported["subAgentIds"], json!(["harness-def456"]));
     let again = import(&exported.to_string()).unwrap();
-    assert_eq!(document::write(&again), exported);
+    assert_eq!(document::write(&again).value(), exported);
 }
 
 /// A9.2: a document that leaves a free step pending can be resumed all the same; absurd counters do no harm.
@@ -103,10 +108,81 @@ fn bad_documents_are_refused_whole() {
 fn an_edited_document_is_refused() {
     let mut sim = Sim::create(spec());
     sim.start().unwrap();
-    let mut exported = document::write(&sim.run);
+    let mut exported = document::write(&sim.run).value();
     exported["status"] = json!("completed");
+    let error = document::read(&exported.to_string()).unwrap_err();
+    assert!(matches!(error, Error::Changed), "{error}");
+    exported["longhaul"].as_object_mut().unwrap().remove("digest");
     let error = document::read(&exported.to_string()).unwrap_err().to_string();
     assert!(error.contains("`status`"), "{error}");
+}
+
+/// AE8: a document of ours in which one bit was turned is refused, or says the very same. Laying it out anew changes nothing.
+#[test]
+fn a_turned_bit_is_seen() {
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    sim.settle(&mut World::with_turns(&[&["read"], &["bash"]]));
+    let exported = document::write(&sim.run);
+    let laid_out = serde_json::to_string_pretty(&exported.value()).unwrap();
+    assert_eq!(Json::of(&exported.value()).pretty(), laid_out);
+    let pretty = exported.pretty();
+    let run = import(&pretty).unwrap();
+    let mut refused = 0;
+    let own_names = |text: &str| text.contains("\"longhaul\"") && text.contains("\"digest\"");
+    for bit in (0..pretty.len() * 8).step_by(13) {
+        let mut bytes = pretty.as_bytes().to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        match document::read(&text) {
+            Err(_) => refused += 1,
+            // Without the names by which they are found there is no digest to hold it against.
+            Ok(_) if !own_names(&text) => {}
+            Ok(_) => assert_eq!(import(&text).unwrap().calls, run.calls, "{text}"),
+        }
+    }
+    assert!(refused > pretty.len() / 4, "{refused}");
+}
+
+/// A9.4: numbers that nobody here understands keep every digit, also after work was done.
+#[test]
+fn foreign_numbers_keep_their_digits() {
+    const DIGITS: &str = "123456789012345678901234567890";
+    let number = |name: &str| format!("\"{name}\": {DIGITS},");
+    let text = EXAMPLE
+        .replacen('{', &format!("{{ {}", number("n")), 1)
+        .replacen("\"plan\": {", &format!("\"plan\": {{ {}", number("m")), 1)
+        .replacen("\"id\": \"step-2\"", &format!("{} \"id\": \"step-2\"", number("k")), 1);
+    assert_eq!(text.matches(DIGITS).count(), 3);
+    let mut sim = Sim { run: import(&text).unwrap(), ..Sim::create(spec()) };
+    let same = document::write(&sim.run);
+    assert_eq!(same.as_str().matches(DIGITS).count(), 3);
+    assert_eq!(same.pretty().matches(DIGITS).count(), 3);
+    sim.give(restarted()).unwrap();
+    sim.settle(&mut World::with_turns(&[]));
+    let worked = document::write(&sim.run);
+    assert_eq!(worked.as_str().matches(DIGITS).count(), 3, "{worked}");
+    let renamed = document::renamed(&worked, &RunId::parse("other").unwrap());
+    assert_eq!(renamed.as_str().matches(DIGITS).count(), 3);
+    assert_eq!(import(renamed.as_str()).unwrap().spec.id.as_str(), "other");
+}
+
+/// AI13: what the loop of another program had in mind is told to the agent that goes on, and stays in the document.
+#[test]
+fn a_foreign_snapshot_is_restored_and_kept() {
+    let snapshot = json!({
+        "scratchpad": "MILK", "extra": 1,
+        "turns": [{ "role": "user", "content": "EARLIER" }, { "role": "assistant", "parts": ["ODD"] }],
+    });
+    let text = EXAMPLE.replace("\"agentLoopSnapshot\": null", &format!("\"agentLoopSnapshot\": {snapshot}"));
+    let mut sim = Sim { run: import(&text).unwrap(), ..Sim::create(spec()) };
+    let told = format!("{:?}", sim.run.messages);
+    assert!(told.contains("MILK") && told.contains("user: EARLIER") && told.contains("ODD"), "{told}");
+    sim.give(restarted()).unwrap();
+    let exported = document::write(&sim.run).value();
+    let kept = &exported["agentLoopSnapshot"];
+    assert_eq!((&kept["scratchpad"], &kept["extra"]), (&json!("MILK"), &json!(1)));
+    assert!(kept["turns"].to_string().contains("EARLIER"));
 }
 
 /// AI13: what was said so far is part of the document and is there again after import.
@@ -117,7 +193,7 @@ fn the_conversation_is_carried_over() {
     sim.start().unwrap();
     sim.step(&mut world);
     sim.step(&mut world);
-    let exported = document::write(&sim.run);
+    let exported = document::write(&sim.run).value();
     assert_eq!(exported["agentLoopSnapshot"]["turns"].as_array().unwrap().len(), 3);
     let run = import(&exported.to_string()).unwrap();
     assert_eq!(run.messages, sim.run.messages);

@@ -35,13 +35,13 @@ impl Harness {
     /// Takes in a state document as a run under its own name, or under another.
     pub fn import(&self, text: &str, defaults: RunSpec, rename: Option<RunId>) -> Result<Run, Error> {
         let mut spec = document::spec(text, defaults)?;
-        let value: serde_json::Value = serde_json::from_str(text).map_err(document::Error::from)?;
+        let given = Json::parse(text).map_err(document::Error::from)?;
         let document = match rename {
             Some(id) => {
                 spec.id = id;
-                renamed(value, &spec.id)
+                document::renamed(&given, &spec.id)
             }
-            None => Json::of(&value),
+            None => given,
         };
         let id = spec.id.clone();
         self.begin(&id, Event::Imported { document, spec: Box::new(spec) })
@@ -83,7 +83,7 @@ impl Harness {
             Some((_, Event::RunCreated(spec))) => spec.id = id.clone(),
             Some((_, Event::Imported { spec, document })) => {
                 spec.id = id.clone();
-                *document = renamed(document.value(), id);
+                *document = document::renamed(document, id);
             }
             Some(_) | None => {}
         }
@@ -120,13 +120,4 @@ impl Harness {
         self.keep_row(&run, store.as_ref());
         Ok(run)
     }
-}
-
-/// A state document under another id, in both places where it says its own.
-fn renamed(mut document: serde_json::Value, id: &RunId) -> Json {
-    document["harnessId"] = serde_json::json!(id);
-    if let Some(own) = document.pointer_mut("/longhaul/spec/id") {
-        *own = serde_json::json!(id);
-    }
-    Json::of(&document)
 }

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use longhaul_core::document;
 use longhaul_core::limits::DOCUMENT_BYTES_MAX;
 use longhaul_core::plan::Plan;
 use longhaul_core::spec::RunSpec;
@@ -33,12 +34,28 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let bytes = read(&args.file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
     let text = text(bytes).map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
     // Checked before the state directory is touched: a bad document leaves nothing behind.
-    longhaul_core::document::read(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let bad = |error: document::Error| {
+        let failure = Failure::usage(format!("{shown}: {error}"));
+        match error {
+            document::Error::Changed => failure.hint(
+                "fetch it again; if you edited it on purpose, take the field `longhaul.digest` out and it is taken as it is",
+            ),
+            document::Error::Syntax(_)
+            | document::Error::Version { .. }
+            | document::Error::TooLarge { .. }
+            | document::Error::Id(_)
+            | document::Error::Plan(_)
+            | document::Error::StepIndex { .. }
+            | document::Error::Disagreement { .. } => failure,
+        }
+    };
+    document::read(&text).map_err(bad)?;
     let rename = args.rename.as_deref().map(run_id).transpose()?;
     let harness = app.harness()?;
     let defaults = defaults(app, &harness, args.model)?;
     let run = harness.import(&text, defaults, rename)?;
     super::create::warn_of_fallback(&run);
+    super::export::warn_of_outputs(&run);
     if std::path::Path::new(&run.spec.workspace).exists() {
         render::warn(&format!(
             "{} goes on in {}, where the run it came from may still work",

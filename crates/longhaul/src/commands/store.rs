@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use longhaul_core::codec::VERSION;
 use longhaul_core::document::SCHEMA_VERSION;
 use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
 use longhaul_core::view::{EventLine, RunView};
 use longhaul_engine::{Harness, exchange};
 use longhaul_store::Home;
@@ -285,19 +286,34 @@ fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
 }
 
 fn verify_one(harness: &Harness, home: &Home, id: &RunId) -> Result<(Value, bool), Failure> {
+    let folds = harness.look(id);
+    let lost = match &folds {
+        Ok(run) => lost_outputs(harness, run)?,
+        Err(_) => None,
+    };
     if !home.engine().contains(id) {
-        let events = harness.look(id)?.seq;
-        return Ok((json!({ "id": id, "sound": true, "records": events, "backend": "sqlite" }), true));
+        let (events, sound) = (folds?.seq, lost.is_none());
+        let line = json!({ "id": id, "sound": sound, "records": events, "backend": "sqlite", "error": lost });
+        return Ok((line, sound));
     }
     let report = home.engine().verify(id)?;
-    let folds = harness.look(id).map(|_| ());
     let damage = report.damage.as_ref().map(|damage| json!({ "offset": damage.offset, "what": damage.what }));
-    let sound = damage.is_none() && folds.is_ok();
+    let error = folds.err().map(|error| format!("{:#}", anyhow::Error::from(error))).or(lost);
+    let sound = damage.is_none() && error.is_none();
     let line = json!({
         "id": id, "sound": sound, "records": report.records, "bytes": report.bytes, "tornTailBytes": report.torn_bytes,
-        "damage": damage, "error": folds.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
+        "damage": damage, "error": error,
     });
     Ok((line, sound))
+}
+
+/// What is wrong with the large outputs that its calls name: a document, for one, brings none with it.
+fn lost_outputs(harness: &Harness, run: &Run) -> Result<Option<String>, Failure> {
+    let store = harness.store_of(&run.spec.id)?;
+    let broken = |hash: &str| store.blob(&run.spec.id, hash).err().map(|error| error.to_string());
+    let broken: Vec<String> = run.blobs().filter_map(broken).collect();
+    let first = broken.first().map(|first| format!("in {} of its large outputs: {first}", broken.len()));
+    Ok(first)
 }
 
 /// What cannot be checked is damaged, or of a longhaul that knows more than this one.

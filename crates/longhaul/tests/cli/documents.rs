@@ -97,3 +97,44 @@ fn a_binary_export_round_trips() {
     std::fs::write(desk.path("f.bin"), &output.stdout[..output.stdout.len() - 1]).unwrap();
     assert_eq!(desk.say(&["store", "import", "f.bin", "--as", "copy2"]).code, 2);
 }
+
+/// AE8: a document that was changed on its way is refused, with how to say that it was meant; what a document cannot hold is said
+/// when it is written, when it is read, and by `store verify`.
+#[test]
+fn what_a_document_lost_is_said() {
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'seq 20000' } } ] }, { text: ok } ] } ]",
+    );
+    let id = desk.completed();
+    let said = desk.say(&["export", &id]);
+    assert!(said.err.contains("does not hold the large outputs"), "{}", said.err);
+    desk.write("run.json", &said.out);
+    let taken = desk.say(&["import", "run.json", "--as", "copy"]);
+    assert!(taken.code == 0 && taken.err.contains("does not hold the large outputs"), "{}", taken.err);
+    assert_eq!(desk.say(&["store", "verify", &id]).code, 0);
+    let checked = desk.say(&["store", "verify", "copy"]);
+    assert!(checked.code == 1 && checked.out.contains("large outputs"), "{}", checked.out);
+    desk.write("run.json", &said.out.replace("ok", "no"));
+    let refused = desk.say(&["import", "run.json", "--as", "other"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("hint: ") && refused.err.contains("longhaul.digest"), "{}", refused.err);
+}
+
+/// AI6: what sub-agents came to is in the document.
+#[test]
+fn the_results_of_sub_agents_are_in_the_document() {
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: Made. } ] } ]");
+    std::fs::create_dir(desk.path("agents")).unwrap();
+    desk.write("agents/one.md", "---\ndescription: one\n---\nYou are one.\n");
+    desk.write("plan.yaml", "steps:\n  - { id: a, description: by one, agent: one }\n");
+    let shown = desk.json(&["run", "x", "--plan", "plan.yaml", "--model", "scripted/s.yaml"]);
+    let exported: Value =
+        serde_json::from_str(&desk.get(&["export", shown["id"].as_str().unwrap()])).unwrap();
+    let child = exported["subAgentIds"][0].as_str().unwrap();
+    let result = &exported["subAgentResults"][child];
+    assert_eq!(
+        (&result["status"], &result["output"]),
+        (&json!("completed"), &json!("Made.")),
+        "{exported:#}"
+    );
+}
