@@ -129,12 +129,12 @@ pub fn read(text: &str) -> Result<HarnessState, Error> {
     Ok(state)
 }
 
-/// The spec of the run a document becomes: its own if it carries one, else `defaults` under its names. What it may do is
-/// for whoever takes it in to say.
+/// The spec of the run a document becomes: its own if it carries one, else `defaults` under its names. What it may do, and
+/// where, is for whoever takes it in to say.
 pub fn spec(text: &str, defaults: RunSpec) -> Result<RunSpec, Error> {
     let state = read(text)?;
     if let Some(run) = embedded(text)? {
-        return Ok(RunSpec { permissions: defaults.permissions, ..run.spec });
+        return Ok(run.spec.taken_in(defaults));
     }
     let plan = planned(&state);
     Ok(RunSpec {
@@ -147,12 +147,20 @@ pub fn spec(text: &str, defaults: RunSpec) -> Result<RunSpec, Error> {
     })
 }
 
+/// The commands that the harness itself would run for the run a document becomes.
+pub fn commands(text: &str) -> Result<Vec<String>, Error> {
+    Ok(match embedded(text)? {
+        Some(run) => run.commands(),
+        None => planned(&read(text)?).commands().cloned().collect(),
+    })
+}
+
 /// The run a document describes.
 pub fn restore(document: &Json, spec: &RunSpec, at: Timestamp) -> Result<Run, Error> {
     let state = read(document.as_str())?;
     if let Some(run) = embedded(document.as_str())? {
-        let (id, permissions) = (spec.id.clone(), spec.permissions.clone());
-        return Ok(Run { spec: RunSpec { id, permissions, ..run.spec.clone() }, ..run });
+        let calls = run.calls.into_iter().map(|call| call.taken_in(spec)).collect();
+        return Ok(Run { spec: spec.clone(), calls, ..run });
     }
     let mut run = Run::created(0, at, spec);
     run.plan = planned(&state);

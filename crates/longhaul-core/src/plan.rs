@@ -158,6 +158,11 @@ impl Plan {
         Plan { steps }.checked()
     }
 
+    /// The commands that must succeed before its steps are done.
+    pub fn commands(&self) -> impl Iterator<Item = &String> {
+        self.steps.iter().filter_map(|step| step.verify.as_ref()).flatten()
+    }
+
     pub fn completed_count(&self) -> usize {
         self.steps.iter().filter(|step| step.status == StepStatus::Completed).count()
     }

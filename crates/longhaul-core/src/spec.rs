@@ -293,7 +293,66 @@ pub struct Caps {
     pub max_cost: Option<Usd>,
 }
 
+impl RunSpec {
+    /// The same, taken in by somebody who did not make it: what is to be done stays as it was given, where that happens and what
+    /// it may do is `own`, and of what both bound, the lower.
+    #[must_use]
+    pub fn taken_in(self, own: RunSpec) -> RunSpec {
+        let granted = |grant: ToolGrant| {
+            let here = own.tools.iter().find(|here| here.name == grant.name)?;
+            let ask = here.ask.filter(|ask| *ask).or(grant.ask);
+            Some(ToolGrant { ask, ..here.clone() })
+        };
+        RunSpec {
+            tools: self.tools.into_iter().filter_map(granted).collect(),
+            autonomy: self.autonomy.min(own.autonomy),
+            limits: self.limits.lowered(&own.limits),
+            id: self.id,
+            agent: self.agent,
+            task: self.task,
+            task_id: self.task_id,
+            model: self.model,
+            models: self.models,
+            prompt: self.prompt,
+            plan: self.plan,
+            planner: self.planner,
+            retry: self.retry,
+            depth: self.depth,
+            checkpoint_interval_ms: self.checkpoint_interval_ms,
+            mode: self.mode,
+            answer_schema: self.answer_schema,
+            on_ask: self.on_ask,
+            conduct: self.conduct,
+            parallel: self.parallel,
+            crew: self.crew,
+            agent_caps: self.agent_caps,
+            ..own
+        }
+    }
+}
+
 impl Limits {
+    /// Of each limit the lower; what reaching one leads to is for `other` to say.
+    #[must_use]
+    pub fn lowered(self, other: &Limits) -> Limits {
+        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        let cheapest = |one: Option<Usd>, other: Option<Usd>| one.into_iter().chain(other).min();
+        let max_iteration_steps = self.max_iteration_steps.into_iter().chain(other.max_iteration_steps).min();
+        Limits {
+            max_tool_calls: self.max_tool_calls.min(other.max_tool_calls),
+            max_steps: self.max_steps.min(other.max_steps),
+            max_tokens: least(self.max_tokens, other.max_tokens),
+            max_cost: cheapest(self.max_cost, other.max_cost),
+            max_sub_agent_depth: self.max_sub_agent_depth.min(other.max_sub_agent_depth),
+            timeout_ms: least(self.timeout_ms, other.timeout_ms),
+            policies: other.policies,
+            max_iteration_steps,
+            max_iteration_tokens: least(self.max_iteration_tokens, other.max_iteration_tokens),
+            max_iteration_cost: cheapest(self.max_iteration_cost, other.max_iteration_cost),
+            max_child_idle_ms: least(self.max_child_idle_ms, other.max_child_idle_ms),
+        }
+    }
+
     pub fn policy(&self, limit: Limit) -> Policy {
         self.policies.unwrap_or_default().of(limit)
     }

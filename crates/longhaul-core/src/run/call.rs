@@ -6,6 +6,7 @@ use super::first_iteration;
 use crate::event::Rest;
 use crate::ids::{Attempt, CallId};
 use crate::json::Json;
+use crate::spec::RunSpec;
 use crate::text::Text;
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, Outcome, Trace};
@@ -65,6 +66,21 @@ pub enum CallState {
 }
 
 impl Call {
+    /// The same in a run that somebody took in: nobody has given leave for it there, and only what is known there to do no harm
+    /// a second time is done a second time.
+    #[must_use]
+    pub(crate) fn taken_in(mut self, spec: &RunSpec) -> Call {
+        if self.has_ended() {
+            return self;
+        }
+        self.granted = false;
+        if let CallState::Started { class, .. } = &mut self.state {
+            let grant = spec.tools.iter().find(|grant| self.tool == grant.name.as_str());
+            *class = grant.map_or(EffectClass::Once, |grant| grant.class);
+        }
+        self
+    }
+
     pub fn has_ended(&self) -> bool {
         matches!(self.state, CallState::Ended { .. })
     }

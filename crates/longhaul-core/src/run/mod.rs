@@ -313,6 +313,11 @@ impl Run {
         }
     }
 
+    /// The commands that the harness itself runs for it.
+    pub fn commands(&self) -> Vec<String> {
+        self.spec.conduct().verify.iter().chain(self.plan.commands()).cloned().collect()
+    }
+
     /// Folds one event in. An event that does not fit changes nothing.
     pub fn apply(&mut self, seq: u64, at: Timestamp, event: &Event) -> Result<(), Misfit> {
         self.check_fit(event).map_err(|why| Misfit { seq, why })?;

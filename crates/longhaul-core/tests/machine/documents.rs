@@ -185,6 +185,34 @@ fn a_foreign_snapshot_is_restored_and_kept() {
     assert!(kept["turns"].to_string().contains("EARLIER"));
 }
 
+/// What a document says of where it works and what it may do counts for nothing: that is for whoever takes it in.
+#[test]
+fn a_document_grants_nothing() {
+    let mut sim = Sim::create(spec());
+    sim.start().unwrap();
+    let mut exported = document::write(&sim.run).value();
+    exported["longhaul"].as_object_mut().unwrap().remove("digest");
+    let own = &mut exported["longhaul"]["spec"];
+    for (field, value) in [
+        ("workspace", json!("/home/somebody")),
+        ("branch", json!("main")),
+        ("repository", json!("/home/somebody")),
+        ("session", json!("theirs")),
+        ("parent", json!("run_other")),
+        ("autonomy", json!(5)),
+        ("permissions", json!(null)),
+        ("engineEnabled", json!(false)),
+    ] {
+        own[field] = value;
+    }
+    own["limits"]["maxToolCalls"] = json!(u32::MAX);
+    own["limits"]["policies"] = json!({ "maxToolCalls": "warn" });
+    own["tools"][0]["class"] = json!("repeatable");
+    own["tools"].as_array_mut().unwrap().push(json!({ "name": "strange", "class": "once" }));
+    let taken = document::spec(&exported.to_string(), spec()).unwrap();
+    assert_eq!(taken, sim.run.spec);
+}
+
 /// AI13: what was said so far is part of the document and is there again after import.
 #[test]
 fn the_conversation_is_carried_over() {

@@ -63,8 +63,16 @@ impl Harness {
         Ok(export)
     }
 
-    /// Takes in a run as it was exported, under another name.
-    pub fn adopt(&self, id: &RunId, mut export: Export) -> Result<Run, Error> {
+    /// Takes in a run as somebody exported it, under another name. What it may do, and where, is `own`.
+    pub fn take_in(&self, id: &RunId, mut export: Export, own: RunSpec) -> Result<Run, Error> {
+        if let Some((_, Event::RunCreated(spec) | Event::Imported { spec, .. })) = export.events.first_mut() {
+            **spec = RunSpec::clone(spec).taken_in(own);
+        }
+        self.adopt(id, export)
+    }
+
+    /// A run of ours as it was exported, under another name.
+    pub(crate) fn adopt(&self, id: &RunId, mut export: Export) -> Result<Run, Error> {
         let run = self.renamed(id, &mut export)?;
         let Export { events, blobs } = export;
         let entries: Vec<Entry> = events.iter().map(|(at, event)| entry(*at, event)).collect();
@@ -78,7 +86,7 @@ impl Harness {
     }
 
     /// Gives an export another name, and says what run it is then.
-    pub(crate) fn renamed(&self, id: &RunId, export: &mut Export) -> Result<Run, Error> {
+    pub fn renamed(&self, id: &RunId, export: &mut Export) -> Result<Run, Error> {
         match export.events.first_mut() {
             Some((_, Event::RunCreated(spec))) => spec.id = id.clone(),
             Some((_, Event::Imported { spec, document })) => {

@@ -4,16 +4,19 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use longhaul_core::document;
+use longhaul_core::ids::RunId;
 use longhaul_core::limits::DOCUMENT_BYTES_MAX;
 use longhaul_core::plan::Plan;
+use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::view::RunView;
 
+use super::placing::refuse_vital;
 use crate::agents::{self, AgentDirs};
 use crate::app::{App, run_id};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render;
+use crate::render::{self, table};
 
 /// Take in a JSON state document as a run, under its own id
 #[derive(Debug, clap::Args)]
@@ -27,6 +30,19 @@ pub struct Args {
     /// The model to go on with, if the document names none
     #[arg(long, value_name = "P/M")]
     pub model: Option<String>,
+    #[command(flatten)]
+    pub taking: TakingIn,
+}
+
+/// What is taken in of a run that somebody else may have made. Where it works and what it may do is never theirs to say.
+#[derive(Debug, clap::Args)]
+pub struct TakingIn {
+    /// Let it work right here, instead of in an empty directory of its own
+    #[arg(long)]
+    pub in_place: bool,
+    /// Run the verify commands that it brings with it here as well
+    #[arg(long)]
+    pub with_commands: bool,
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
@@ -49,19 +65,15 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             | document::Error::Disagreement { .. } => failure,
         }
     };
-    document::read(&text).map_err(bad)?;
+    let state = document::read(&text).map_err(bad)?;
+    args.taking.refuse_commands(app, &shown, &document::commands(&text).map_err(bad)?)?;
     let rename = args.rename.as_deref().map(run_id).transpose()?;
-    let harness = app.harness()?;
-    let defaults = defaults(app, &harness, args.model)?;
-    let run = harness.import(&text, defaults, rename)?;
+    let id = rename.clone().unwrap_or(state.harness_id);
+    let own = args.taking.own(app, &id, args.model)?;
+    let run = app.harness()?.import(&text, own, rename)?;
     super::create::warn_of_fallback(&run);
     super::export::warn_of_outputs(&run);
-    if std::path::Path::new(&run.spec.workspace).exists() {
-        render::warn(&format!(
-            "{} goes on in {}, where the run it came from may still work",
-            run.spec.id, run.spec.workspace
-        ));
-    }
+    args.taking.make_place(&run)?;
     if app.json() {
         render::json(&RunView::of(&run));
     } else {
@@ -92,53 +104,81 @@ fn text(bytes: Vec<u8>) -> Result<String, String> {
     })
 }
 
-/// What a document of somebody else does not say.
-fn defaults(
-    app: &App,
-    harness: &longhaul_engine::Harness,
-    model: Option<String>,
-) -> Result<RunSpec, Failure> {
-    let settings = app.settings()?;
-    let agent = agents::find(&AgentDirs::default(), "coder")?;
-    let names: Vec<String> = harness.toolbox.names().into_iter().map(str::to_owned).collect();
-    let id = harness.new_run_id()?;
-    Ok(RunSpec {
-        agent: agent.name,
-        task: String::new(),
-        task_id: String::new(),
-        model: model.or(settings.model.clone()).unwrap_or_default(),
-        prompt: agent.prompt,
-        plan: Plan::default(),
-        autonomy: settings.autonomy,
-        limits: settings.limits,
-        retry: settings.retry,
-        tools: harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?,
-        workspace: app.state_dir.join("workspace").join("run").join(id.as_str()).display().to_string(),
-        parent: None,
-        depth: 0,
-        session: None,
-        checkpoint_interval_ms: settings.checkpoint_interval_ms,
-        branch: None,
-        repository: None,
-        engine_enabled: None,
-        models: None,
-        mode: None,
-        answer_schema: None,
-        on_ask: None,
-        permissions: Some(settings.rules.layers()),
-        conduct: None,
-        parallel: None,
-        crew: None,
-        planner: None,
-        base: None,
-        carried: None,
-        auto_commit: None,
-        source: None,
-        baseline_of: None,
-        agent_caps: None,
-        collaboration: None,
-        workflow_run: None,
-        isolation: None,
-        id,
-    })
+impl TakingIn {
+    /// Makes the place where it is to work, in which none of what it had done before is. Whoever goes on with it should know.
+    pub fn make_place(&self, run: &Run) -> Result<(), Failure> {
+        let (id, place) = (&run.spec.id, &run.spec.workspace);
+        if self.in_place {
+            render::talk(&format!("{id} works in {place} from now on; its files did not come with it"));
+            return Ok(());
+        }
+        std::fs::create_dir_all(place)?;
+        render::talk(&format!("{id} works in {place}, which is empty: its files did not come with it"));
+        Ok(())
+    }
+
+    /// Refuses commands that nobody here has looked at: rules and people are not asked about them.
+    pub fn refuse_commands(&self, app: &App, shown: &str, commands: &[String]) -> Result<(), Failure> {
+        if commands.is_empty() || self.with_commands || app.shared.trust {
+            return Ok(());
+        }
+        let named: Vec<String> =
+            commands.iter().map(|command| format!("`{}`", table::clean(command))).collect();
+        let why = format!("{shown} brings commands that would be run here: {}", named.join(", "));
+        Err(Failure::usage(why).hint("if they are what you want, say so with --with-commands"))
+    }
+
+    /// What a run that is taken in is given here, and what the document of somebody else does not say.
+    pub fn own(&self, app: &App, id: &RunId, model: Option<String>) -> Result<RunSpec, Failure> {
+        let workspace = if self.in_place {
+            refuse_vital(app)?;
+            app.cwd.clone()
+        } else {
+            app.state_dir.join("workspace").join("run").join(id.as_str())
+        };
+        let harness = app.harness()?;
+        let settings = app.settings()?;
+        let agent = agents::find(&AgentDirs::default(), "coder")?;
+        let names: Vec<String> = harness.toolbox.names().into_iter().map(str::to_owned).collect();
+        let id = id.clone();
+        Ok(RunSpec {
+            agent: agent.name,
+            task: String::new(),
+            task_id: String::new(),
+            model: model.or(settings.model.clone()).unwrap_or_default(),
+            prompt: agent.prompt,
+            plan: Plan::default(),
+            autonomy: settings.autonomy,
+            limits: settings.limits,
+            retry: settings.retry,
+            tools: harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?,
+            workspace: workspace.display().to_string(),
+            parent: None,
+            depth: 0,
+            session: None,
+            checkpoint_interval_ms: settings.checkpoint_interval_ms,
+            branch: None,
+            repository: None,
+            engine_enabled: None,
+            models: None,
+            mode: None,
+            answer_schema: None,
+            on_ask: None,
+            permissions: Some(settings.rules.layers()),
+            conduct: None,
+            parallel: None,
+            crew: None,
+            planner: None,
+            base: None,
+            carried: None,
+            auto_commit: None,
+            source: None,
+            baseline_of: None,
+            agent_caps: None,
+            collaboration: None,
+            workflow_run: None,
+            isolation: None,
+            id,
+        })
+    }
 }

@@ -324,7 +324,7 @@ fn base(
 }
 
 /// Nobody works in place where everything is, where runs are kept, in another run's workspace, or where git keeps a repository.
-fn refuse_vital(app: &App) -> Result<(), Failure> {
+pub fn refuse_vital(app: &App) -> Result<(), Failure> {
     let here = app.cwd.canonicalize().unwrap_or_else(|_| app.cwd.clone());
     let state = app.state_dir.canonicalize().unwrap_or_else(|_| app.state_dir.clone());
     let is_state = |dir: &Path| dir.file_name().is_some_and(|name| name == STATE_DIRECTORY);

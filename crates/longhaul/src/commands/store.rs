@@ -13,6 +13,7 @@ use longhaul_store::Home;
 use longhaul_store::catalog::Filter;
 use serde_json::{Value, json};
 
+use super::import::TakingIn;
 use super::trust::refuse_agents;
 use crate::app::{App, run_id};
 use crate::exit::Exit;
@@ -74,6 +75,8 @@ pub enum What {
         file: PathBuf,
         #[arg(long = "as", value_name = "ID")]
         rename: String,
+        #[command(flatten)]
+        taking: TakingIn,
     },
     /// Print a large output that a call's record names by its hash
     Blob {
@@ -109,7 +112,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         What::Export { id, .. } => super::export::run(app, super::export::Args { id }),
         What::Blob { id, hash } => blob(app, &app.run(&id)?, &hash),
         What::Delete { id, force } => super::rm::run(app, super::rm::Args { ids: vec![id], force }),
-        What::Import { file, rename } => import(app, &file, &run_id(&rename)?),
+        What::Import { file, rename, taking } => import(app, &file, &run_id(&rename)?, &taking),
     }
 }
 
@@ -394,12 +397,15 @@ fn blob(app: &App, id: &RunId, hash: &str) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn import(app: &App, file: &PathBuf, id: &RunId) -> Result<Exit, Failure> {
+fn import(app: &App, file: &PathBuf, id: &RunId, taking: &TakingIn) -> Result<Exit, Failure> {
     let shown = file.display().to_string();
     let bytes =
         std::fs::read(file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
-    let export = exchange::read(&shown, &bytes)?;
-    let run = app.harness()?.adopt(id, export)?;
+    let mut export = exchange::read(&shown, &bytes)?;
+    let harness = app.harness()?;
+    taking.refuse_commands(app, &shown, &harness.renamed(id, &mut export)?.commands())?;
+    let run = harness.take_in(id, export, taking.own(app, id, None)?)?;
+    taking.make_place(&run)?;
     render::json(&RunView::of(&run));
     Ok(Exit::Ok)
 }

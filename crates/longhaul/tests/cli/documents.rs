@@ -72,7 +72,8 @@ fn bad_documents_leave_nothing() {
     }
 }
 
-/// A2.3: a binary export holds every event and large output; taken in under another id it is the same run but for the id.
+/// A2.3: a binary export holds every event and large output; taken in under another id it is the same run but for the id
+/// and where it works.
 #[test]
 fn a_binary_export_round_trips() {
     let desk = Desk::with_script(
@@ -88,6 +89,9 @@ fn a_binary_export_round_trips() {
         assert_eq!(shown["executionContext"]["agentRunId"], shown["id"]);
         shown["id"] = json!(null);
         shown["executionContext"]["agentRunId"] = json!(null);
+        // Where it works is for whoever takes it in to say.
+        shown["workspace"] = json!(null);
+        shown["executionContext"]["workspace"] = json!(null);
     }
     assert_eq!(first, second);
     let hash =
@@ -96,6 +100,70 @@ fn a_binary_export_round_trips() {
     assert_ne!(desk.say(&["store", "blob", "copy", "../journal"]).code, 0);
     std::fs::write(desk.path("f.bin"), &output.stdout[..output.stdout.len() - 1]).unwrap();
     assert_eq!(desk.say(&["store", "import", "f.bin", "--as", "copy2"]).code, 2);
+}
+
+/// A9.2: where an imported run works and what it may do is for whoever imports it to say, not for the document; nor for a
+/// binary export.
+#[test]
+fn a_document_does_not_say_where_it_works() {
+    let here = Desk::new();
+    std::fs::create_dir(here.path("victim")).unwrap();
+    let said =
+        here.say(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--max-steps", "1", "--json"]);
+    let shown: Value = serde_json::from_str(&said.out).unwrap();
+    let id = shown["id"].as_str().unwrap();
+    let mut document: Value = serde_json::from_str(&here.get(&["export", id])).unwrap();
+    let spec = &mut document["longhaul"]["spec"];
+    spec["workspace"] = json!(here.path("victim"));
+    spec["autonomy"] = json!(5);
+    spec["limits"]["maxToolCalls"] = json!(9999);
+    spec["tools"][0]["class"] = json!("repeatable");
+    spec["session"] = json!("somebodys");
+    spec["branch"] = json!("main");
+    spec["repository"] = json!(here.path("victim"));
+    document["longhaul"].as_object_mut().unwrap().remove("digest");
+    let bytes = here.command(&["store", "export", id, "--format", "bin"]).output().unwrap().stdout;
+    let there = Desk::new();
+    there.write("evil.json", &document.to_string());
+    std::fs::write(there.path("evil.bin"), bytes).unwrap();
+    there.get(&["import", "evil.json", "--as", "evil"]);
+    there.get(&["store", "import", "evil.bin", "--as", "evil2"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&there.get(&["export", "evil"])).unwrap()["longhaul"]["spec"]["workspace"],
+        document["longhaul"]["spec"]["workspace"],
+        "until something happens to it, it is written as it came"
+    );
+    for evil in ["evil", "evil2"] {
+        let shown = there.json(&["show", evil]);
+        let own = there.path(".longhaul/workspace/run").join(evil);
+        assert_eq!(shown["workspace"], json!(own), "{shown}");
+        assert_eq!((&shown["branch"], &shown["sessionId"]), (&json!(null), &json!(null)), "{shown}");
+        assert_eq!(there.get(&["resume", evil, "--max-steps", "9"]), "All done.\n");
+    }
+    assert!(files_below(&here.path("victim")).is_empty());
+    there.get(&["import", "evil.json", "--as", "here", "--in-place"]);
+    assert_eq!(
+        there.json(&["show", "here"])["workspace"],
+        json!(there.path("")).as_str().unwrap().trim_end_matches('/')
+    );
+}
+
+/// Commands that the harness would run for a document are taken in only if somebody says so.
+#[test]
+fn a_documents_commands_wait_for_a_word() {
+    let desk = Desk::new();
+    let args = ["create", "--task", "x", "--model", "scripted/s.yaml", "--verify", "touch ran"];
+    let id = desk.get(&args).trim().to_owned();
+    desk.write("run.json", &desk.get(&["export", &id]));
+    let import = |more: &[&str]| {
+        let args = [&["import", "run.json", "--as", "copy"], more].concat();
+        desk.command(&args).env_remove("LONGHAUL_TRUST").output().unwrap()
+    };
+    let refused = import(&[]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("`touch ran`") && said.contains("--with-commands"), "{said}");
+    assert!(import(&["--with-commands"]).status.success());
 }
 
 /// AE8: a document that was changed on its way is refused, with how to say that it was meant; what a document cannot hold is said
