@@ -256,7 +256,7 @@ fn resume(app: &App, id: &str, args: &Args) -> Result<Exit, Failure> {
         record: args.record.clone(),
         limits: LimitArgs { ..args.options.limits.clone() },
     };
-    super::start::run(app, start)
+    super::start::resume(app, start)
 }
 
 /// `loop status`.

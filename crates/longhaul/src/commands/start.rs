@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use longhaul_core::command::Wish;
+use longhaul_core::decide::Refusal;
 use longhaul_core::ids::RunId;
 use longhaul_core::status::Status;
 use longhaul_engine::checkpoints::{Point, TakenBack};
@@ -49,6 +50,17 @@ pub struct Args {
     pub record: RecordArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+/// The same, called what it is to whoever has seen the run begin.
+pub fn resume(app: &App, args: Args) -> Result<Exit, Failure> {
+    run(app, args).map_err(|failure| match failure.error.downcast_ref::<Error>() {
+        Some(Error::Refused(Refusal::Transition { verb: "start", status, why })) => {
+            let refusal = Refusal::Transition { verb: "resume", status: *status, why };
+            Failure { hint: failure.hint, ..Failure::from(Error::from(refusal)) }
+        }
+        Some(_) | None => failure,
+    })
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
