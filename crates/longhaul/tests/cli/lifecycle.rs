@@ -579,3 +579,17 @@ fn git(desk: &Desk, words: &[&str]) {
     let output = Command::new("git").args(words).current_dir(desk.path("")).output().unwrap();
     assert!(output.status.success(), "{words:?}: {output:?}");
 }
+
+/// A directory whose name is no text is refused before there is a run that nobody could drive.
+#[test]
+fn a_directory_whose_name_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let desk = Desk::new();
+    let odd = desk.path("").join(std::ffi::OsStr::from_bytes(b"d\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let args = ["run", "x", "--in-place", "--model", "scripted/../s.yaml"];
+    let output = desk.command(&args).current_dir(&odd).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("is no text (UTF-8)"), "{said}");
+    assert_eq!(desk.command(&["list"]).current_dir(&odd).output().unwrap().stdout, b"");
+}

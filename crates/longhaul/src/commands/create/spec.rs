@@ -79,9 +79,9 @@ pub fn spec(
         limits: limits(settings, options, mode)?,
         retry: RetryPolicy { timeout_ms, ..settings.retry },
         tools,
-        workspace: place.path.display().to_string(),
+        workspace: written(&place.path)?,
         branch: place.branch,
-        repository: place.repository.map(|path| path.display().to_string()),
+        repository: place.repository.as_deref().map(written).transpose()?,
         engine_enabled: (options.engine == Switch::Off).then_some(false),
         models: (models.len() > 1).then_some(models),
         mode: (mode != Mode::Exec).then_some(mode),
@@ -107,6 +107,18 @@ pub fn spec(
         planner: planner.map(Box::new),
         checkpoint_interval_ms: options.rhythm.interval_ms(settings, autonomy),
         id,
+    })
+}
+
+/// A path as it is kept with the run. Another than it is would be another directory.
+fn written(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Failure::usage(format!(
+            "the name of {} is no text (UTF-8), so no run can be kept for it",
+            path.display()
+        ))
+        .hint("work in a directory with another name")
     })
 }
 
