@@ -1,6 +1,8 @@
 //! What a person at a terminal sees while a run is driven.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::desk::Desk;
 
@@ -48,4 +50,27 @@ fn the_last_line_tells_what_is_happening() {
         assert!(lines.iter().any(|line| line.contains(calling)), "{what}: {shown}");
         assert!(lines.iter().any(|line| line.ends_with("All done.")), "{what}: {shown}");
     }
+}
+
+/// F68: what the terminal shows of a Ctrl-C is on the line that moves, so that it goes away with it.
+#[test]
+fn a_ctrl_c_leaves_no_last_line() {
+    if !has_script() {
+        return;
+    }
+    let desk = Desk::with_script(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: 'echo x > began; sleep 60' } } ] } ] } ]",
+    );
+    let mut command = desk.on_terminal(&["run", "x", "--in-place", "--model", "scripted/s.yaml"]);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let since = Instant::now();
+    while !desk.path("began").exists() {
+        assert!(since.elapsed() < Duration::from_secs(60), "the command did not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    process.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    let shown = String::from_utf8_lossy(&process.wait_with_output().unwrap().stdout).into_owned();
+    let (before, after) = shown.split_once("^C").unwrap();
+    assert!(before.ends_with('\r'), "{before:?}");
+    assert!(after.contains("paused: interrupted from the terminal"), "{after:?}");
 }

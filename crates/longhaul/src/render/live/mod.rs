@@ -1,6 +1,7 @@
 //! The live view of a run being driven: lines of what happened, and on a terminal a last line of what is happening.
 
 mod lines;
+mod screen;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,7 @@ use longhaul_engine::watch::Watcher;
 use longhaul_model::Deltas;
 
 use self::lines::describe;
+use self::screen::Screen;
 use super::table::short;
 use super::talk;
 
@@ -125,7 +127,7 @@ impl Watcher for Live {
 }
 
 fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::term_like(Box::new(Screen::default())));
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} · {elapsed}") {
         bar.set_style(style);
     }
