@@ -43,7 +43,7 @@ impl Rig {
     }
 
     /// The same with nothing set at all: the runs are in the project, and commands are held. `None` where they cannot be.
-    pub fn as_users_have_it(mut self) -> Option<Rig> {
+    pub fn held_in_the_project(mut self) -> Option<Rig> {
         if !has("bwrap") {
             skip("bubblewrap is not installed, so commands cannot be held");
             return None;

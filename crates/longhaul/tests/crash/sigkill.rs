@@ -30,7 +30,7 @@ fn five_hundred_kills_lose_nothing_and_repeat_nothing() {
 /// AX2, A1.4: the same as users have it who set nothing, with the runs in the project and the commands held.
 #[test]
 fn kills_lose_nothing_where_users_have_it() {
-    sweep(KILLS_HELD, STEPS_HELD, |steps| Rig::with_steps(steps).as_users_have_it());
+    sweep(KILLS_HELD, STEPS_HELD, |steps| Rig::with_steps(steps).held_in_the_project());
 }
 
 fn sweep(kills: usize, steps: usize, rig: impl Fn(usize) -> Option<Rig> + Sync) {

@@ -30,7 +30,7 @@ fn a_signal_pauses() {
 #[test]
 fn a_ctrl_c_pauses_and_the_command_may_have_partly_run() {
     const COMMAND: &str = "{ tool: bash, args: { command: 'echo here >> witness; sleep 300' } }";
-    let held = Rig::with_calls(COMMAND).as_users_have_it();
+    let held = Rig::with_calls(COMMAND).held_in_the_project();
     for rig in [Rig::with_calls(COMMAND)].into_iter().chain(held) {
         let id = rig.create();
         let mut live = Live::start_in_group(rig.command(&["resume", &id]));
