@@ -324,7 +324,7 @@ fn what_is_no_agent_file_is_refused() {
         `` is not an agent's name: letters, digits, `-`, `_` and `.` only"#]]
     .assert_eq(&text);
     fs::create_dir(desk.path("agents/dir.md")).unwrap();
-    assert_eq!(desk.find("dir").unwrap().origin, Origin::Default);
+    assert!(said(&desk.find("dir").unwrap_err()).ends_with("dir.md: is no regular file"));
 }
 
 /// D1.2: the project's file goes first, then the user's, then what is built in; each whole.

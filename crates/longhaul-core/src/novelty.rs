@@ -5,12 +5,15 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::json::Json;
 use crate::limits::{CHANGING_REPEATS_FACTOR, KNOWN_CALLS_MAX, NOTHING_NEW_FACTOR, OLD_NEWS_CALLS};
 use crate::repetition::{Found, Repetition};
 use crate::tool::{BASH_OUTPUT, Failure, Outcome};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Novelty {
     known: Arc<Known>,
     /// Calls in a row that brought nothing new.
@@ -19,17 +22,30 @@ pub struct Novelty {
     pub told: u32,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Known {
     asked: Bounded,
     brought: Bounded,
 }
 
 /// The last so many of what was put in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<u64>", into = "Vec<u64>")]
 struct Bounded {
     set: HashSet<u64>,
     order: VecDeque<u64>,
+}
+
+impl From<Vec<u64>> for Bounded {
+    fn from(order: Vec<u64>) -> Bounded {
+        Bounded { set: order.iter().copied().collect(), order: order.into() }
+    }
+}
+
+impl From<Bounded> for Vec<u64> {
+    fn from(bounded: Bounded) -> Vec<u64> {
+        bounded.order.into()
+    }
 }
 
 impl Bounded {
@@ -51,7 +67,12 @@ impl Bounded {
 impl Novelty {
     /// A call of the step in hand has ended.
     pub(crate) fn learn(&mut self, tool: &str, args: &Json, outcome: &Outcome) {
-        if !counts(tool, outcome) {
+        if is_wait(tool, outcome) {
+            // What is done between two looks, a nap say, is waiting too.
+            self.stale = 0;
+            return;
+        }
+        if !counts(outcome) {
             return;
         }
         let asked = number((tool, args.value().to_string()));
@@ -67,6 +88,11 @@ impl Novelty {
         } else {
             self.stale = self.stale.saturating_add(1);
         }
+    }
+
+    /// A person has looked: what brought nothing so far counts no longer. What is known stays known.
+    pub(crate) fn forgive(&mut self) {
+        (self.stale, self.told) = (0, 0);
     }
 
     /// Something was done about a circle.
@@ -91,15 +117,17 @@ impl Novelty {
     }
 }
 
-/// Waiting for a command that runs is honest, a hook that broke is not the agent's doing, and what was not made brought nothing.
-fn counts(tool: &str, outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Failed { failure: Failure::Hook | Failure::DoomLoop, .. } => false,
-        Outcome::Done { output } => {
-            tool != BASH_OUTPUT || !output.text.trim_end().ends_with("[still running]")
-        }
-        Outcome::Failed { .. } | Outcome::Unknown { .. } => true,
-    }
+/// Waiting for a command that runs is honest.
+fn is_wait(tool: &str, outcome: &Outcome) -> bool {
+    let still_runs = |text: &str| text.trim_end().ends_with("[still running]");
+    tool == BASH_OUTPUT
+        && outcome.is_done()
+        && outcome.output().is_some_and(|output| still_runs(&output.text))
+}
+
+/// A hook that broke is not the agent's doing, and what was not made brought nothing.
+fn counts(outcome: &Outcome) -> bool {
+    !matches!(outcome, Outcome::Failed { failure: Failure::Hook | Failure::DoomLoop, .. })
 }
 
 fn number(what: impl Hash) -> u64 {

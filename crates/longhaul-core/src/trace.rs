@@ -107,10 +107,11 @@ impl Trace {
 
     /// A run that has ended took until its last event, and with it all that was open.
     fn close_run(&mut self, lines: &[Value]) {
-        let ending = |line: &&Value| {
-            line["type"] == "state_transition" && (line["to"] == "completed" || line["to"] == "failed")
-        };
-        let Some(end) = lines.iter().rfind(ending) else { return };
+        // One that was opened again after its end goes on.
+        let last =
+            lines.iter().rfind(|line| line["type"] == "state_transition" || line["type"] == "reopened");
+        let ended = |line: &&Value| line["to"] == "completed" || line["to"] == "failed";
+        let Some(end) = last.filter(ended) else { return };
         for span in self.spans.iter_mut().filter(|span| span.end.is_none()) {
             span.end = Some(at(end));
         }

@@ -106,7 +106,7 @@ pub struct Checkpoints {
     /// The files that a fork was made with.
     begun_with: Option<String>,
     /// Did anything begin that may have changed files?
-    has_touched: bool,
+    has_worked: bool,
     pub damage: Option<Damage>,
     pub unreadable: Option<Unreadable>,
 }
@@ -146,9 +146,9 @@ impl Checkpoints {
         self.begun_with.as_ref().or_else(|| self.rests.first()?.files.as_ref())
     }
 
-    /// Has nothing begun yet that may change files?
+    /// Has the agent begun nothing yet that may change files?
     pub(crate) fn is_untouched(&self) -> bool {
-        !self.has_touched
+        !self.has_worked
     }
 
     /// The moment right after an event, whose files need not be known.
@@ -366,6 +366,8 @@ struct Gathering {
     untouched: bool,
     /// Where something first did.
     first_touch: Option<u64>,
+    /// Has the agent itself, or one that it sent, begun something of that kind? A look of the harness is no work of theirs.
+    has_worked: bool,
 }
 
 impl Gathering {
@@ -443,6 +445,7 @@ impl Gathering {
         }
         if touches(event) {
             self.first_touch.get_or_insert(seq);
+            self.has_worked |= !matches!(event, Event::ExamineStarted { .. });
         }
         if touches(event) || self.is_too_late(event) {
             self.touched = self.found.len();
@@ -529,9 +532,8 @@ impl Gathering {
             self.found.insert(place, beginning);
         }
         let begun_with = self.fold.run().and_then(|run| run.spec.begun_with.clone());
-        let Gathering { found, rests, last_seq, unreadable, first_touch, .. } = self;
-        let has_touched = first_touch.is_some();
-        Checkpoints { found, rests, last_seq, begun_with, has_touched, damage, unreadable }
+        let Gathering { found, rests, last_seq, unreadable, has_worked, .. } = self;
+        Checkpoints { found, rests, last_seq, begun_with, has_worked, damage, unreadable }
     }
 }
 

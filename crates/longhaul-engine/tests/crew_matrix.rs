@@ -32,7 +32,7 @@ use longhaul_store::{Memory, Store};
 use longhaul_testkit::crash::{Mortal, MortalStore, lives};
 use longhaul_testkit::fake_clock::FakeClock;
 use longhaul_testkit::scripts::{self, AGENT};
-use longhaul_tools::{BoxFuture, Context, Tool, ToolSpec, Toolbox};
+use longhaul_tools::{BoxFuture, Context, Spawn, Tool, ToolSpec, Toolbox};
 use tempfile::TempDir;
 
 /// Everybody marks what they do once. Of the three at work on what follows `a`, one fails the first time.
@@ -212,7 +212,8 @@ impl World {
     }
 
     fn toolbox(&self) -> Toolbox {
-        Toolbox::default().with(Arc::new(Mark::new(Arc::clone(&self.marks))))
+        let toolbox = Toolbox::default().with(Arc::new(Spawn::default()));
+        toolbox.with(Arc::new(Mark::new(Arc::clone(&self.marks))))
     }
 
     fn harness(&self, mortal: &Mortal) -> Harness {

@@ -102,6 +102,11 @@ fn news(harness: &Harness, id: &RunId) -> (usize, usize) {
     (failures, told)
 }
 
+/// How often the model was asked; that its window was looked for in the provider's list is no question.
+fn questions(server: &FakeProvider) -> usize {
+    server.requests().iter().filter(|request| request.method == "POST").count()
+}
+
 /// F28: eight hours of refusals over each protocol: the run is alive at the end, has spent nothing meanwhile, goes on by
 /// itself, and had one piece of news about it.
 #[tokio::test]
@@ -115,7 +120,7 @@ async fn eight_hours_are_waited_out() {
         let (run, ending) = drive(&harness, &id).await;
         assert_eq!((ending, run.status), (Ending::Completed, Status::Completed), "{api:?}");
         assert!(clock.slept_ms() > 8 * HOUR_MS, "{api:?}: {} ms", clock.slept_ms());
-        assert_eq!(server.requests().len(), 112, "{api:?}: two answers and every refusal once");
+        assert_eq!(questions(&server), 112, "{api:?}: two answers and every refusal once");
         assert_eq!((run.usage.input_tokens, run.usage.output_tokens), (2100, 15), "{api:?}");
         assert_eq!(std::fs::read_to_string(dir.path().join("seen.txt")).unwrap(), "seen\n");
         assert_eq!(news(&harness, &id), (110, 1), "{api:?}");
@@ -169,7 +174,7 @@ async fn a_wait_outlives_its_process() {
     let left_ms = later.slept_ms() - slept;
     assert!((50_000..=60_000).contains(&left_ms), "{left_ms} ms were left of the wait");
     assert!(asked < 40, "{asked} requests before the kill");
-    assert_eq!(server.requests().len(), 112, "no refusal was heard twice");
+    assert_eq!(questions(&server), 112, "no refusal was heard twice");
     assert_eq!(run.usage.input_tokens, 2100);
     assert_eq!(std::fs::read_to_string(dir.path().join("seen.txt")).unwrap(), "seen\n");
     assert_eq!(news(&second, &id), (110, 1));

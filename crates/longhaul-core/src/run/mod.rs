@@ -91,7 +91,7 @@ pub struct Run {
     #[serde(default)]
     pub repetitions: Vec<u32>,
     /// Whether the calls of the step in hand bring anything new.
-    #[serde(skip)]
+    #[serde(default)]
     pub novelty: Novelty,
     /// How many calls there were when a person last started it.
     #[serde(default)]

@@ -283,11 +283,11 @@ fn a_result_larger_than_the_window_is_cut_to_fit() {
 /// anew once, and then a person is asked. No ping-pong.
 #[test]
 fn an_overflow_is_answered_by_shortening_once() {
-    let mut room = Room { really: 400, ..Room::new(1_000_000, 300, 1000) };
+    let mut room = Room { really: 800, ..Room::new(1_000_000, 300, 1000) };
     let sim = room.play(with_rules());
     assert!(room.overflows > 0 && !compactions(&sim).is_empty());
     for requests in room.sent.windows(3) {
-        let over = requests.iter().filter(|request| room.tokens(request) > 400).count();
+        let over = requests.iter().filter(|request| room.tokens(request) > 800).count();
         assert!(over < 3, "three requests in a row that do not fit");
     }
 }

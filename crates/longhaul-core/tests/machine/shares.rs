@@ -193,7 +193,7 @@ impl Tree {
         if let Some(number) = self.of(At::Work).first() {
             return self.work(*number);
         }
-        let number = *self.of(At::Wait).first().expect("somebody waits");
+        let Some(number) = self.of(At::Wait).first().copied() else { panic!("nobody waits") };
         self.sim.give(Input::ChildAnswered { number }).unwrap();
         self.settle();
     }

@@ -83,7 +83,7 @@ fn every_kind(event: Event) -> Vec<Event> {
         Event::WorkKept { steps, kept } => {
             let all = match kept {
                 Kept::Committed { .. } | Kept::Unchanged { .. } | Kept::Uncommitted { .. } => [
-                    Kept::Committed { commit: "c".to_owned(), branch: None },
+                    Kept::Committed { commit: "c".to_owned(), branch: Some("b".to_owned()) },
                     Kept::Unchanged { head: None },
                     Kept::Uncommitted { why: "w".to_owned() },
                 ],

@@ -10,8 +10,8 @@ use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
 use longhaul_core::limits::{JUDGED_DIFF_BYTES_MAX, NOTE_BYTES_MAX};
 use longhaul_core::prompt::head;
+use longhaul_tools::limits::JUDGED_FILE_BYTES_MAX;
 use longhaul_tools::{Context, Examine, Tool, examine, set_up};
-
 use tokio::task::spawn_blocking;
 
 use super::{Look, micros, panic_text};
@@ -89,7 +89,7 @@ fn shared_out(patch: &str) -> String {
         .filter(|at| *at == 0 || patch[..*at].ends_with('\n'))
         .collect();
     let ends = starts.iter().skip(1).copied().chain([patch.len()]);
-    let room = JUDGED_DIFF_BYTES_MAX / starts.len().max(1);
+    let room = JUDGED_FILE_BYTES_MAX.min(JUDGED_DIFF_BYTES_MAX / starts.len().max(1));
     let parts = starts.iter().zip(ends).map(|(start, end)| head(&patch[*start..end], room).trim_end());
     let text = parts.collect::<Vec<_>>().join("\n");
     let cut = if patch.len() > JUDGED_DIFF_BYTES_MAX { "\n[cut here: there is more]" } else { "" };

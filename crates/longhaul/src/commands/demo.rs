@@ -189,9 +189,11 @@ impl Demo {
 
     fn harness(&self) -> Result<Option<Harness>, Failure> {
         let Some(home) = Home::existing(&self.state_dir)? else { return Ok(None) };
+        if home.all_runs()?.is_empty() {
+            return Ok(None);
+        }
         let shared = crate::cli::Shared { state_dir: Some(self.state_dir.clone()), trust: true, json: false };
-        let harness = App::new(shared)?.reading()?;
-        Ok((!home.all_runs()?.is_empty()).then_some(harness))
+        Ok(Some(App::new(shared)?.reading()?))
     }
 
     fn wait_for_run(&self, child: &mut Spawned) -> Result<RunId, Failure> {

@@ -208,7 +208,7 @@ fn the_whole_must_hold() {
 #[test]
 fn a_child_of_an_ended_run_is_refused() {
     let desk = desk();
-    let said = run(&desk, &[step("a", "PLUTO", &[], true)], &["--autonomy", "3", "--ask", "bash"]);
+    let said = run(&desk, &[step("a", "PLUTO", &[], true)], &["--autonomy", "3", "--ask", "write"]);
     let id = id(&said);
     desk.get(&["approve", &format!("{id}.g1")]);
     assert_eq!(desk.say(&["resume", &id]).code, 3, "the sub-agent asks");

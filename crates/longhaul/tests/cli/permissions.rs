@@ -382,6 +382,6 @@ fn an_approval_that_is_not_there_is_named() {
         let said = desk.say(args);
         let told =
             format!("error: there is no approval {missing}\nhint: list them with `longhaul approvals`\n");
-        assert_eq!((said.code, said.err), (1, told), "{args:?}");
+        assert_eq!((said.code, said.err), (2, told), "{args:?}");
     }
 }

@@ -164,14 +164,16 @@ fn a_rewind_that_is_killed_is_finished_or_never_was() {
             assert_eq!(found(&workspace), end);
             std::fs::write(&when, format!("{how} {point}\n")).unwrap();
             let mut rewind = desk.command(&["rewind", &id, "--to", &at]);
-            let status = rewind.env("PATH", &path).output().unwrap().status;
+            let said = rewind.env("PATH", &path).output().unwrap();
+            let status = said.status;
             if when.exists() || status.success() {
                 assert!(point > 5, "{how} {point}: it was not killed");
                 std::fs::remove_file(&when).ok();
                 assert_eq!((status.code(), found(&workspace) == then), (Some(0), true), "{how} {point}");
                 break;
             }
-            assert_eq!(status.code().is_some(), how == "alone", "{how} {point}: {status}");
+            let told = String::from_utf8_lossy(&said.stderr);
+            assert_eq!(status.code().is_some(), how == "alone", "{how} {point}: {told}");
             let (stands, was_noted) = (found(&workspace), note.exists());
             half_way += usize::from(stands != end && stands != then);
             let whole = types(&desk, &id).len();

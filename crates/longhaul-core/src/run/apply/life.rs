@@ -4,7 +4,6 @@ use crate::conduct::Checks;
 use crate::event::{Cause, Kept};
 use crate::ids::CommandId;
 use crate::limits;
-use crate::novelty::Novelty;
 use crate::run::{Pace, Patience, Run};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -28,7 +27,7 @@ impl Run {
             // A person has looked: what went wrong before counts no longer.
             self.pace = Pace { tree: self.pace.tree.take(), ..Pace::default() };
             self.repetitions.clear();
-            self.novelty = Novelty::default();
+            self.novelty.forgive();
             self.calls_before_start = self.calls.len() as u32;
             self.fill.futile = 0;
             self.fill.overflows = 0;
