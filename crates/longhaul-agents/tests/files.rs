@@ -190,7 +190,7 @@ fn what_is_wrong_is_said_with_its_line() {
             x.md:3: `toolz` is not a field of an agent; did you mean `tools`?
             x.md:3: `max_step` is not a field of harness_config; did you mean `max_steps`?
             x.md:2: `max_costs` is not a field of limits; did you mean `max_cost`?
-            x.md:2: `nonsense` is not a field of an agent; there are: name, role, description, model, models, tools, harness, harness_config, autonomy, limits, verify, protect, protect_policy, permissions, mcp, summarizer, judge, compaction
+            x.md:2: `nonsense` is not a field of an agent; there are: name, role, description, model, models, tools, harness, harness_config, autonomy, limits, verify, protect, protect_policy, permissions, mcp, summarizer, judge, accept, compaction
             x.md:2: `model` is `claude-sonnet`, which is not of the form provider/model; did you mean `anthropic/claude-sonnet`?
             x.md:2: `model` is `anthropic:claude`, which is not of the form provider/model; did you mean `anthropic/claude`?
             x.md:2: `models` is `gpt 5`, which is not of the form provider/model
@@ -324,7 +324,7 @@ fn what_is_no_agent_file_is_refused() {
         `` is not an agent's name: letters, digits, `-`, `_` and `.` only"#]]
     .assert_eq(&text);
     fs::create_dir(desk.path("agents/dir.md")).unwrap();
-    assert!(said(&desk.find("dir").unwrap_err()).ends_with("dir.md: is no regular file"));
+    assert!(desk.find("dir").unwrap_err().to_string().ends_with("is no regular file"));
 }
 
 /// D1.2: the project's file goes first, then the user's, then what is built in; each whole.

@@ -113,7 +113,8 @@ impl Trace {
         let ended = |line: &&Value| line["to"] == "completed" || line["to"] == "failed";
         let Some(end) = last.filter(ended) else { return };
         for span in self.spans.iter_mut().filter(|span| span.end.is_none()) {
-            span.end = Some(at(end));
+            // A failed run may still be planned anew.
+            span.end = Some(at(end).max(span.start));
         }
         if end["to"] == "failed" {
             let reason = end["reason"].as_str().unwrap_or("failed").to_owned();

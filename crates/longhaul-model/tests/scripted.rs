@@ -318,7 +318,7 @@ fn a_named_fault_is_a_failure_of_its_kind() {
         Broken: the model's provider failed with huge_event
         Broken: the model's provider failed with endless_events
         Unreachable: the model's provider failed with html
-        Unavailable: the model's provider failed with empty
+        Broken: the model's provider failed with empty
         Broken: the model's provider failed with gzip_bomb
         Unreachable: the model's provider failed with wrong_type
         Broken: the model's provider failed with truncated_json

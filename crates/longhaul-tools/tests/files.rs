@@ -627,7 +627,7 @@ fn schemas_are_plain() {
               ]
             },
             "expect": {
-              "description": "The tag that read showed: the edit is refused if the file has changed since.",
+              "description": "The tag that read showed: the edit is refused if the file has changed since. Default: the last that was shown.",
               "type": [
                 "string",
                 "null"

@@ -188,13 +188,16 @@ impl Ground {
         done.push(("standing", place::standing(&path, &repo, "run_1", None).is_some()));
         fs::write(path.join("new"), "new\n").ok();
         fs::write(path.join("file"), "four, of yet another length\n").ok();
-        let vault = Vault::open(&path, &state).unwrap();
-        let first = vault.store();
-        fs::write(path.join("new"), "newer\n").ok();
-        let second = vault.store();
-        done.push(("checkpoint", first.is_ok() && second.is_ok()));
-        let back = first.ok().zip(second.ok()).map(|(first, second)| vault.write(&second.tree, &first.tree));
-        done.push(("rewind", back.is_some_and(|back| back.is_ok())));
+        // Where a repository keeps us from making a worktree, there is none to store.
+        if let Ok(vault) = Vault::open(&path, &state) {
+            let first = vault.store();
+            fs::write(path.join("new"), "newer\n").ok();
+            let second = vault.store();
+            done.push(("checkpoint", first.is_ok() && second.is_ok()));
+            let way = first.ok().zip(second.ok());
+            let back = way.map(|(first, second)| vault.write(&second.tree, &first.tree));
+            done.push(("rewind", back.is_some_and(|back| back.is_ok())));
+        }
         let committed = Checkout::open(&path, &scratch, Filters::Failing)
             .is_ok_and(|tree| commit(&tree, "run_1", "x").is_ok());
         done.push(("commit", committed));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Every row, in order.
-const ROWS: [&str; 29] = [
+const ROWS: [&str; 31] = [
     "suspended_memory",
     "suspended_threads",
     "step_p50",

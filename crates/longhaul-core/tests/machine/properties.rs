@@ -65,6 +65,8 @@ fn without_traces_of_pausing(run: &Run) -> Run {
     run.last_checkpoint_at = None;
     run.commands.clear();
     run.calls_before_start = 0;
+    // What led nowhere counts no longer, by the same word.
+    (run.novelty.stale, run.novelty.told) = (0, 0);
     run.reason = None;
     run.cause = None;
     (run.worked_ms, run.working_since) = (0, None);

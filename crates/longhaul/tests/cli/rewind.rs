@@ -139,7 +139,7 @@ while read -r path; do
     step
 done < "$here/made"
 rm "$here/when" "$GIT_DIR/index.lock"
-exec "$real" "$@"
+exec "$real" read-tree "$after"
 "#;
 
 /// D11.16: killed anywhere in a rewind, together with its git, before it or after it, a run and its files are as before or as then, and
