@@ -134,6 +134,7 @@ while read -r path; do
     if [ -e "$path" ] || [ -L "$path" ]; then rm "$path"; step; fi
     case $("$real" ls-tree "$after" -- "$path") in
     120000*) ln -s "$("$real" cat-file blob "$after:$path")" "$path" ;;
+    100755*) "$real" cat-file blob "$after:$path" > "$path" && chmod +x "$path" ;;
     *) "$real" cat-file blob "$after:$path" > "$path" ;;
     esac
     step
