@@ -96,7 +96,7 @@ mod tests {
         let a = || json!({ "path": "a.txt" });
         let read = ("read", a(), "1\tx\n[tag 0123456789]\n");
         check(&[], None);
-        check(&[read.clone()], Some("0123456789"));
+        check(std::slice::from_ref(&read), Some("0123456789"));
         check(&[("read", json!({ "path": "/ws/a.txt" }), read.2)], Some("0123456789"));
         check(&[("read", json!({ "path": "b.txt" }), read.2)], None);
         check(
