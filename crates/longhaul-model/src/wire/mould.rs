@@ -174,8 +174,12 @@ fn around(event: &[u8], part: Range<usize>) -> (Vec<Differing>, Vec<u8>) {
 }
 
 /// Adds the inside of a string up to its closing quote and tells how long it is; nothing if it is empty, has no end, is
-/// not JSON, or has escapes by number: those may come in pairs and are left to the reader of JSON.
+/// not JSON, or has escapes by number: those may come in pairs and are left to the reader of JSON. Nor if it begins inside of a
+/// character: then pieces that are text together are text one by one.
 fn add_text(rest: &[u8], said: &mut Said) -> Option<usize> {
+    if matches!(rest.first(), Some(0x80..0xC0)) {
+        return None;
+    }
     let mut at = 0;
     loop {
         while let Some(lanes) = rest[at..].first_chunk() {
@@ -232,9 +236,9 @@ mod tests {
         let mut said = Said::default();
         b"before ".iter().for_each(|byte| said.add(*byte));
         match mould.fill(bytes.as_bytes(), &mut said) {
-            Ok(used) => Some((used, said.since(7).unwrap().to_owned())),
+            Ok(used) => Some((used, said.text().unwrap()[7..].to_owned())),
             Err(_) => {
-                assert_eq!(said.since(0), Some("before "), "nothing is added by what does not fit");
+                assert_eq!(said.text(), Some("before "), "nothing is added by what does not fit");
                 None
             }
         }

@@ -18,6 +18,8 @@ pub struct Reading {
     mould: Option<(Mould, Place)>,
     /// The pieces of one chunk, one after another. Kept for its room.
     said: Said,
+    /// How many pieces are taken together.
+    at_once: u64,
     /// The beginning of an event at the end of a chunk that has the shape of the last one so far.
     begun: Vec<u8>,
 }
@@ -57,6 +59,7 @@ impl Reading {
             line_max: allowance.caps.line_bytes,
             mould: None,
             said: Said::default(),
+            at_once: u64::MAX,
             begun: Vec::new(),
         }
     }
@@ -124,46 +127,52 @@ impl Reading {
         Ok(())
     }
 
-    /// Takes as many events as have the shape of the last one; gives how long they were.
+    /// Takes as many events as have the shape of the last one; gives how long they were. What came together is told together.
     fn pieces(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<(usize, Ahead), WireError> {
-        self.up_to(usize::MAX, chunk, hear)
+        let taken = self.up_to(self.at_once, chunk, hear)?;
+        if let Some(taken) = taken {
+            return Ok(taken);
+        }
+        // One of them is no text by itself. Which one is found out by those who read them singly, and in this stream from now on.
+        self.at_once = 1;
+        self.one_piece(chunk, hear)
     }
 
     fn one_piece(&mut self, chunk: &[u8], hear: &mut Hear<'_>) -> Result<(usize, Ahead), WireError> {
-        self.up_to(1, chunk, hear)
+        Ok(self.up_to(1, chunk, hear)?.unwrap_or((0, Ahead::Other)))
     }
 
+    /// Nothing if what they say is no text.
     fn up_to(
         &mut self,
-        events_max: usize,
+        events_max: u64,
         chunk: &[u8],
         hear: &mut Hear<'_>,
-    ) -> Result<(usize, Ahead), WireError> {
-        let Some((mould, place)) = &self.mould else { return Ok((0, Ahead::Other)) };
+    ) -> Result<Option<(usize, Ahead)>, WireError> {
+        let Some((mould, place)) = &self.mould else { return Ok(Some((0, Ahead::Other))) };
         if !self.parser.is_between_events() || chunk.len() > self.line_max {
-            return Ok((0, Ahead::Other));
+            return Ok(Some((0, Ahead::Other)));
         }
         self.said.cut(0);
-        let (mut at, mut told) = (0, 0);
+        let (mut at, mut events) = (0, 0);
         let mut ahead = Ahead::Other;
-        for _ in 0..events_max {
-            let bytes = match mould.fill(&chunk[at..], &mut self.said) {
-                Ok(bytes) => bytes,
+        while events < events_max {
+            match mould.fill(&chunk[at..], &mut self.said) {
+                Ok(bytes) => (at, events) = (at + bytes, events + 1),
                 Err(Misfit::SoFar) if chunk.len() - at <= BEGUN_BYTES_MAX => {
                     ahead = Ahead::Begun;
                     break;
                 }
                 Err(_) => break,
-            };
-            // Told one by one: to find them all first and then tell them takes longer.
-            let Some(text) = self.said.since(told) else { break };
-            self.events_left = spend(self.events_left, 1, "events")?;
-            hear(Delta::Text(text));
-            (at, told) = (at + bytes, self.said.end());
+            }
         }
-        self.said.cut(told);
-        self.assembler.add_text(*place, self.said.since(0).unwrap_or(""));
-        Ok((at, ahead))
+        let Some(text) = self.said.text() else { return Ok(None) };
+        self.events_left = spend(self.events_left, events, "events")?;
+        if !text.is_empty() {
+            hear(Delta::Text(text));
+            self.assembler.add_text(*place, text);
+        }
+        Ok(Some((at, ahead)))
     }
 
     /// Takes bytes up to the end of one event, whatever it is; gives how many.

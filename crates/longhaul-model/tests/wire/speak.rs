@@ -66,6 +66,14 @@ impl Heard {
     }
 }
 
+/// Pieces that follow one another count as one: those of one chunk may be told together.
+fn hear(heard: &mut Vec<Heard>, delta: Delta<'_>) {
+    match (heard.last_mut(), Heard::of(delta)) {
+        (Some(Heard::Text(before)), Heard::Text(more)) => before.push_str(&more),
+        (_, other) => heard.push(other),
+    }
+}
+
 /// Reads a stream that arrives in these chunks.
 pub fn read<'a>(
     api: Api,
@@ -74,7 +82,7 @@ pub fn read<'a>(
     let mut reading = Reading::new(api, Allowance::default());
     let mut heard = Vec::new();
     for chunk in chunks {
-        reading.take(chunk, &mut |delta| heard.push(Heard::of(delta)))?;
+        reading.take(chunk, &mut |delta| hear(&mut heard, delta))?;
     }
     Ok((reading.finish(&mut |_| {})?, heard))
 }
@@ -85,7 +93,7 @@ pub fn read_singly(api: Api, stream: &[u8]) -> Result<(Reply, Vec<Heard>), WireE
     let mut assembler = Assembler::new(api);
     let mut heard = Vec::new();
     parser.feed(stream, |event| {
-        assembler.take(event.name(), event.data, &mut |delta| heard.push(Heard::of(delta)))
+        assembler.take(event.name(), event.data, &mut |delta| hear(&mut heard, delta))
     })?;
     parser.finish(|event| assembler.take(event.name(), event.data, &mut |_| {}))?;
     Ok((assembler.finish()?, heard))
