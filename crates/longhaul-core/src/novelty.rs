@@ -2,7 +2,6 @@
 //! circle may not. What is remembered of calls is a number for each, and bounded; what failed is known by what it said.
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -75,11 +74,11 @@ impl Novelty {
         if !counts(outcome) {
             return;
         }
-        let asked = number((tool, args.value().to_string()));
+        let asked = number([tool, &args.value().to_string()]);
         let said = outcome.for_model();
         let brought = match outcome {
-            Outcome::Failed { .. } => number((tool, said.as_str())),
-            Outcome::Done { .. } | Outcome::Unknown { .. } => number((asked, said.as_str())),
+            Outcome::Failed { .. } => number([tool, &said]),
+            Outcome::Done { .. } | Outcome::Unknown { .. } => number([&asked.to_string(), &said]),
         };
         let known = Arc::make_mut(&mut self.known);
         known.asked.put(asked);
@@ -112,7 +111,7 @@ impl Novelty {
         if self.stale < most {
             return None;
         }
-        let is_known = self.known.asked.set.contains(&number((tool, args.value().to_string())));
+        let is_known = self.known.asked.set.contains(&number([tool, &args.value().to_string()]));
         is_known.then_some(Found { repetition: Repetition::NothingNew, count: self.stale })
     }
 }
@@ -130,20 +129,32 @@ fn counts(outcome: &Outcome) -> bool {
     !matches!(outcome, Outcome::Failed { failure: Failure::Hook | Failure::DoomLoop, .. })
 }
 
-fn number(what: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    hasher.finish()
+/// The same in every version and on every machine, as it is in documents.
+fn number(parts: [&str; 2]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    let mut number = [0; 8];
+    hasher.finalize_xof().fill(&mut number);
+    u64::from_le_bytes(number)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::Novelty;
+    use super::{Novelty, number};
     use crate::json::Json;
     use crate::limits::REPEATS_MAX_DEFAULT;
     use crate::tool::Outcome;
+
+    /// What is remembered of calls stands in documents, so it is the same number tomorrow.
+    #[test]
+    fn what_is_remembered_is_the_same_in_every_version() {
+        assert_eq!(number(["read", "{}"]), 1_970_442_404_417_772_022);
+        assert_ne!(number(["ab", "c"]), number(["a", "bc"]));
+    }
 
     /// However many calls a circle has, also one that is begun anew after each compaction, it is found within a bounded number of
     /// calls, and three times in a row.
