@@ -80,12 +80,7 @@ fn nothing(options: &Options) -> Tools {
 
 /// Tries one way, and what it holds against.
 fn attempt(options: &Options, wrapping: Wrapping) -> Result<Proof, String> {
-    let bubblewrap = match wrapping {
-        Wrapping::Namespaces => Some(Bubblewrap::find()?),
-        Wrapping::Restrictions | Wrapping::Profile | Wrapping::None => None,
-    };
-    let home_files = [(PathBuf::from(".gitconfig"), identity(&options.host))].into();
-    let tools = Tools { wrapping, bubblewrap, home_files, pids: pids::place(), ..nothing(options) };
+    let tools = look_around(options, wrapping)?;
     let rig = Rig::new()?;
     let report = rig.run(options, &tools)?;
     let (landlock, mut missing) = judge(&report, wrapping, &options.network)?;
@@ -102,6 +97,23 @@ fn attempt(options: &Options, wrapping: Wrapping) -> Result<Proof, String> {
         missing,
     };
     Ok(Proof { containment, tools })
+}
+
+/// What there is to hold with. Each of these asks other programs, so they are asked at once: a run that is resumed waits for it.
+fn look_around(options: &Options, wrapping: Wrapping) -> Result<Tools, String> {
+    thread::scope(|scope| {
+        let identity = scope.spawn(|| identity(&options.host));
+        let pids = scope.spawn(pids::place);
+        let bubblewrap = match wrapping {
+            Wrapping::Namespaces => Some(Bubblewrap::find()?),
+            Wrapping::Restrictions | Wrapping::Profile | Wrapping::None => None,
+        };
+        let identity = identity.join().map_err(|_| "who commits could not be found out")?;
+        let home_files = [(PathBuf::from(".gitconfig"), identity)].into();
+        // Where it cannot be told whether groups hold, there are none.
+        let pids = pids.join().ok().flatten();
+        Ok(Tools { wrapping, bubblewrap, home_files, pids, ..nothing(options) })
+    })
 }
 
 /// Whether it holds; if so, whether Landlock does too, and what else is not as it could be.
@@ -223,15 +235,20 @@ fn printed(child: &mut Child) -> (String, String) {
 fn identity(host: &Host) -> String {
     let known = ["HOME", "XDG_CONFIG_HOME"].map(OsStr::new);
     let known = host.environment.iter().filter(|(name, _)| known.contains(&name.as_os_str()));
+    let mut git = Command::new("git");
+    git.args(["config", "--global", "--null", "--get-regexp", r"^user\.(name|email)$"]).stdin(Stdio::null());
+    // This git is not held, so it is the one that we find, and not the agent's.
+    git.env_clear().envs(known).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    let said = git.stderr(Stdio::null()).output().map(|output| output.stdout).unwrap_or_default();
+    settings_of(&String::from_utf8_lossy(&said))
+}
+
+/// Git's answer as a file of settings. What is set again is set last, as in the file it is from.
+fn settings_of(said: &str) -> String {
     let mut text = "[user]\n".to_owned();
-    for key in ["name", "email"] {
-        let mut git = Command::new("git");
-        git.args(["config", "--global", "--get", &format!("user.{key}")]).stdin(Stdio::null());
-        // This git is not held, so it is the one that we find, and not the agent's.
-        git.env_clear().envs(known.clone()).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        let Ok(said) = git.stderr(Stdio::null()).output() else { continue };
-        let value = String::from_utf8_lossy(&said.stdout).trim().replace(['\\', '"', '\n'], "");
-        if !value.is_empty() {
+    for (key, value) in said.split('\0').filter_map(|entry| entry.split_once('\n')) {
+        let value = value.trim().replace(['\\', '"', '\n'], "");
+        if let Some(key) = key.strip_prefix("user.").filter(|_| !value.is_empty()) {
             text.push_str(&format!("\t{key} = \"{value}\"\n"));
         }
     }
@@ -254,6 +271,14 @@ mod tests {
             process_namespace: Some("pid:[1]".into()),
             descriptors: vec![0, 1, 2],
         }
+    }
+
+    /// The name is the user's own text: it can set nothing else.
+    #[test]
+    fn who_commits_is_all_that_is_taken_over() {
+        let said = "user.name\nAda \\ \"L\"\n[core]\0user.email\n\0user.email\na@b\0";
+        assert_eq!(settings_of(said), "[user]\n\tname = \"Ada  L[core]\"\n\temail = \"a@b\"\n");
+        assert_eq!(settings_of(""), "[user]\n");
     }
 
     /// A32, A34, A36, A39, A41: one thing that works inside and must not is enough to refuse.
