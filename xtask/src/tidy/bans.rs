@@ -25,6 +25,14 @@ const PRINTERS: &[&str] =
 /// Test doubles panic as tests do.
 const TESTKIT: &[&str] = &["crates/longhaul-testkit/"];
 
+/// Where requests are made: to models, and by tools. Whoever wants a model's answer asks the first.
+const CONNECTORS: &[&str] = &[
+    "crates/longhaul-model/src/wire/",
+    "crates/longhaul-tools/src/fetch.rs",
+    "crates/longhaul-tools/src/http.rs",
+    "crates/longhaul-tools/src/mcp/",
+];
+
 const PANIC: &str = "return an error, or prove it and use a form that cannot fail";
 const PRINT: &str = "give the text to longhaul's renderer";
 
@@ -53,6 +61,11 @@ const BANS: &[Ban] = &[
         pattern: "process::exit",
         what_to_do: "return the exit code to main",
         scope: Scope::ProductExcept(&["crates/longhaul/src/main.rs"]),
+    },
+    Ban {
+        pattern: "reqwest::",
+        what_to_do: "ask a model through longhaul-model, a service through a tool",
+        scope: Scope::ProductExcept(CONNECTORS),
     },
     Ban { pattern: "println!", what_to_do: PRINT, scope: Scope::ProductExcept(PRINTERS) },
     Ban { pattern: "eprintln!", what_to_do: PRINT, scope: Scope::ProductExcept(PRINTERS) },
@@ -194,6 +207,7 @@ mod tests {
             "#![allow(dead_code)]",
             "#[ignore]",
             "std::process::exit(1);",
+            "reqwest::Client::new();",
             "println!();",
             "eprintln!();",
             "print!();",
@@ -228,6 +242,17 @@ mod tests {
         assert_eq!(problems("crates/longhaul/src/run.rs", "println!();").len(), 1);
         assert_eq!(problems("crates/longhaul/src/main.rs", "std::process::exit(3);"), [""; 0]);
         assert_eq!(problems("crates/longhaul/src/run.rs", "process::exit(3);").len(), 1);
+    }
+
+    /// C3.1: one place talks to models, whichever role asks.
+    #[test]
+    fn only_the_providers_room_opens_connections() {
+        assert_eq!(problems("crates/longhaul-model/src/wire/http.rs", "reqwest::Client::new()"), [""; 0]);
+        for path in
+            ["longhaul-engine/src/judge.rs", "longhaul-agents/src/a.rs", "longhaul/src/commands/run.rs"]
+        {
+            assert_eq!(problems(&format!("crates/{path}"), "use reqwest::Client;").len(), 1, "{path}");
+        }
     }
 
     #[test]

@@ -74,6 +74,34 @@ fn a_session_goes_on_where_it_was() {
     );
 }
 
+/// D13.3: a sub-agent works in the session of who sent it, on the same files.
+#[test]
+fn a_sub_agent_has_the_session_of_its_parent() {
+    let desk = super::crew::desk();
+    let said = desk.say(&[
+        "run",
+        "spawn it",
+        "--agent",
+        "MARS",
+        "--model",
+        "scripted/s.yaml",
+        "--session",
+        "port",
+        "--max-sub-agent-depth",
+        "1",
+        "--json",
+    ]);
+    let parent = super::crew::shown(&said);
+    let tree = desk.json(&["tree", parent["id"].as_str().unwrap()]);
+    let children = tree["children"].as_array().unwrap();
+    assert!(!children.is_empty(), "{tree}");
+    for child in children {
+        let child = desk.json(&["show", child["id"].as_str().unwrap()]);
+        assert_eq!((&child["sessionId"], &parent["sessionId"]), (&json!("port"), &json!("port")));
+        assert_eq!(child["workspace"], parent["workspace"]);
+    }
+}
+
 /// D16.5, D16.8, D16.9, D17.2, D20.3, D20.8: locked while a run works there, with its name; free after it, and after its death.
 #[test]
 fn a_session_is_locked_by_who_works_there() {
