@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Client, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -138,8 +138,15 @@ fn refused(
     in_session: bool,
     session: Option<String>,
 ) -> Result<StreamableHttpPostResponse, Failed> {
+    if in_session && status == StatusCode::BAD_REQUEST && says_unknown_session(body) {
+        return Err(StreamableHttpError::SessionExpired);
+    }
     let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
-        Ok(error @ ServerJsonRpcMessage::Error(_)) if !is_denied(status) => Some(error),
+        Ok(ServerJsonRpcMessage::Error(error)) if !is_denied(status) => {
+            // It came to this very request. One that does not say so would be waited for until the call's time is over.
+            let id = error.id.or_else(|| request_id(message));
+            Some(ServerJsonRpcMessage::error(error.error, id))
+        }
         Ok(_) | Err(_) => None,
     };
     if let (false, ClientJsonRpcMessage::Request(request)) = (in_session, message)
@@ -159,6 +166,21 @@ fn refused(
         Some(error) => Ok(StreamableHttpPostResponse::Json(error, session)),
         None if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), None).into()),
         None => Err(unexpected(format!("HTTP {status}: {}", excerpt(body)))),
+    }
+}
+
+/// The protocol wants 404 for a session that is not known. Servers made after its examples say 400, and this.
+fn says_unknown_session(body: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(body).to_ascii_lowercase();
+    ["no valid session", "session not found", "invalid session", "unknown session", "server not initialized"]
+        .iter()
+        .any(|words| said.contains(words))
+}
+
+fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Owns the servers of one harness: their configuration, what was accepted of them, and their tools under names of their
 //! own (`server__tool`). A tool is known from what was accepted, so no server runs before one of its tools is called, and
-//! none outlives the run it was started for. Refuses to repeat a call by itself, to pass a provider's key, and to use a
-//! server that is no longer what was accepted.
+//! none outlives the run it was started for. Refuses to repeat a call that may have been carried out, to pass a provider's
+//! key, and to use a server that is no longer what was accepted.
 
 mod bounded;
 mod client;

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::{Client, Heard, file_uri};
 use super::config::{ConfigError, ServerConfig, Variables, Way, variables_in};
+use super::http::NotTaken;
 use super::link::{Called, Link, Place};
 use super::listing::Listing;
 use super::log::Log;
@@ -36,6 +37,11 @@ pub enum Error {
     Start { server: String, why: String },
     #[error("MCP server `{server}` cannot be reached: {why}")]
     Unreachable { server: String, why: String },
+    #[error(
+        "MCP server `{server}` did not take the call, and not when it was tried again either: {why}; nothing was carried \
+         out, and the next call starts afresh"
+    )]
+    NotTaken { server: String, why: String },
     #[error("MCP server `{server}` did not start within {ms} ms")]
     Slow { server: String, ms: u128 },
     #[error(
@@ -61,7 +67,7 @@ impl Error {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Error::Changed { .. } | Error::NotNamed { .. } => Failure::NotPermitted,
-            Error::Unreachable { .. } | Error::Resting { .. } => Failure::Network,
+            Error::Unreachable { .. } | Error::NotTaken { .. } | Error::Resting { .. } => Failure::Network,
             Error::Config(_)
             | Error::NoProgram { .. }
             | Error::Start { .. }
@@ -190,7 +196,8 @@ impl Server {
         Ok(Look { listing, difference, pin })
     }
 
-    /// Puts a call to the server, starting it first if need be.
+    /// Puts a call to the server, starting it first if need be. What was surely not carried out is put once more: a server
+    /// elsewhere that was started again does not know our session, and says so.
     pub(super) async fn call(
         &self,
         visit: Visit<'_>,
@@ -200,17 +207,30 @@ impl Server {
         cancel: &Cancel,
     ) -> Put {
         let seat = self.seat(visit);
-        let link = tokio::select! {
-            link = self.link(&seat, visit, time) => link,
-            () = cancel.cancelled() => return Put::Called(Called::Cancelled),
-        };
-        let link = match link {
-            Ok(link) => link,
-            Err(error) => return Put::NotReached(error),
-        };
-        let called = link.call(tool, arguments, time, cancel).await;
-        self.learn(&seat, &link, &called).await;
-        Put::Called(called)
+        let mut is_second = false;
+        loop {
+            let link = tokio::select! {
+                link = self.link(&seat, visit, time) => link,
+                () = cancel.cancelled() => return Put::Called(Called::Cancelled),
+            };
+            let link = match link {
+                Ok(link) => link,
+                Err(error) => return Put::NotReached(error),
+            };
+            let not_taken = match link.call(tool, arguments.clone(), time, cancel).await {
+                Ok(called) => {
+                    self.learn(&seat, &link, &called).await;
+                    return Put::Called(called);
+                }
+                Err(not_taken) => not_taken,
+            };
+            self.leave(&seat, &link, not_taken).await;
+            if is_second {
+                let (server, why) = (self.name.clone(), not_taken.to_string());
+                return Put::NotReached(Error::NotTaken { server, why });
+            }
+            is_second = true;
+        }
     }
 
     /// Ends what was started for a run.
@@ -367,6 +387,21 @@ impl Server {
                 seat.failed();
                 link.close().await;
             }
+        }
+    }
+
+    /// Lets go of a conversation that takes no more calls. Those under way may still be answered, so it ends with the last.
+    async fn leave(&self, seat: &tokio::sync::Mutex<Seat>, link: &Arc<Link>, not_taken: NotTaken) {
+        self.log.note(&format!("did not take a call: {not_taken}; it is reached anew"));
+        let mut seat = seat.lock().await;
+        if seat.link.as_ref().is_none_or(|held| !Arc::ptr_eq(held, link)) {
+            return;
+        }
+        seat.link = None;
+        match not_taken {
+            NotTaken::SessionUnknown => {}
+            // Whatever is being started again has a moment for it.
+            NotTaken::NobodyListens => seat.failed(),
         }
     }
 

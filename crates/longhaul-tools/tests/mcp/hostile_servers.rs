@@ -178,7 +178,10 @@ async fn a_server_that_dies_is_started_again() {
     let rig = Rig::hostile("honest").met().await;
     let outcome = rig.call("die", json!({})).await;
     let Outcome::Unknown { message } = &outcome else { panic!("{outcome:?}") };
-    assert_eq!(message, "MCP server `srv` broke off: the server ended (exit status: 7); it said: I am going");
+    assert_eq!(
+        message,
+        "MCP server `srv` broke off: the server ended (exit status: 7); it said: I am going; the next call starts afresh"
+    );
     let began = Instant::now();
     assert_eq!(done(&rig.call("count", json!({})).await), "3", "met, died, started again");
     assert!(began.elapsed() > Duration::from_millis(400), "not at once");

@@ -356,9 +356,11 @@ fn refused(error: Error) -> Failure {
         Error::Config(_) | Error::NoProgram { .. } | Error::Unknown { .. } | Error::Disabled { .. } => {
             Some("servers stand under `mcp.servers` in longhaul.yaml; `longhaul mcp list` shows them")
         }
-        Error::Start { .. } | Error::Unreachable { .. } | Error::Slow { .. } | Error::Resting { .. } => {
-            Some("what it said is in `mcp/NAME.log` of the state directory")
-        }
+        Error::Start { .. }
+        | Error::Unreachable { .. }
+        | Error::NotTaken { .. }
+        | Error::Slow { .. }
+        | Error::Resting { .. } => Some("what it said is in `mcp/NAME.log` of the state directory"),
         Error::Pin { .. } => Some("`longhaul mcp accept NAME` accepts it anew"),
     };
     let failure = Failure::usage(error.to_string());
