@@ -33,6 +33,16 @@ pub(super) enum Place {
     Address { url: String, headers: Vec<(String, String)> },
 }
 
+impl Place {
+    /// Which of the code there is held by no hash, in words. Of a server elsewhere nobody expects it.
+    pub(super) fn unpinned(&self) -> Option<String> {
+        match self {
+            Place::Program(program) => program.unpinned(),
+            Place::Address { .. } => None,
+        }
+    }
+}
+
 pub(super) struct Link {
     server: String,
     peer: Peer<RoleClient>,

@@ -93,6 +93,8 @@ pub struct Look {
     pub listing: Listing,
     /// Against what was accepted; `None` if nothing was yet.
     pub difference: Option<Difference>,
+    /// Which of its code the pin does not hold, in words.
+    pub unpinned: Option<String>,
     pub(super) pin: Pin,
 }
 
@@ -182,6 +184,7 @@ impl Server {
         if !even_if_changed && !changed.is_empty() {
             self.noted(changed.clone())?;
         }
+        let unpinned = place.unpinned();
         let link = self.open(&place, visit).await?;
         let listing = timeout(self.config.start_time(), link.listing()).await;
         link.close().await;
@@ -193,7 +196,7 @@ impl Server {
             difference
         });
         let pin = Pin::new(identity, listing.tools.clone());
-        Ok(Look { listing, difference, pin })
+        Ok(Look { listing, difference, unpinned, pin })
     }
 
     /// Puts a call to the server, starting it first if need be. What was surely not carried out is put once more: a server
