@@ -3,7 +3,7 @@
 //! Owns the waits between two starts, and refusing a server that is no longer what was accepted. Refuses to start a
 //! program whose bytes have changed: not even to look what else has.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use longhaul_core::ids::RunId;
 use longhaul_core::secret::is_secret;
 use longhaul_core::tool::Failure;
+use longhaul_workspace::digest_of;
 use rmcp::model::JsonObject;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -144,7 +145,8 @@ impl Server {
 
     /// Does what was accepted still stand for what is configured? Nothing is read or started for this.
     pub(super) fn check_way(&self, pin: &Pin) -> Result<(), Error> {
-        let now = Identity { way: self.way()?, programs: pin.identity.programs.clone() };
+        let programs = pin.identity.programs.clone();
+        let now = Identity { way: self.way()?, programs, variables: self.pinned_variables() };
         self.unchanged(pin.identity.changes(&now))
     }
 
@@ -414,7 +416,10 @@ impl Server {
         let Way::Stdio { program, arguments } = self.config.way(&self.name)? else {
             let url = self.config.url.as_deref().unwrap_or("").trim().to_owned();
             let place = Place::Address { url, headers: self.headers()? };
-            return Ok((place, Identity { way, programs: Default::default() }));
+            return Ok((
+                place,
+                Identity { way, programs: Default::default(), variables: Default::default() },
+            ));
         };
         let program = self.program(program, arguments)?;
         // Hashing waits for the disk.
@@ -424,7 +429,7 @@ impl Server {
             hashed.map_err(|outcome| broken(outcome.error().unwrap_or_default().to_owned()))?;
         let programs =
             hashes.map_err(|error| broken(format!("{} cannot be read: {error}", program.file.display())))?;
-        Ok((Place::Program(program), Identity { way, programs }))
+        Ok((Place::Program(program), Identity { way, programs, variables: self.pinned_variables() }))
     }
 
     fn program(&self, program: &str, arguments: &[String]) -> Result<Program, Error> {
@@ -433,7 +438,7 @@ impl Server {
             None => self.shared.base_dir.clone(),
         };
         let variables = self.variables();
-        let mut configured = std::collections::BTreeMap::new();
+        let mut configured = BTreeMap::new();
         for (name, value) in &self.config.env {
             configured.insert(name.clone(), variables.expand(&format!("env {name}"), value)?);
         }
@@ -463,6 +468,12 @@ impl Server {
             environment: &self.shared.environment,
             withheld: &self.shared.withheld,
         }
+    }
+
+    /// What the settings say of its variables, as digests.
+    fn pinned_variables(&self) -> BTreeMap<String, String> {
+        let digest = |(name, value): (&String, &String)| (name.clone(), digest_of(value.as_bytes()));
+        self.config.env.iter().map(digest).collect()
     }
 
     /// The command line or the address as it is configured, without what variables hold.
