@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Client, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -142,11 +142,7 @@ fn refused(
         return Err(StreamableHttpError::SessionExpired);
     }
     let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
-        Ok(ServerJsonRpcMessage::Error(error)) if !is_denied(status) => {
-            // It came to this very request. One that does not say so would be waited for until the call's time is over.
-            let id = error.id.or_else(|| request_id(message));
-            Some(ServerJsonRpcMessage::error(error.error, id))
-        }
+        Ok(ServerJsonRpcMessage::Error(error)) if !is_denied(status) => Some(error),
         Ok(_) | Err(_) => None,
     };
     if let (false, ClientJsonRpcMessage::Request(request)) = (in_session, message)
@@ -156,16 +152,19 @@ fn refused(
     {
         // A server of an older version does not know this question, and may not even say which one it answers.
         let error = match error {
-            Some(ServerJsonRpcMessage::Error(error)) => error.error,
-            Some(_) | None => ErrorData::invalid_request(format!("HTTP {status}"), None),
+            Some(error) => error.error,
+            None => ErrorData::invalid_request(format!("HTTP {status}"), None),
         };
         let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
         return Ok(StreamableHttpPostResponse::Json(answer, None));
     }
     match error {
-        Some(error) => Ok(StreamableHttpPostResponse::Json(error, session)),
+        // One that does not say what it answers would be an answer to nothing, and the request waited for until its time is over.
+        Some(error) if error.id.is_some() => {
+            Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
+        }
         None if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), None).into()),
-        None => Err(unexpected(format!("HTTP {status}: {}", excerpt(body)))),
+        Some(_) | None => Err(unexpected(format!("HTTP {status}: {}", excerpt(body)))),
     }
 }
 
@@ -175,13 +174,6 @@ fn says_unknown_session(body: &[u8]) -> bool {
     ["no valid session", "session not found", "invalid session", "unknown session", "server not initialized"]
         .iter()
         .any(|words| said.contains(words))
-}
-
-fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
-    match message {
-        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-        _ => None,
-    }
 }
 
 /// The body, if it is no larger than a message may be. What comes after that is not read.

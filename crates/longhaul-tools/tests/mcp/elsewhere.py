@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 mode, description, memory, port = sys.argv[1:]
 sessions = set()
+spoiled = None
 
 
 def remember(line):
@@ -50,6 +51,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200)
 
     def do_POST(self):
+        global spoiled
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         method, session = message.get("method"), self.headers.get("mcp-session-id")
 
@@ -73,7 +75,8 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "tools/call" and mode == "forgetful":
             remember("forgotten")
             self.unknown_session()
-        elif method == "tools/call" and mode == "nameless":
+        elif method == "tools/call" and mode == "nameless" and spoiled in (None, session):
+            spoiled = session
             self.refuse(400, "too full")
         elif method == "tools/call" and mode == "breaks":
             remember("added")
