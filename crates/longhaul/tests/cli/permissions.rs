@@ -253,6 +253,26 @@ fn leave_for_a_change_ends_when_the_file_changes() {
     }
 }
 
+/// A53: nor is leave for a change that could not be made yet leave for whatever the file becomes.
+#[test]
+fn leave_for_a_change_that_does_not_fit_is_not_for_one_that_does() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: edit, args: { path: a.txt, old: one, new: agent } } ] }, \
+                  { text: All done. } ] } ]";
+    let desk = Desk::with_script(script);
+    desk.write("longhaul.yaml", "permissions: { edit: ask }\n");
+    desk.write("a.txt", "two\n");
+    let (code, id) = run(&desk, &[]);
+    assert_eq!(code, 3);
+    let first = gate(&desk);
+    desk.write("a.txt", "mine: one\n");
+    desk.get(&["approve", &text(&first["id"])]);
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    assert_eq!(read(&desk.path("a.txt")), "mine: one\n");
+    desk.get(&["approve", &text(&gate(&desk)["id"])]);
+    assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+    assert_eq!(read(&desk.path("a.txt")), "mine: agent\n");
+}
+
 /// A53: and it lasts as long as the file does not change.
 #[test]
 fn leave_for_a_change_is_asked_for_once() {
