@@ -44,11 +44,11 @@ pub(super) enum NotTaken {
 impl NotTaken {
     /// `None` for everything that may have reached the server's work.
     pub(super) fn of(error: &DynamicTransportError) -> Option<NotTaken> {
-        match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()? {
-            StreamableHttpError::SessionExpired => Some(NotTaken::SessionUnknown),
-            StreamableHttpError::Client(error) if error.is_connect() => Some(NotTaken::NobodyListens),
-            _ => None,
+        let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()?;
+        if let StreamableHttpError::Client(error) = error {
+            return error.is_connect().then_some(NotTaken::NobodyListens);
         }
+        matches!(error, StreamableHttpError::SessionExpired).then_some(NotTaken::SessionUnknown)
     }
 }
 
