@@ -71,9 +71,14 @@ pub fn meet(
     for server in new {
         let name = &server.server;
         match runtime.block_on(servers.meet(name)) {
-            Ok(()) => render::talk(&format!(
-                "MCP server {name} is new and accepted as it is; `longhaul mcp tools {name}` shows what it offers"
-            )),
+            Ok(unpinned) => {
+                render::talk(&format!(
+                    "MCP server {name} is new and accepted as it is; `longhaul mcp tools {name}` shows what it offers"
+                ));
+                if let Some(unpinned) = unpinned {
+                    render::talk(&format!("MCP server {name}: {unpinned}"));
+                }
+            }
             Err(error) => render::warn(&format!("{error}; its tools are not offered")),
         }
     }

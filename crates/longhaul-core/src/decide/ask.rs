@@ -21,6 +21,11 @@ pub(super) fn digest_of_change(tool: &str, args: &Json, traces: &[Trace]) -> Str
     digest_of(&[tool, args.as_str()].into_iter().chain(files.map(String::as_str)).collect::<Vec<_>>())
 }
 
+/// The same for an action on files that does not fit them: leave for it is not leave for what they become.
+pub(super) fn digest_of_unprepared(tool: &str, args: &Json) -> String {
+    digest_of(&[tool, args.as_str(), "unprepared"])
+}
+
 /// The same for a step: whose it is, what they are told, and what must hold afterwards.
 pub(super) fn digest_of_step(step: &Step, told: &str) -> String {
     let verify = step.verify.iter().flatten().map(String::as_str);

@@ -138,8 +138,11 @@ fn refused(
     in_session: bool,
     session: Option<String>,
 ) -> Result<StreamableHttpPostResponse, Failed> {
+    if in_session && status == StatusCode::BAD_REQUEST && says_unknown_session(body) {
+        return Err(StreamableHttpError::SessionExpired);
+    }
     let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
-        Ok(error @ ServerJsonRpcMessage::Error(_)) if !is_denied(status) => Some(error),
+        Ok(ServerJsonRpcMessage::Error(error)) if !is_denied(status) => Some(error),
         Ok(_) | Err(_) => None,
     };
     if let (false, ClientJsonRpcMessage::Request(request)) = (in_session, message)
@@ -149,17 +152,28 @@ fn refused(
     {
         // A server of an older version does not know this question, and may not even say which one it answers.
         let error = match error {
-            Some(ServerJsonRpcMessage::Error(error)) => error.error,
-            Some(_) | None => ErrorData::invalid_request(format!("HTTP {status}"), None),
+            Some(error) => error.error,
+            None => ErrorData::invalid_request(format!("HTTP {status}"), None),
         };
         let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
         return Ok(StreamableHttpPostResponse::Json(answer, None));
     }
     match error {
-        Some(error) => Ok(StreamableHttpPostResponse::Json(error, session)),
+        // One that does not say what it answers would be an answer to nothing, and the request waited for until its time is over.
+        Some(error) if error.id.is_some() => {
+            Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
+        }
         None if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), None).into()),
-        None => Err(unexpected(format!("HTTP {status}: {}", excerpt(body)))),
+        Some(_) | None => Err(unexpected(format!("HTTP {status}: {}", excerpt(body)))),
     }
+}
+
+/// The protocol wants 404 for a session that is not known. Servers made after its examples say 400, and this.
+fn says_unknown_session(body: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(body).to_ascii_lowercase();
+    ["no valid session", "session not found", "invalid session", "unknown session", "server not initialized"]
+        .iter()
+        .any(|words| said.contains(words))
 }
 
 /// The body, if it is no larger than a message may be. What comes after that is not read.

@@ -1,15 +1,16 @@
 //! A server elsewhere, over streamable HTTP.
 //!
-//! Refuses to follow redirects, which would carry a header elsewhere, and to send a request twice: what was sent may have
-//! had its effect.
+//! Owns telling what was surely not carried out from what may have been. Refuses to follow redirects, which would carry a
+//! header elsewhere, and to send a request twice: what was sent may have had its effect.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::FixedInterval;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 
 use super::bounded::Bounded;
 use super::limits;
@@ -25,8 +26,39 @@ pub(super) fn transport(url: &str, headers: &[(String, String)]) -> Result<Trans
     let mut retry = FixedInterval::default();
     retry.max_times = Some(limits::STREAM_RETRIES_MAX);
     config.retry_config = Arc::new(retry);
-    let client = http::client(|builder| builder.connect_timeout(limits::CONNECT_TIME))?;
+    // A connection that was kept may have died with its server, and then nobody knows what became of a request on it. A new
+    // one is refused before anything is sent.
+    let client =
+        http::client(|builder| builder.connect_timeout(limits::CONNECT_TIME).pool_max_idle_per_host(0))?;
     Ok(Transport::with_client(Bounded(client), config))
+}
+
+/// Why a request was surely not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// The server was started again since, or has forgotten us: it is to be greeted anew.
+    SessionUnknown,
+    NobodyListens,
+}
+
+impl NotTaken {
+    /// `None` for everything that may have reached the server's work.
+    pub(super) fn of(error: &DynamicTransportError) -> Option<NotTaken> {
+        let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()?;
+        if let StreamableHttpError::Client(error) = error {
+            return error.is_connect().then_some(NotTaken::NobodyListens);
+        }
+        matches!(error, StreamableHttpError::SessionExpired).then_some(NotTaken::SessionUnknown)
+    }
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            NotTaken::SessionUnknown => "it does not know the session",
+            NotTaken::NobodyListens => "no connection could be made",
+        })
+    }
 }
 
 fn parsed(headers: &[(String, String)]) -> Result<HashMap<HeaderName, HeaderValue>, String> {

@@ -1,7 +1,7 @@
 //! One conversation with a server, from the handshake to its end.
 //!
 //! Owns asking it to do something within a time, telling it when nobody waits any more, and saying in words how it broke
-//! off. Refuses to ask twice.
+//! off. Refuses to ask twice, but says when a question was surely not taken.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::client::{Client, Heard};
+use super::http::NotTaken;
 use super::listing::{self, Listing};
 use super::log::Log;
 use super::names::plainly;
@@ -30,6 +31,16 @@ use crate::cancel::Cancel;
 pub(super) enum Place {
     Program(Program),
     Address { url: String, headers: Vec<(String, String)> },
+}
+
+impl Place {
+    /// Which of the code there is held by no hash, in words. Of a server elsewhere nobody expects it.
+    pub(super) fn unpinned(&self) -> Option<String> {
+        match self {
+            Place::Program(program) => program.unpinned(),
+            Place::Address { .. } => None,
+        }
+    }
 }
 
 pub(super) struct Link {
@@ -141,7 +152,7 @@ impl Link {
         arguments: JsonObject,
         time: Duration,
         cancel: &Cancel,
-    ) -> Called {
+    ) -> Result<Called, NotTaken> {
         self.heard.call_begins();
         self.log.take_last_words();
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
@@ -153,13 +164,13 @@ impl Link {
             asked = Some(handle.id.clone());
             handle.await_response().await
         };
-        match within(asking, time, cancel).await {
+        Ok(match within(asking, time, cancel).await {
             Wake::Came(Ok(ServerResult::CallToolResult(result))) => Called::Answered(Box::new(result)),
             Wake::Came(Ok(_)) => Called::Refused(ErrorData::internal_error(
                 "the server wants something a run cannot give instead of answering",
                 None,
             )),
-            Wake::Came(Err(error)) => self.broke(error).await,
+            Wake::Came(Err(error)) => self.broke(error).await?,
             Wake::TimedOut => {
                 self.nobody_waits(asked, "timed out").await;
                 Called::TimedOut
@@ -168,7 +179,7 @@ impl Link {
                 self.nobody_waits(asked, "the run was paused").await;
                 Called::Cancelled
             }
-        }
+        })
     }
 
     /// Ends the conversation and everything that was started for it.
@@ -188,13 +199,18 @@ impl Link {
         }
     }
 
-    async fn broke(&self, error: ServiceError) -> Called {
+    async fn broke(&self, error: ServiceError) -> Result<Called, NotTaken> {
         if let ServiceError::McpError(error) = error {
-            return Called::Refused(error);
+            return Ok(Called::Refused(error));
+        }
+        if let ServiceError::TransportSend(error) = &error
+            && let Some(not_taken) = NotTaken::of(error)
+        {
+            return Err(not_taken);
         }
         let mut held = self.held.lock().await;
         let process = held.as_mut().and_then(|held| held.process.as_mut());
-        Called::Cut(why(&error.to_string(), &self.verdict, process, &self.log).await)
+        Ok(Called::Cut(why(&error.to_string(), &self.verdict, process, &self.log).await))
     }
 }
 

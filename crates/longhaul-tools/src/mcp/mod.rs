@@ -2,8 +2,8 @@
 //!
 //! Owns the servers of one harness: their configuration, what was accepted of them, and their tools under names of their
 //! own (`server__tool`). A tool is known from what was accepted, so no server runs before one of its tools is called, and
-//! none outlives the run it was started for. Refuses to repeat a call by itself, to pass a provider's key, and to use a
-//! server that is no longer what was accepted.
+//! none outlives the run it was started for. Refuses to repeat a call that may have been carried out, to pass a provider's
+//! key, and to use a server that is no longer what was accepted.
 
 mod bounded;
 mod client;
@@ -141,15 +141,15 @@ impl Servers {
     }
 
     /// Looks at a server that is new and accepts it as it is, in this process only until [`Servers::keep_met`]; one that was
-    /// accepted before is left alone.
-    pub async fn meet(&self, name: &str) -> Result<(), Error> {
+    /// accepted before is left alone. Says which of its code is not pinned so.
+    pub async fn meet(&self, name: &str) -> Result<Option<String>, Error> {
         let server = self.enabled(name)?;
         if server.read_pin()?.is_some() {
-            return Ok(());
+            return Ok(None);
         }
         let look = server.look(self.nobody(), false).await?;
         self.shared.pins.hold(name, look.pin);
-        Ok(())
+        Ok(look.unpinned)
     }
 
     /// Keeps what was met for later processes, now that there is something they were met for.

@@ -4,7 +4,7 @@
 //! is told about it. It is also how tools are known before their server is started. Refuses to judge a change: whoever
 //! starts the server refuses it, and a person accepts it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,10 @@ pub struct Identity {
     /// The files that are executed, by path, with the hash of their bytes.
     #[serde(default)]
     pub programs: BTreeMap<String, String>,
+    /// The variables it is given, by name, with the digest of what the settings say: that may be a key, or change what a program
+    /// runs. What a `${NAME}` in it stands for is not pinned: tokens are renewed.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
 }
 
 /// One tool as its server offers it.
@@ -94,7 +98,11 @@ impl Identity {
             return vec![format!("it was `{}` and is `{}`", self.way, now.way)];
         }
         let differs = |path: &&String| self.programs.get(*path) != now.programs.get(*path);
-        now.programs.keys().filter(differs).map(|path| format!("the program {path}")).collect()
+        let programs = now.programs.keys().filter(differs).map(|path| format!("the program {path}"));
+        let named: BTreeSet<&String> = self.variables.keys().chain(now.variables.keys()).collect();
+        let variables =
+            named.into_iter().filter(|name| self.variables.get(*name) != now.variables.get(*name));
+        programs.chain(variables.map(|name| format!("the variable {}", super::names::line(name)))).collect()
     }
 }
 
@@ -273,7 +281,8 @@ mod tests {
     }
 
     fn identity(way: &str, hash: &str) -> Identity {
-        Identity { way: way.into(), programs: [("/bin/s".to_owned(), hash.to_owned())].into() }
+        let programs = [("/bin/s".to_owned(), hash.to_owned())].into();
+        Identity { way: way.into(), programs, variables: BTreeMap::new() }
     }
 
     /// A59: whatever changed after it was accepted is named.

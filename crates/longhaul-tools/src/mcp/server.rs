@@ -3,7 +3,7 @@
 //! Owns the waits between two starts, and refusing a server that is no longer what was accepted. Refuses to start a
 //! program whose bytes have changed: not even to look what else has.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,11 +11,13 @@ use std::time::Duration;
 use longhaul_core::ids::RunId;
 use longhaul_core::secret::is_secret;
 use longhaul_core::tool::Failure;
+use longhaul_workspace::digest_of;
 use rmcp::model::JsonObject;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::{Client, Heard, file_uri};
 use super::config::{ConfigError, ServerConfig, Variables, Way, variables_in};
+use super::http::NotTaken;
 use super::link::{Called, Link, Place};
 use super::listing::Listing;
 use super::log::Log;
@@ -36,6 +38,11 @@ pub enum Error {
     Start { server: String, why: String },
     #[error("MCP server `{server}` cannot be reached: {why}")]
     Unreachable { server: String, why: String },
+    #[error(
+        "MCP server `{server}` did not take the call, and not when it was tried again either: {why}; nothing was carried \
+         out, and the next call starts afresh"
+    )]
+    NotTaken { server: String, why: String },
     #[error("MCP server `{server}` did not start within {ms} ms")]
     Slow { server: String, ms: u128 },
     #[error(
@@ -61,7 +68,7 @@ impl Error {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Error::Changed { .. } | Error::NotNamed { .. } => Failure::NotPermitted,
-            Error::Unreachable { .. } | Error::Resting { .. } => Failure::Network,
+            Error::Unreachable { .. } | Error::NotTaken { .. } | Error::Resting { .. } => Failure::Network,
             Error::Config(_)
             | Error::NoProgram { .. }
             | Error::Start { .. }
@@ -87,6 +94,8 @@ pub struct Look {
     pub listing: Listing,
     /// Against what was accepted; `None` if nothing was yet.
     pub difference: Option<Difference>,
+    /// Which of its code the pin does not hold, in words.
+    pub unpinned: Option<String>,
     pub(super) pin: Pin,
 }
 
@@ -136,7 +145,8 @@ impl Server {
 
     /// Does what was accepted still stand for what is configured? Nothing is read or started for this.
     pub(super) fn check_way(&self, pin: &Pin) -> Result<(), Error> {
-        let now = Identity { way: self.way()?, programs: pin.identity.programs.clone() };
+        let programs = pin.identity.programs.clone();
+        let now = Identity { way: self.way()?, programs, variables: self.pinned_variables() };
         self.unchanged(pin.identity.changes(&now))
     }
 
@@ -176,6 +186,7 @@ impl Server {
         if !even_if_changed && !changed.is_empty() {
             self.noted(changed.clone())?;
         }
+        let unpinned = place.unpinned();
         let link = self.open(&place, visit).await?;
         let listing = timeout(self.config.start_time(), link.listing()).await;
         link.close().await;
@@ -187,10 +198,11 @@ impl Server {
             difference
         });
         let pin = Pin::new(identity, listing.tools.clone());
-        Ok(Look { listing, difference, pin })
+        Ok(Look { listing, difference, unpinned, pin })
     }
 
-    /// Puts a call to the server, starting it first if need be.
+    /// Puts a call to the server, starting it first if need be. What was surely not carried out is put once more: a server
+    /// elsewhere that was started again does not know our session, and says so.
     pub(super) async fn call(
         &self,
         visit: Visit<'_>,
@@ -200,17 +212,30 @@ impl Server {
         cancel: &Cancel,
     ) -> Put {
         let seat = self.seat(visit);
-        let link = tokio::select! {
-            link = self.link(&seat, visit, time) => link,
-            () = cancel.cancelled() => return Put::Called(Called::Cancelled),
-        };
-        let link = match link {
-            Ok(link) => link,
-            Err(error) => return Put::NotReached(error),
-        };
-        let called = link.call(tool, arguments, time, cancel).await;
-        self.learn(&seat, &link, &called).await;
-        Put::Called(called)
+        let mut is_second = false;
+        loop {
+            let link = tokio::select! {
+                link = self.link(&seat, visit, time) => link,
+                () = cancel.cancelled() => return Put::Called(Called::Cancelled),
+            };
+            let link = match link {
+                Ok(link) => link,
+                Err(error) => return Put::NotReached(error),
+            };
+            let not_taken = match link.call(tool, arguments.clone(), time, cancel).await {
+                Ok(called) => {
+                    self.learn(&seat, &link, &called).await;
+                    return Put::Called(called);
+                }
+                Err(not_taken) => not_taken,
+            };
+            self.leave(&seat, &link, not_taken).await;
+            if is_second {
+                let (server, why) = (self.name.clone(), not_taken.to_string());
+                return Put::NotReached(Error::NotTaken { server, why });
+            }
+            is_second = true;
+        }
     }
 
     /// Ends what was started for a run.
@@ -370,13 +395,31 @@ impl Server {
         }
     }
 
+    /// Lets go of a conversation that takes no more calls. Those under way may still be answered, so it ends with the last.
+    async fn leave(&self, seat: &tokio::sync::Mutex<Seat>, link: &Arc<Link>, not_taken: NotTaken) {
+        self.log.note(&format!("did not take a call: {not_taken}; it is reached anew"));
+        let mut seat = seat.lock().await;
+        if seat.link.as_ref().is_none_or(|held| !Arc::ptr_eq(held, link)) {
+            return;
+        }
+        seat.link = None;
+        match not_taken {
+            NotTaken::SessionUnknown => {}
+            // Whatever is being started again has a moment for it.
+            NotTaken::NobodyListens => seat.failed(),
+        }
+    }
+
     /// What would be started or reached now, with its hashes.
     async fn place(&self) -> Result<(Place, Identity), Error> {
         let way = self.way()?;
         let Way::Stdio { program, arguments } = self.config.way(&self.name)? else {
             let url = self.config.url.as_deref().unwrap_or("").trim().to_owned();
             let place = Place::Address { url, headers: self.headers()? };
-            return Ok((place, Identity { way, programs: Default::default() }));
+            return Ok((
+                place,
+                Identity { way, programs: Default::default(), variables: Default::default() },
+            ));
         };
         let program = self.program(program, arguments)?;
         // Hashing waits for the disk.
@@ -386,7 +429,7 @@ impl Server {
             hashed.map_err(|outcome| broken(outcome.error().unwrap_or_default().to_owned()))?;
         let programs =
             hashes.map_err(|error| broken(format!("{} cannot be read: {error}", program.file.display())))?;
-        Ok((Place::Program(program), Identity { way, programs }))
+        Ok((Place::Program(program), Identity { way, programs, variables: self.pinned_variables() }))
     }
 
     fn program(&self, program: &str, arguments: &[String]) -> Result<Program, Error> {
@@ -395,7 +438,7 @@ impl Server {
             None => self.shared.base_dir.clone(),
         };
         let variables = self.variables();
-        let mut configured = std::collections::BTreeMap::new();
+        let mut configured = BTreeMap::new();
         for (name, value) in &self.config.env {
             configured.insert(name.clone(), variables.expand(&format!("env {name}"), value)?);
         }
@@ -425,6 +468,12 @@ impl Server {
             environment: &self.shared.environment,
             withheld: &self.shared.withheld,
         }
+    }
+
+    /// What the settings say of its variables, as digests.
+    fn pinned_variables(&self) -> BTreeMap<String, String> {
+        let digest = |(name, value): (&String, &String)| (name.clone(), digest_of(value.as_bytes()));
+        self.config.env.iter().map(digest).collect()
     }
 
     /// The command line or the address as it is configured, without what variables hold.

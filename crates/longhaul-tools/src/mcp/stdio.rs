@@ -50,6 +50,11 @@ const INTERPRETERS: &[&str] = &[
     "bash", "dash", "zsh",
 ];
 
+/// Programs that fetch or find by a name what they run.
+const FINDERS: &[&str] = &[
+    "npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "pipx", "poetry", "docker", "podman", "go", "cargo",
+];
+
 /// A program with everything it is started with.
 pub(super) struct Program {
     pub(super) file: PathBuf,
@@ -84,15 +89,46 @@ impl Program {
     /// that is code. Data that a server works on is not pinned: it changes.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = vec![self.file.clone()];
-        let name = self.file.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        // `python3.12` is `python3`.
-        let plain = name.split('.').next().unwrap_or(name);
-        if INTERPRETERS.contains(&plain) || plain == "env" {
+        let name = plain(&self.file);
+        if INTERPRETERS.contains(&name) || name == "env" {
             let given = self.arguments.iter().map(|argument| self.cwd.join(argument));
             let given = given.filter(|path| path.is_file()).enumerate();
             files.extend(given.filter(|(index, path)| *index == 0 || is_code(path)).map(|(_, path)| path));
         }
         files
+    }
+
+    /// What of its code no hash holds, in words: an interpreter that is given no file, and a program that finds its code by a
+    /// name, are pinned by their command line alone.
+    pub(super) fn unpinned(&self) -> Option<String> {
+        let runner = self.runner()?;
+        if FINDERS.contains(&runner) {
+            return Some(format!(
+                "only its command line and {runner} itself are pinned; the code that {runner} fetches or finds is not"
+            ));
+        }
+        let script = self.arguments.iter().position(|argument| self.cwd.join(argument).is_file());
+        let before = &self.arguments[..script.unwrap_or(self.arguments.len())];
+        if before.iter().any(|argument| holds_code(runner, argument)) {
+            return Some(
+                "its code is pinned only as its command line says it; what that code runs or loads is not"
+                    .to_owned(),
+            );
+        }
+        script.is_none().then(|| {
+            format!(
+                "only its command line and {runner} itself are pinned; the code that {runner} finds is not"
+            )
+        })
+    }
+
+    /// The interpreter or finder that is started, also behind `env`.
+    fn runner(&self) -> Option<&str> {
+        let is_runner = |name: &&str| INTERPRETERS.contains(name) || FINDERS.contains(name);
+        match plain(&self.file) {
+            "env" => self.arguments.iter().map(|argument| plain(Path::new(argument))).find(is_runner),
+            name => Some(name).filter(is_runner),
+        }
     }
 
     /// The program as it is to be started for whom `mark` says.
@@ -114,6 +150,26 @@ impl Program {
         let wrapped = self.sandbox.wrap(&job).map_err(io::Error::other)?;
         Ok(wrapped.in_session(self.setsid.as_deref()))
     }
+}
+
+/// A program's name without its version: `python3.12` is `python3`.
+fn plain(file: &Path) -> &str {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    name.split('.').next().unwrap_or(name)
+}
+
+/// Is this the option behind which the code itself stands? Short ones may stand together: `bash -lc`.
+fn holds_code(interpreter: &str, argument: &str) -> bool {
+    const SHORT_LETTERS_MAX: usize = 3;
+    let letters: &[char] = match interpreter {
+        "sh" | "bash" | "dash" | "zsh" | "python" | "python3" => &['c'],
+        "php" => &['r'],
+        _ => &['e', 'E', 'p'],
+    };
+    let is_long = ["--eval", "--print"].iter().any(|long| argument.starts_with(long));
+    let is_short =
+        |short: &str| short.len() <= SHORT_LETTERS_MAX && !short.starts_with('-') && short.contains(letters);
+    is_long || argument.strip_prefix('-').is_some_and(is_short)
 }
 
 fn is_code(path: &Path) -> bool {
@@ -357,21 +413,66 @@ mod tests {
         }
     }
 
+    fn program(dir: &Path, file: &str, arguments: &[&str]) -> Program {
+        Program {
+            file: dir.join(file),
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+            environment: BTreeMap::new(),
+            cwd: dir.to_owned(),
+            setsid: None,
+            sandbox: Sandbox::off(),
+            network: None,
+        }
+    }
+
+    /// A59: whoever accepts a server is told which of its code is not held by a hash.
+    #[test]
+    fn code_that_is_not_pinned_is_told_from_code_that_is() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("server.js"), "").unwrap();
+        let said = |words: &str| {
+            let words: Vec<&str> = words.split(' ').collect();
+            program(dir.path(), words[0], &words[1..]).unpinned().unwrap_or_default()
+        };
+        for pinned in
+            ["server", "node server.js", "node --inspect server.js -e prod", "env A=b node server.js"]
+        {
+            assert_eq!(said(pinned), "", "{pinned}");
+        }
+        for inline in [
+            "sh -c ./server.js",
+            "bash -lc x",
+            "python3.12 -Ic x",
+            "node -e x",
+            "node --eval=x",
+            "perl -we x",
+            "php -r x",
+            "env A=b sh -c x",
+            "sh -c x server.js",
+        ] {
+            assert!(
+                said(inline).contains("what that code runs or loads is not"),
+                "{inline}: {}",
+                said(inline)
+            );
+        }
+        for (found, name) in [
+            ("npx -y server", "the code that npx fetches"),
+            ("env A=b npx server.js", "the code that npx fetches"),
+            ("python3 -m server", "the code that python3 finds"),
+            ("uv run server", "the code that uv finds"),
+        ] {
+            assert!(said(found).contains(name), "{found}: {}", said(found));
+        }
+    }
+
     #[test]
     fn a_script_is_hashed_with_its_interpreter() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["python3.12", "server.py", "data.db"] {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
-        let program = |file: &str, arguments: &[&str]| Program {
-            file: dir.path().join(file),
-            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
-            environment: BTreeMap::new(),
-            cwd: dir.path().to_owned(),
-            setsid: None,
-            sandbox: Sandbox::off(),
-            network: None,
-        };
+        let program = |file: &str, arguments: &[&str]| program(dir.path(), file, arguments);
         let hashed = |program: Program| program.hashes().unwrap().into_keys().collect::<Vec<_>>();
         let path = |name: &str| dir.path().join(name).display().to_string();
         let both = hashed(program("python3.12", &["-u", "server.py", "data.db"]));

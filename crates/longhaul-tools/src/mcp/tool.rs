@@ -60,7 +60,8 @@ impl McpTool {
     }
 
     fn cut(&self, why: &str) -> Outcome {
-        let message = format!("MCP server `{}` broke off: {why}", self.server.name);
+        let message =
+            format!("MCP server `{}` broke off: {why}; the next call starts afresh", self.server.name);
         match self.spec.class {
             // Nothing was changed, so it may be asked again.
             EffectClass::Repeatable => Outcome::failed(Failure::Network, message),

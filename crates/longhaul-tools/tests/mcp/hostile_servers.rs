@@ -172,13 +172,71 @@ async fn a_changed_program_is_not_started() {
     assert!(error.to_string().contains("honest"), "{error}");
 }
 
+/// A59, A108: every script on an interpreter's command line is pinned, also behind `env`; data is not, for it changes.
+#[tokio::test]
+async fn a_changed_helper_is_not_started() {
+    for front in [&["python3"][..], &["env", "LANG=C", "python3"]] {
+        let fixture = crate::fixture::Fixture::new();
+        let (helper, notes) =
+            (fixture.outer.path().join("helper.py"), fixture.outer.path().join("notes.txt"));
+        fs::write(&helper, "helps = True\n").unwrap();
+        fs::write(&notes, "one").unwrap();
+        let mut server = hostile(&fixture, "honest");
+        let mut command = json!(front).as_array().unwrap().clone();
+        command.extend(server["command"].as_array().unwrap()[1..].to_vec());
+        command.extend([json!(helper), json!(notes)]);
+        server["command"] = command.into();
+        let rig = Rig::over(fixture, server).met().await;
+        fs::write(&notes, "two").unwrap();
+        assert_eq!(done(&rig.call("say", json!({ "text": "x" })).await), "x", "{front:?}");
+        rig.rest().await;
+        let starts = rig.starts();
+        fs::write(&helper, "helps = False\n").unwrap();
+        let outcome = rig.call("say", json!({})).await;
+        let (kind, message, _) = failure(&outcome);
+        assert_eq!(kind, Failure::NotPermitted, "{front:?}: {message}");
+        assert!(message.contains(&format!("the program {} changed", helper.display())), "{message}");
+        assert_eq!(rig.starts(), starts, "{front:?}");
+    }
+}
+
+/// A59: a variable that came, went or changed in the settings may make another program of it (`NODE_OPTIONS`, `PYTHONPATH`).
+#[tokio::test]
+async fn a_changed_variable_is_refused_until_accepted() {
+    let fixture = crate::fixture::Fixture::new();
+    let with = |env: serde_json::Value| {
+        let mut server = hostile(&fixture, "honest");
+        server["env"] = env;
+        server
+    };
+    let accepted = with(json!({ "PYTHONPATH": "lib", "KEPT": "${HOME}", "GONE": "canary-of-a-variable" }));
+    let changed = with(json!({ "PYTHONPATH": "evil", "KEPT": "${HOME}", "NEW": "x" }));
+    let rig = Rig::over(fixture, accepted.clone()).met().await;
+    let pin = fs::read_to_string(rig.fixture.outer.path().join("state/mcp/srv.json")).unwrap();
+    assert!(pin.contains("PYTHONPATH") && !pin.contains("canary-of-a-variable"), "{pin}");
+    assert_eq!(rig.starts(), 1);
+    let rig = rig.again(changed);
+    assert_eq!(rig.names(), Vec::<String>::new(), "a model is not told of it");
+    let error = rig.servers.look("srv").await.unwrap_err().to_string();
+    let named = "the variable GONE, the variable NEW, the variable PYTHONPATH changed";
+    assert!(error.contains(named) && error.contains("`longhaul mcp accept srv`"), "{error}");
+    assert_eq!(rig.starts(), 1, "not even to look at it");
+    let rig = rig.again(accepted);
+    rig.servers.look("srv").await.unwrap();
+    assert_eq!(done(&rig.call("say", json!({ "text": "x" })).await), "x");
+    rig.rest().await;
+}
+
 /// A server that ends in a call: what it was doing is not known, and it is started again for the next.
 #[tokio::test]
 async fn a_server_that_dies_is_started_again() {
     let rig = Rig::hostile("honest").met().await;
     let outcome = rig.call("die", json!({})).await;
     let Outcome::Unknown { message } = &outcome else { panic!("{outcome:?}") };
-    assert_eq!(message, "MCP server `srv` broke off: the server ended (exit status: 7); it said: I am going");
+    assert_eq!(
+        message,
+        "MCP server `srv` broke off: the server ended (exit status: 7); it said: I am going; the next call starts afresh"
+    );
     let began = Instant::now();
     assert_eq!(done(&rig.call("count", json!({})).await), "3", "met, died, started again");
     assert!(began.elapsed() > Duration::from_millis(400), "not at once");

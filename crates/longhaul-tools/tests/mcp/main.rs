@@ -6,4 +6,5 @@
 mod fixture;
 mod hostile_servers;
 mod real_servers;
+mod restarted_servers;
 mod rig;

@@ -192,3 +192,17 @@ async fn everything_over_http_is_called_cut_off_and_called_again() {
     assert_eq!(text(&rig.call("echo", json!({ "message": "again" })).await), "Echo: again");
     rig.rest().await;
 }
+
+/// It answers 400 to a session it does not know, in an error that does not say which request it is about.
+#[tokio::test]
+async fn everything_over_http_is_restarted_between_two_calls() {
+    let Some(remote) = Remote::start(None) else { return };
+    let mut rig = Rig::new(remote.config()).met().await;
+    rig.fixture.context.timeout = Duration::from_secs(30);
+    assert_eq!(text(&rig.call("echo", json!({ "message": "one" })).await), "Echo: one");
+    let port = remote.port;
+    drop(remote);
+    let Some(_remote) = Remote::start(Some(port)) else { return };
+    assert_eq!(text(&rig.call("echo", json!({ "message": "two" })).await), "Echo: two");
+    rig.rest().await;
+}

@@ -133,7 +133,7 @@ fn remarks(row: &Row) -> Vec<String> {
         Some(Err(error)) => return vec![error.to_string()],
         Some(Ok(look)) => look,
     };
-    let mut remarks: Vec<String> = look.listing.left_out.clone();
+    let mut remarks: Vec<String> = look.unpinned.iter().chain(&look.listing.left_out).cloned().collect();
     if let Some(difference) = &look.difference {
         if !difference.changed.is_empty() {
             let changed = difference.changed.join(", ");
@@ -285,7 +285,10 @@ fn accept(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
     let difference = look.difference.clone().unwrap_or_default();
     if app.json() {
         let (changed, added, gone) = (difference.changed, difference.added, difference.gone);
-        render::json(&json!({ "name": name, "changed": changed, "added": added, "gone": gone }));
+        let unpinned = look.unpinned;
+        render::json(
+            &json!({ "name": name, "changed": changed, "added": added, "gone": gone, "unpinned": unpinned }),
+        );
         return Ok(Exit::Ok);
     }
     let before = before.map_or(Vec::new(), |pin| pin.tools);
@@ -305,6 +308,9 @@ fn accept(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
         render::talk(&format!("changed: {line}"));
     }
     render::talk(&format!("{name} is accepted with {} tools", look.listing.tools.len()));
+    if let Some(unpinned) = &look.unpinned {
+        render::talk(unpinned);
+    }
     Ok(Exit::Ok)
 }
 
@@ -356,9 +362,11 @@ fn refused(error: Error) -> Failure {
         Error::Config(_) | Error::NoProgram { .. } | Error::Unknown { .. } | Error::Disabled { .. } => {
             Some("servers stand under `mcp.servers` in longhaul.yaml; `longhaul mcp list` shows them")
         }
-        Error::Start { .. } | Error::Unreachable { .. } | Error::Slow { .. } | Error::Resting { .. } => {
-            Some("what it said is in `mcp/NAME.log` of the state directory")
-        }
+        Error::Start { .. }
+        | Error::Unreachable { .. }
+        | Error::NotTaken { .. }
+        | Error::Slow { .. }
+        | Error::Resting { .. } => Some("what it said is in `mcp/NAME.log` of the state directory"),
         Error::Pin { .. } => Some("`longhaul mcp accept NAME` accepts it anew"),
     };
     let failure = Failure::usage(error.to_string());

@@ -113,6 +113,22 @@ conversations:
       - text: "Written more."
 "#;
 
+/// A branch goes where the repository goes: a key that stands in the task is struck out of its name, and of every other ref.
+#[test]
+fn no_key_is_in_the_name_of_a_branch() {
+    let desk = repository();
+    let key = "sk-ant-canary-0123456789";
+    let args = ["run", &format!("Use {key} now"), "--model", "scripted/s.yaml", "--json"];
+    let output = desk.command(&args).env("ANTHROPIC_API_KEY", key).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let branch = shown["branch"].as_str().unwrap();
+    assert!(branch.starts_with("agent/use-secret-now-coder-"), "{branch}");
+    let refs = git(&desk, &["for-each-ref", "--format=%(refname)"]);
+    assert!(refs.contains(branch) && !refs.contains("canary"), "{refs}");
+    assert!(!git(&desk, &["log", "--all", "--format=%B"]).contains("canary"));
+}
+
 /// `git.auto_commit` and `git.auto_branch`, and a prefix that another branch is in the way of.
 #[test]
 fn committing_and_naming_can_be_switched_off() {

@@ -318,3 +318,23 @@ fn a_killed_run_does_not_repeat_a_call_and_leaves_no_server() {
     let calls = desk.json(&["tools", &id]).to_string();
     assert!(calls.contains("unknown"), "{calls}");
 }
+
+/// A59: which of a server's code no pin holds is said wherever it is accepted or shown, and of others nothing is said.
+#[test]
+fn code_that_is_not_pinned_is_named() {
+    let desk = desk("honest", "say");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-tools/tests/mcp/hostile.py");
+    let inline = format!("exec python3 {script} honest {}", desk.path("memory").display());
+    let line = "its code is pinned only as its command line says it; what that code runs or loads is not";
+    let says = |args: &[&str]| desk.say(args).err.contains(line);
+    assert!(!says(&["mcp", "list"]) && !says(&["mcp", "accept", "srv"]));
+    std::fs::remove_file(desk.path(".longhaul/mcp/srv.json")).unwrap();
+    let command = json!(["sh", "-c", inline]);
+    desk.write("longhaul.yaml", &format!("mcp:\n  servers:\n    srv:\n      command: {command}\n"));
+    assert!(says(&["run", "x", "--model", "scripted/s.yaml"]), "when it is met");
+    for args in [&["mcp", "list"][..], &["mcp", "tools", "srv"], &["mcp", "accept", "srv"]] {
+        assert!(says(args), "{args:?}");
+    }
+    assert_eq!(desk.json(&["mcp", "list"])[0]["remarks"], json!([line]));
+    assert_eq!(desk.json(&["mcp", "accept", "srv"])["unpinned"], line);
+}

@@ -218,6 +218,75 @@ fn an_approved_call_is_made_once() {
     );
 }
 
+/// A53: leave is for the file as it was when leave was asked for. If somebody has changed it since, a person is asked again, and
+/// until then it stays as they left it.
+#[test]
+fn leave_for_a_change_ends_when_the_file_changes() {
+    for (call, mine, after) in [
+        ("{ tool: write, args: { path: a.txt, content: \"agent\\n\" } }", "mine\n", "agent\n"),
+        ("{ tool: edit, args: { path: a.txt, old: one, new: agent } }", "one\nmine\n", "agent\nmine\n"),
+        (
+            "{ tool: apply_patch, args: { patch: \"*** Begin Patch\\n*** Update File: a.txt\\n@@\\n-one\\n+agent\\n*** End Patch\" } }",
+            "one\nmine\n",
+            "agent\nmine\n",
+        ),
+    ] {
+        let script =
+            format!("conversations: [ {{ turns: [ {{ calls: [ {call} ] }}, {{ text: All done. }} ] }} ]");
+        let desk = Desk::with_script(&script);
+        desk.write("longhaul.yaml", "permissions: { write: ask, edit: ask }\n");
+        desk.write("a.txt", "one\ntwo\n");
+        let (code, id) = run(&desk, &[]);
+        assert_eq!((code, read(&desk.path("a.txt"))), (3, "one\ntwo\n".into()), "{call}");
+        let first = gate(&desk);
+        desk.write("a.txt", mine);
+        desk.get(&["approve", &text(&first["id"])]);
+        assert_eq!(desk.say(&["resume", &id]).code, 3, "{call}");
+        assert_eq!(read(&desk.path("a.txt")), mine, "{call}");
+        let second = gate(&desk);
+        assert_ne!(first["id"], second["id"]);
+        let asked = text(&second["description"]);
+        assert!(asked.ends_with("(leave was given before a file of it changed)"), "{call}: {asked}");
+        desk.get(&["approve", &text(&second["id"])]);
+        assert_eq!(desk.get(&["resume", &id]), "All done.\n", "{call}");
+        assert_eq!(read(&desk.path("a.txt")), after, "{call}");
+    }
+}
+
+/// A53: nor is leave for a change that could not be made yet leave for whatever the file becomes.
+#[test]
+fn leave_for_a_change_that_does_not_fit_is_not_for_one_that_does() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: edit, args: { path: a.txt, old: one, new: agent } } ] }, \
+                  { text: All done. } ] } ]";
+    let desk = Desk::with_script(script);
+    desk.write("longhaul.yaml", "permissions: { edit: ask }\n");
+    desk.write("a.txt", "two\n");
+    let (code, id) = run(&desk, &[]);
+    assert_eq!(code, 3);
+    let first = gate(&desk);
+    desk.write("a.txt", "mine: one\n");
+    desk.get(&["approve", &text(&first["id"])]);
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    assert_eq!(read(&desk.path("a.txt")), "mine: one\n");
+    desk.get(&["approve", &text(&gate(&desk)["id"])]);
+    assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+    assert_eq!(read(&desk.path("a.txt")), "mine: agent\n");
+}
+
+/// A53: and it lasts as long as the file does not change.
+#[test]
+fn leave_for_a_change_is_asked_for_once() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: edit, args: { path: a.txt, old: one, new: agent } } ] }, \
+                  { text: All done. } ] } ]";
+    let desk = Desk::with_script(script);
+    desk.write("longhaul.yaml", "permissions: { edit: ask }\n");
+    desk.write("a.txt", "one\ntwo\n");
+    let (_, id) = run(&desk, &[]);
+    desk.get(&["approve", &text(&gate(&desk)["id"])]);
+    assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+    assert_eq!(read(&desk.path("a.txt")), "agent\ntwo\n");
+}
+
 /// D7.5: a refusal is read by the agent, with its reason, and the run goes on.
 #[test]
 fn a_rejected_call_is_not_made() {

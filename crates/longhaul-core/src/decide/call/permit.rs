@@ -132,7 +132,8 @@ pub(super) fn permit_unprepared(run: &Run, call: &Call) -> Option<Ask> {
     if verdict.is_none() && !needs_leave(run, &call.tool) {
         return None;
     }
-    Some(leave(call.id, &call.tool, verdict.as_ref(), ask::digest(&call.tool, &call.args)))
+    let digest = ask::digest_of_unprepared(&call.tool, &call.args);
+    Some(leave(call.id, &call.tool, verdict.as_ref(), digest))
 }
 
 /// What the rules say to a change of files by its arguments; of other calls they were asked before.
@@ -143,7 +144,7 @@ fn own_verdict(run: &Run, call: &Call) -> Option<Verdict> {
         .then(|| judge(run.spec.rules(), here, &call.tool, &call.args.value()))
 }
 
-/// Was leave given for exactly this? For one that was asked for before anything was known of its files, any will do.
+/// Was leave given for exactly this? Where it was asked for without a look at the files, as by a hook, any will do.
 fn is_leave_for(run: &Run, call: &Call, digest: &str) -> bool {
     let asked = run.gates.iter().rev().filter_map(|gate| gate.ask.as_ref()).find(|ask| ask.call == call.id);
     let unbound = ask::digest(&call.tool, &call.args);
