@@ -1,6 +1,6 @@
 //! Sub-agents: steps and calls that other runs see to, side by side, through crashes, pauses and failures.
 
-use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, ChildState, Origin};
+use longhaul_core::child::{Child, ChildEnding, ChildLedger, ChildReport, ChildState, Origin};
 use longhaul_core::command::Wish;
 use longhaul_core::effect::Effect;
 use longhaul_core::event::{Cause, Event};
@@ -711,23 +711,47 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     /// Feature: agent-harnesses, Property 15: Sub-agent spawning and tracking
+    ///
+    /// AP15: every step of another agent that begins is an errand, and no other; what its run says of it is what became of it,
+    /// in whichever order they come back.
+    #[test]
+    fn prop_15_spawning(plan in plans(), order in prop::collection::vec(any::<prop::sample::Index>(), 0..30), failing in 0u32..3) {
+        let mut sim = Sim::create(crew_spec(plan));
+        let mut world = World { failing: vec![("PLUTO", failing)], ..World::with_turns(&[]) };
+        sim.start().unwrap();
+        for index in order {
+            for (number, step) in sim.run.plan.steps.iter().enumerate().filter(|(_, step)| step.status != StepStatus::Pending) {
+                let of_step = |child: &&Child| child.errand.origin == Origin::Step { step: number as u32 };
+                let tracked: Vec<&Child> = sim.run.children.iter().filter(of_step).collect();
+                prop_assert!(tracked.iter().all(|child| child.errand.agent == step.agent && step.agent != "MARS"));
+                prop_assert!(tracked.iter().all(|child| sim.run.sub_agents.contains(&child.errand.id.to_string())));
+                let state = tracked.last().map(|child| &child.state);
+                let is_right = match (step.agent.as_str(), step.status) {
+                    ("MARS", _) | (_, StepStatus::Ready | StepStatus::Pending | StepStatus::Blocked) => state.is_none(),
+                    (_, StepStatus::Running) => state == Some(&ChildState::Working),
+                    (_, StepStatus::Completed) => state == Some(&ChildState::Completed),
+                    (_, StepStatus::Failed) => matches!(state, Some(ChildState::Failed { .. })),
+                };
+                prop_assert!(is_right, "{step:?} has {state:?}");
+            }
+            if !sim.effects.is_empty() {
+                let place = index.index(sim.effects.len());
+                sim.effects.rotate_left(place);
+                sim.step(&mut world);
+            }
+        }
+    }
+
     /// Feature: agent-harnesses, Property 16: Sub-agent result incorporation
     ///
-    /// AP15, AP16: however
-    /// children come back, each step gets the output of its own child.
+    /// AP16: however children come back, each step gets the output of its own child.
     #[test]
-    fn prop_15_16_errands(order in prop::collection::vec(any::<prop::sample::Index>(), 1..20), count in 1usize..8) {
+    fn prop_16_results(order in prop::collection::vec(any::<prop::sample::Index>(), 1..20), count in 1usize..8) {
         let agents = ["PLUTO", "VENUS", "ERIS"];
         let steps = (0..count).map(|index| step(&format!("s{index}"), agents[index % 3], &[])).collect();
         let mut sim = Sim::create(RunSpec { parallel: Some(8), ..crew_spec(steps) });
         let mut world = World::with_turns(&[]);
         sim.start().unwrap();
-        prop_assert_eq!(sim.run.children.len(), count);
-        for child in &sim.run.children {
-            let Origin::Step { step } = child.errand.origin else { panic!("a step's") };
-            prop_assert_eq!(&child.errand.agent, &sim.run.plan.steps[step as usize].agent);
-            prop_assert!(child.is_working());
-        }
         for index in order {
             if !sim.effects.is_empty() {
                 let place = index.index(sim.effects.len());
@@ -736,6 +760,7 @@ proptest! {
             }
         }
         sim.settle(&mut world);
+        prop_assert_eq!(sim.run.children.len(), count);
         for step in &sim.run.plan.steps {
             let output = step.output.as_deref().unwrap();
             let (begins, ends) = (format!("do {}", step.id), format!(" by {}", step.agent));
