@@ -98,7 +98,7 @@ fn killed_at(syscall: &str, nth: usize, expected: &End) -> bool {
 struct End {
     night: Value,
     report: String,
-    /// Every run: its name, status, turns, calls and cost.
+    /// Every run: its name, status, turns and calls.
     runs: Vec<Value>,
     /// What stands in the files of the first experiment.
     score: String,
@@ -129,7 +129,7 @@ fn report(rig: &Rig, night: &str) -> String {
     let file = rig.state_dir.join("overnight").join(night).join("report.md");
     let text = fs::read_to_string(file).unwrap();
     let text = text.replace(night, "NIGHT").replace(short, "NIGHT").replace(&place, "");
-    let is_timeless = |line: &&str| !line.contains(" worked for ");
+    let is_timeless = |line: &&str| !line.contains(" worked for ") && !line.starts_with("- Cost: ");
     text.lines().filter(is_timeless).collect::<Vec<_>>().join("\n")
 }
 
