@@ -5,7 +5,7 @@
 #[path = "../../longhaul-core/tests/machine/lives.rs"]
 mod lives;
 #[path = "../../longhaul-core/tests/machine/sim.rs"]
-#[expect(dead_code, clippy::wildcard_enum_match_arm, reason = "much of this world is for other tests")]
+#[expect(dead_code, reason = "much of this world is for other tests")]
 mod sim;
 
 use std::sync::atomic::{AtomicU64, Ordering};
