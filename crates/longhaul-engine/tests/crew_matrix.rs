@@ -1,7 +1,7 @@
 //! Killed at every moment at which a journal changes, its own or a child's, a run with sub-agents ends as if nothing had happened:
 //! eight steps of three agents, side by side where they can be, two gates, one child that fails and is tried again; and a step of
-//! its own beside those of others, with fewer calls than everybody was given at first. Real runs in real journals; only time,
-//! the model and one tool are made up.
+//! its own beside those of others, with fewer calls than everybody was given at first. Real runs, in memory and in the files of the
+//! engine; only time, the model and one tool are made up.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Outcome, ToolGrant};
 use longhaul_engine::{Ending, Harness, Opening};
 use longhaul_model::{Models, Quiet};
-use longhaul_store::{Memory, Store};
+use longhaul_store::{Engine, Memory, Store};
 use longhaul_testkit::crash::{Mortal, MortalStore, lives};
 use longhaul_testkit::fake_clock::FakeClock;
 use longhaul_testkit::scripts::{self, AGENT};
@@ -97,18 +97,29 @@ const SECOND_DEATHS_EVERY: usize = 4;
 /// applied once.
 #[test]
 fn every_death_leads_to_the_same_end() {
-    die_everywhere(&EIGHT);
+    die_everywhere(&EIGHT, Place::Memory);
+}
+
+/// The same with the journals in files, which a death leaves locked, half written or in the making.
+#[test]
+fn every_death_leads_to_the_same_end_in_files() {
+    die_everywhere(&EIGHT, Place::Files);
 }
 
 /// AI8: the same for a run that works beside its sub-agents and must wait for what they give back; nobody ever has more than
 /// there is.
 #[test]
 fn every_death_leaves_the_budget_as_it_is() {
-    die_everywhere(&BESIDE);
+    die_everywhere(&BESIDE, Place::Memory);
 }
 
-fn die_everywhere(story: &'static Story) {
-    let undisturbed = Undisturbed::new(story);
+#[test]
+fn every_death_leaves_the_budget_as_it_is_in_files() {
+    die_everywhere(&BESIDE, Place::Files);
+}
+
+fn die_everywhere(story: &'static Story, place: Place) {
+    let undisturbed = Undisturbed::new(story, place);
     let moments = undisturbed.moments;
     let fired = AtomicUsize::new(0);
     in_parallel(moments, |moment| {
@@ -121,16 +132,21 @@ fn die_everywhere(story: &'static Story) {
 /// The same with a second death while recovering, at moments spread over the run.
 #[test]
 fn a_second_death_changes_nothing() {
-    die_twice(&EIGHT);
+    die_twice(&EIGHT, Place::Memory);
+}
+
+#[test]
+fn a_second_death_changes_nothing_in_files() {
+    die_twice(&EIGHT, Place::Files);
 }
 
 #[test]
 fn a_second_death_leaves_the_budget_as_it_is() {
-    die_twice(&BESIDE);
+    die_twice(&BESIDE, Place::Memory);
 }
 
-fn die_twice(story: &'static Story) {
-    let undisturbed = Undisturbed::new(story);
+fn die_twice(story: &'static Story, place: Place) {
+    let undisturbed = Undisturbed::new(story, place);
     let tried = undisturbed.moments / SECOND_DEATHS_EVERY;
     let fired = AtomicUsize::new(0);
     in_parallel(tried, |number| {
@@ -145,24 +161,26 @@ fn die_twice(story: &'static Story) {
 /// How the run goes if nobody disturbs it.
 struct Undisturbed {
     story: &'static Story,
+    place: Place,
     moments: usize,
     essence: String,
 }
 
 impl Undisturbed {
-    fn new(story: &'static Story) -> Undisturbed {
+    fn new(story: &'static Story, place: Place) -> Undisturbed {
         let mortal = Mortal::undying();
-        let world = World::new(story);
+        let world = World::new(story, place);
         let run = world.live(&mortal).expect("nobody killed it");
         world.check(&run);
-        let undisturbed = Undisturbed { story, moments: mortal.moments().len(), essence: essence(&run) };
+        let undisturbed =
+            Undisturbed { story, place, moments: mortal.moments().len(), essence: essence(&run) };
         assert!(undisturbed.moments > story.moments_min, "only {} moments", undisturbed.moments);
         undisturbed
     }
 
     /// Plays the run with these deaths, one for each process, and then to its end. Says how many happened.
     fn play(&self, deaths: &[usize]) -> usize {
-        let world = World::new(self.story);
+        let world = World::new(self.story, self.place);
         let mut story = Vec::new();
         let mut ended = None;
         for moment in deaths {
@@ -182,12 +200,20 @@ impl Undisturbed {
     }
 }
 
+/// Where journals are kept.
+#[derive(Clone, Copy)]
+enum Place {
+    Memory,
+    Files,
+}
+
 /// What outlives the processes.
 struct World {
     story: &'static Story,
     id: RunId,
     directory: TempDir,
-    store: Memory,
+    place: Place,
+    memory: Memory,
     clock: Arc<FakeClock>,
     marks: Arc<Mutex<Vec<String>>>,
     /// The gates that a person has answered.
@@ -195,16 +221,18 @@ struct World {
 }
 
 impl World {
-    fn new(story: &'static Story) -> World {
+    fn new(story: &'static Story, place: Place) -> World {
         static RUNS: AtomicUsize = AtomicUsize::new(0);
         let number = u128::from(std::process::id()) << 64 | RUNS.fetch_add(1, Ordering::SeqCst) as u128;
-        let directory = tempfile::tempdir().unwrap();
+        let directory = directory();
         std::fs::write(directory.path().join("crew.yaml"), story.script).unwrap();
+        std::fs::create_dir(directory.path().join("state")).unwrap();
         World {
             story,
             id: RunId::from_bits(number),
             directory,
-            store: Memory::default(),
+            place,
+            memory: Memory::default(),
             clock: Arc::new(FakeClock::at(Timestamp::from_millis(1_771_581_600_000))),
             marks: Arc::default(),
             answered: Mutex::default(),
@@ -216,9 +244,16 @@ impl World {
         toolbox.with(Arc::new(Mark::new(Arc::clone(&self.marks))))
     }
 
+    /// The store as a new process opens it.
+    fn store(&self) -> Arc<dyn Store> {
+        match self.place {
+            Place::Memory => Arc::new(self.memory.clone()),
+            Place::Files => Arc::new(Engine::new(&self.directory.path().join("state"))),
+        }
+    }
+
     fn harness(&self, mortal: &Mortal) -> Harness {
-        let inner: Arc<dyn Store> = Arc::new(self.store.clone());
-        let store = Arc::new(MortalStore { inner, mortal: mortal.clone() });
+        let store = Arc::new(MortalStore { inner: self.store(), mortal: mortal.clone() });
         let models = Models { base_dir: self.directory.path().to_owned(), ..Models::default() };
         Harness::kept_in(store, self.toolbox(), models, Arc::clone(&self.clock) as _)
     }
@@ -233,7 +268,7 @@ impl World {
 
     async fn life(&self, mortal: &Mortal) -> Option<Run> {
         let harness = self.harness(mortal);
-        if !self.store.runs().unwrap().contains(&self.id) {
+        if !self.store().runs().unwrap().contains(&self.id) {
             harness.create((self.story.spec)(&self.id, self.directory.path(), &harness.toolbox)).unwrap();
         }
         loop {
@@ -262,7 +297,7 @@ impl World {
             assert!(self.answered.lock().unwrap().insert(gate), "the answer to {gate} was lost");
             let id = CommandId::from_bits(u128::from(gate));
             let command = Command { id: id.clone(), wish: Wish::Approve { gate, digest: None } };
-            self.store.post(&self.id, &id, &serde_json::to_vec(&command).unwrap()).unwrap();
+            self.store().post(&self.id, &id, &serde_json::to_vec(&command).unwrap()).unwrap();
         }
     }
 
@@ -296,7 +331,7 @@ impl World {
             self.story.sent,
             "one for each step of others, and for each second try: {sent:?}"
         );
-        let runs: BTreeSet<RunId> = self.store.runs().unwrap().into_iter().collect();
+        let runs: BTreeSet<RunId> = self.store().runs().unwrap().into_iter().collect();
         let known = run.children.iter().map(|child| child.errand.id.clone()).chain([self.id.clone()]);
         assert_eq!(runs, known.collect(), "nobody was started that nobody knows");
         self.check_budget(run, &runs);
@@ -319,6 +354,12 @@ impl World {
         assert_eq!(used, (known.calls, known.turns));
         assert!(used.0 <= limits.max_tool_calls && used.1 <= limits.max_steps, "{used:?}");
     }
+}
+
+/// Memory where there is some: a thousand lives sync more often than disks like.
+fn directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
 /// What a death must not change. Numbers go by who is done first, so steps are what children are told apart by.

@@ -27,9 +27,10 @@ fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// Which field is wrong, and how. The YAML parser knows the line and not the path, so the values are read a second time.
+/// Which field is wrong, and how. The YAML parser knows the line and not the path, so the values are read a second time. Not so those
+/// of a list without a name: what reads values takes it for fields that have none.
 fn field<T: DeserializeOwned>(text: &str) -> Option<(String, String)> {
-    let value: Value = parsed(text).ok()?;
+    let value: Value = parsed(text).ok().filter(|value: &Value| !value.is_array())?;
     let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
     let path = error.path().to_string();
     let path = if path == "." { String::new() } else { path };

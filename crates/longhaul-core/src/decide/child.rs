@@ -268,7 +268,11 @@ fn follow(run: &Run, origin: Origin, decision: &mut Decision) {
             {
                 call::go_on_beside(&ahead, done, decision);
             }
-            rest_with(run, decision);
+            // Whoever is back leaves room for a step that is ready.
+            match run.plan.ready().next() {
+                Some(_) => schedule::go_on(run, run.spec.limits, decision),
+                None => rest_with(run, decision),
+            }
         }
     }
 }

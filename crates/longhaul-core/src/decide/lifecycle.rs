@@ -414,8 +414,10 @@ fn pending_gate<'a>(run: &'a Run, verb: &'static str, number: u32) -> Result<&'a
     }
     match run.status {
         Status::Running | Status::Paused => Ok(gate),
-        Status::Created | Status::Completed | Status::Failed => {
-            Err(Refusal::Transition { verb, status: run.status, why: "it waits for nobody" })
-        }
+        Status::Created | Status::Completed | Status::Failed => Err(Refusal::Transition {
+            verb,
+            status: run.status,
+            why: "it has ended, and waits for no answer",
+        }),
     }
 }

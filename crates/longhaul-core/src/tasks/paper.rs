@@ -10,6 +10,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::{Task, TaskList, TaskStatus};
@@ -22,6 +23,8 @@ pub enum BadList {
     TooLarge { bytes: usize },
     #[error("not JSON: {0}")]
     Json(String),
+    #[error("a task list is an object, {{\"tasks\": [...]}}")]
+    NoObject,
     /// The field at fault, as `tasks[2].dependencies[0]`.
     #[error("{path}: {why}")]
     Field { path: String, why: String },
@@ -122,7 +125,10 @@ fn objects(text: &str) -> Result<Vec<Fields<'_>>, BadList> {
     if text.len() > TASK_LIST_BYTES_MAX {
         return Err(BadList::TooLarge { bytes: text.len() });
     }
-    let all: Fields<'_> = serde_json::from_str(text).map_err(|error| BadList::Json(error.to_string()))?;
+    let all: Fields<'_> = serde_json::from_str(text).map_err(|error| match error.classify() {
+        Category::Data => BadList::NoObject,
+        Category::Io | Category::Syntax | Category::Eof => BadList::Json(error.to_string()),
+    })?;
     let tasks =
         all.get("tasks").ok_or_else(|| field("tasks", "is missing; a task list is {\"tasks\": [...]}"))?;
     let tasks: Vec<&RawValue> =

@@ -28,7 +28,8 @@ fn what_is_wrong_is_said_with_its_field() {
         }
         list_of(json!([task]))
     };
-    said(&json!([]), expect!["not JSON: invalid type: sequence, expected an object at line 1 column 0"]);
+    said(&json!([]), expect![[r#"a task list is an object, {"tasks": [...]}"#]]);
+    said(&json!("x"), expect![[r#"a task list is an object, {"tasks": [...]}"#]]);
     said(&json!({}), expect![[r#"tasks: is missing; a task list is {"tasks": [...]}"#]]);
     said(&json!({ "tasks": {} }), expect!["tasks: must be a list"]);
     said(&list_of(json!([7])), expect!["tasks[0]: must be an object"]);

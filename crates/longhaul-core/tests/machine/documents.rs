@@ -6,6 +6,7 @@ use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::run::Run;
+use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use serde_json::{Value, json};
 
@@ -19,7 +20,12 @@ fn restarted() -> Input {
 pub const EXAMPLE: &str = include_str!("../golden/harness-state-v1.json");
 
 pub fn import(text: &str) -> Result<Run, Error> {
-    let spec = document::spec(text, spec())?;
+    import_among(text, spec())
+}
+
+/// Imported where new runs are made like this.
+pub fn import_among(text: &str, own: RunSpec) -> Result<Run, Error> {
+    let spec = document::spec(text, own)?;
     let event = Event::Imported { document: Json::parse(text).unwrap(), spec: Box::new(spec) };
     Ok(Run::first(1, super::sim::Sim::create(super::sim::spec()).now, &event).unwrap())
 }

@@ -16,6 +16,7 @@ mod hooks;
 mod keeping;
 mod lifecycle;
 mod limits;
+mod lives;
 mod loops;
 mod patience;
 mod properties;

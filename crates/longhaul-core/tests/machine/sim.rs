@@ -18,7 +18,7 @@ use longhaul_core::run::Run;
 use longhaul_core::spec::{Autonomy, Limits, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
-use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, RetryPolicy, ToolGrant, Trace};
+use longhaul_core::tool::{ASK_HUMAN, EffectClass, Failure, Found, Outcome, RetryPolicy, ToolGrant, Trace};
 
 /// What the model and the tools of a simulated world do.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub struct World {
     pub failures: Vec<(&'static str, u32, Failure)>,
     /// How many times the model fails before each answer.
     pub model_failures: u32,
+    pub failing_as: ModelFailureKind,
     pub found: Found,
     /// The final texts, in order; after the last, the number of the turn.
     pub says: Vec<&'static str>,
@@ -70,6 +71,7 @@ impl World {
             turns: turns.iter().map(|calls| calls.to_vec()).collect(),
             failures: Vec::new(),
             model_failures: 0,
+            failing_as: ModelFailureKind::Unavailable,
             found: Found::NotDone,
             says: Vec::new(),
             passes: Vec::new(),
@@ -325,7 +327,7 @@ impl Sim {
                 Input::ModelFailed {
                     turn,
                     attempt,
-                    failure: ModelFailure::new(ModelFailureKind::Unavailable, "overloaded"),
+                    failure: ModelFailure::new(world.failing_as, "overloaded"),
                 }
             }
             Effect::CallModel { turn, attempt } => {
@@ -334,6 +336,9 @@ impl Sim {
                 let args = |index: usize| match world.errands.get(index) {
                     Some((agent, task)) if names[index] == "spawn" => {
                         Json::of(&serde_json::json!({ "agent": agent, "task": task }))
+                    }
+                    Some(_) | None if names[index] == ASK_HUMAN => {
+                        Json::of(&serde_json::json!({ "question": format!("which of {turn} and {index}?") }))
                     }
                     Some(_) | None => Json::of(&serde_json::json!({ "turn": turn, "index": index })),
                 };

@@ -3,20 +3,18 @@
 use std::collections::HashSet;
 
 use longhaul_core::child::{Child, ChildLedger, ChildState};
-use longhaul_core::command::Wish;
 use longhaul_core::event::{Aside, Event, FreshStart, Kept};
 use longhaul_core::fields;
-use longhaul_core::plan::{Plan, Step};
 use longhaul_core::run::Run;
-use longhaul_core::spec::{Autonomy, Mate, Planner, RunSpec};
-use longhaul_core::tool::Failure;
 use longhaul_core::trace::Trace;
 use longhaul_core::view::EventLine;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::errands::{crew_spec, step};
 use super::golden::samples;
-use super::sim::{Sim, World, chain, spec};
+use super::lives::lives;
+use super::sim::{Sim, World, spec};
 
 /// The lines of a run, as `events` shows them.
 fn lines(sim: &Sim) -> Vec<Value> {
@@ -114,76 +112,13 @@ fn a_line_that_lacks_something_is_named() {
     assert_eq!(fields::problems(&json!([])), ["it has no type"]);
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    Start,
-    Pause,
-    Stop,
-    Work,
-    Approve,
-    Reject,
-    Plan,
-    Replan,
-}
-
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let act = prop_oneof![
-        3 => Just(Act::Start), 1 => Just(Act::Pause), 1 => Just(Act::Stop), 12 => Just(Act::Work), 4 => Just(Act::Approve),
-        1 => Just(Act::Reject), 1 => Just(Act::Plan), 1 => Just(Act::Replan),
-    ];
-    prop::collection::vec(act, 0..80)
-}
-
-fn turns() -> impl Strategy<Value = Vec<Vec<&'static str>>> {
-    let tool = prop::sample::select(vec!["read", "write", "bash", "forbidden"]);
-    prop::collection::vec(prop::collection::vec(tool, 0..4), 0..4)
-}
-
-/// A run after a random life, in which tools, models and planners fail and people are asked.
-fn lived(turns: Vec<Vec<&'static str>>, autonomy: u8, failing: u32, planner: bool, acts: &[Act]) -> Sim {
-    let failures = vec![("read", failing, Failure::RateLimit)];
-    let failing_mates = vec![("PLUTO", failing)];
-    let rest = r#"{"steps":[{"id":"p1","description":"look"},{"id":"p2","description":"mend","assignedAgent":"PLUTO"}]}"#;
-    let plans = ["no plan", rest].into_iter().take(2 - failing.min(2) as usize).map(str::to_owned).collect();
-    let mut world = World {
-        turns,
-        failures,
-        model_failures: failing,
-        failing: failing_mates,
-        plans,
-        ..World::with_turns(&[])
-    };
-    let autonomy = Autonomy::new(autonomy).unwrap();
-    // The second step is another agent's, so that there are children too.
-    let mut plan = chain(3);
-    plan.steps[1].agent = "PLUTO".to_owned();
-    let crew = Some(vec![Mate { name: "PLUTO".to_owned(), role: "helps".to_owned() }]);
-    let planner = planner.then(|| Box::new(Planner { model: None, prompt: "You plan.".to_owned() }));
-    let mut sim = Sim::create(RunSpec { plan, autonomy, crew, planner, ..spec() });
-    for (number, act) in acts.iter().enumerate() {
-        let gate = sim.run.gates.len() as u32;
-        match act {
-            Act::Start => drop(sim.start()),
-            Act::Pause => drop(sim.pause()),
-            Act::Stop => drop(sim.stop()),
-            Act::Work => drop(sim.step(&mut world)),
-            Act::Approve => drop(sim.wish(Wish::Approve { gate, digest: None })),
-            Act::Reject => drop(sim.wish(Wish::Reject { gate, reason: "no".to_owned() })),
-            Act::Plan => drop(sim.wish(Wish::Plan)),
-            Act::Replan => {
-                let steps = vec![Step::new(&format!("r{number}"), "the rest", "MARS")];
-                drop(sim.wish(Wish::Replan { plan: Plan { steps } }));
-            }
-        }
-    }
-    sim
-}
-
 /// A8.4, A8.5: a child's beginning and end are told with both ids, and what lies between is a span of its step.
 #[test]
 fn a_child_is_told_of() {
-    let acts = [vec![Act::Start], vec![Act::Work; 60]].concat();
-    let lines = lines(&lived(vec![vec!["read"]], 5, 1, false, &acts));
+    let mut sim = Sim::create(crew_spec(vec![step("a", "MARS", &[]), step("b", "PLUTO", &["a"])]));
+    sim.start().unwrap();
+    sim.settle(&mut World { failing: vec![("PLUTO", 1)], ..World::with_turns(&[&["read"]]) });
+    let lines = lines(&sim);
     let told: Vec<&str> = lines
         .iter()
         .filter(|line| line["type"] == "sub_agent" && line["parentId"] == line["harnessId"])
@@ -202,8 +137,8 @@ proptest! {
 
     /// AP19: Feature: agent-harnesses, Property 19: Observability event completeness
     #[test]
-    fn prop_19_event_completeness(turns in turns(), autonomy in 1u8..=5, failing in 0u32..3, planner in any::<bool>(), acts in acts()) {
-        for line in lines(&lived(turns, autonomy, failing, planner, &acts)) {
+    fn prop_19_event_completeness(life in lives()) {
+        for line in lines(&life.lived()) {
             prop_assert_eq!(fields::problems(&line), [] as [String; 0], "{}", line);
         }
     }
@@ -211,8 +146,8 @@ proptest! {
     /// A8.5: a trace holds every event exactly once and in its order; spans stand in spans that began before them, have ids of
     /// their own, and never end before they begin. Made again, it is the same.
     #[test]
-    fn a_trace_tells_the_same(turns in turns(), autonomy in 1u8..=5, failing in 0u32..3, planner in any::<bool>(), acts in acts()) {
-        let lines = lines(&lived(turns, autonomy, failing, planner, &acts));
+    fn a_trace_tells_the_same(life in lives()) {
+        let lines = lines(&life.lived());
         let trace = Trace::of("run_1", &lines);
         let mut told: Vec<&Value> = trace.spans.iter().flat_map(|span| &span.events).collect();
         told.sort_by_key(|line| line["seq"].as_u64());

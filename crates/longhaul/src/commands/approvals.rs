@@ -239,6 +239,7 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let by = harness.given(&run, number)?.map(|given| given.by);
     let run = harness.look(&run)?;
     let gate = run.gate(number).ok_or_else(|| unknown(id))?;
+    let is_moot = gate.answer.is_none() && run.status.is_terminal();
     let gate = GateView::of(&run, gate);
     if app.json() {
         let mut shown = serde_json::json!(gate);
@@ -248,10 +249,14 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     }
     let whole = action(&serde_json::json!(gate));
     let time = |at: Timestamp| at.to_string();
+    let status = match is_moot {
+        true => format!("never answered; the run is {}, and waits for nothing any more", run.status),
+        false => gate.status,
+    };
     let lines = [
         ("approval", gate.id),
         ("kind", gate.kind),
-        ("status", gate.status),
+        ("status", status),
         ("agent", gate.agent_name),
         ("step", gate.step_id.unwrap_or_default()),
         ("description", gate.description.unwrap_or_default()),

@@ -446,6 +446,25 @@ fn one_answer_counts() {
     );
 }
 
+/// Bad input, AI10: what a stopped run had asked is not listed, takes no answer, and says that nobody waits for one.
+#[test]
+fn a_stopped_run_takes_no_answer() {
+    let desk = desk();
+    let id = id(&run(&desk, &[step("a", "MARS", &[], false)], &["--autonomy", "1"]));
+    let gate = format!("{id}.g1");
+    assert!(desk.get(&["approvals", "show", &gate]).contains("status       pending"));
+    desk.get(&["stop", &id]);
+    assert_eq!(desk.json(&["approvals"]), json!([]));
+    for words in [vec!["approve", &gate], vec!["reject", &gate, "--reason", "no"]] {
+        let said = desk.say(&words);
+        let told = "a run that is failed: it has ended, and waits for no answer";
+        assert!(said.code == 1 && said.err.contains(told), "{words:?}: {} {}", said.code, said.err);
+    }
+    let shown = desk.get(&["approvals", "show", &gate]);
+    assert!(shown.contains("never answered; the run is failed, and waits for nothing any more"), "{shown}");
+    assert_eq!(desk.json(&["approvals", "show", &gate])["status"], "pending");
+}
+
 /// A run that is taken back sends its errands anew: what the ones before did is put away, and not taken for theirs.
 #[test]
 fn a_run_that_is_taken_back_sends_anew() {

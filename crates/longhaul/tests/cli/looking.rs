@@ -141,6 +141,8 @@ fn steps_are_shown() {
         ("steps:\n- { id: a, description: x, agent: NOBODY }\n", "there is no agent `NOBODY`"),
         ("steps: []\n", "at least one"),
         ("steps:\n- { id: a, descriptoin: x }\n", "descriptoin"),
+        ("- { id: a, description: x }\n", "hint: a plan is `steps:`, and then a list of them"),
+        ("[]\n", "line 1: this is not a group of fields, each as `name: value`"),
     ] {
         desk.write("bad.yaml", plan);
         let said = desk.say(&["create", "--task", "x", "--plan", "bad.yaml", "--model", "scripted/s.yaml"]);

@@ -10,6 +10,7 @@
 
 mod first_command;
 mod full_disk;
+mod nights;
 mod places;
 mod power_cut;
 mod rig;

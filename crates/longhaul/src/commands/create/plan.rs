@@ -38,7 +38,11 @@ pub fn draft_plan(path: &Path, agent: &str) -> Result<Plan, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read the plan {shown}: {error}")))?;
-    let draft: Draft = misread::yaml(&shown.to_string(), &text)?;
+    let draft: Draft = misread::yaml(&shown.to_string(), &text).map_err(|failure| {
+        // Steps without their name are what people forget.
+        let is_list = text.trim_start().starts_with(['-', '[']);
+        if is_list { failure.hint("a plan is `steps:`, and then a list of them") } else { failure }
+    })?;
     Ok(draft.plan(agent))
 }
 
