@@ -202,7 +202,7 @@ proptest! {
         }
     }
 
-    /// A5.3: Feature: agent-harnesses, Property 13: Dependency resolution correctness
+    /// A5.3, AP13: Feature: agent-harnesses, Property 13: Dependency resolution correctness
     #[test]
     fn prop_13_dependency_resolution(edges in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..12), 1..12), fail_at in 0usize..12) {
         let steps = edges.iter().enumerate().map(|(index, row)| {
@@ -237,7 +237,7 @@ proptest! {
         }
     }
 
-    /// Feature: agent-harnesses, Property 14: Plan completion triggers harness completion
+    /// AP14: Feature: agent-harnesses, Property 14: Plan completion triggers harness completion
     #[test]
     fn prop_14_plan_completion(turns in tools(), steps in 1usize..8) {
         let mut world = world(turns);
