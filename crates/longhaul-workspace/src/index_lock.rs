@@ -39,9 +39,30 @@ pub(crate) struct IndexLock {
 
 /// A lock that git is about to take for us: its name below the repository's directory, and what git writes into it.
 #[derive(Debug, Serialize, Deserialize)]
-struct RefLock {
+pub(crate) struct RefLock {
     name: String,
     to: String,
+}
+
+impl RefLock {
+    /// `None` if it is there already, and so somebody else's.
+    pub(crate) fn free(directory: &Path, name: &str, to: &str) -> Option<RefLock> {
+        let name = format!("{name}.lock");
+        let path = place_of(directory, &name)?;
+        path.symlink_metadata().is_err().then(|| RefLock { name, to: to.to_owned() })
+    }
+
+    /// Removes it, if it is as git leaves it for us: empty, or with what was to be written.
+    pub(crate) fn clear(&self, directory: &Path) {
+        let Some(path) = place_of(directory, &self.name) else { return };
+        let is_small = path
+            .symlink_metadata()
+            .is_ok_and(|facts| facts.is_file() && facts.len() <= limits::GIT_LINK_BYTES_MAX);
+        let said = if is_small { fs::read_to_string(&path).ok() } else { None };
+        if said.is_some_and(|said| said.is_empty() || said.trim_end() == self.to) {
+            fs::remove_file(&path).ok();
+        }
+    }
 }
 
 impl IndexLock {
@@ -83,10 +104,7 @@ impl IndexLock {
     /// somebody else's.
     pub(crate) fn about_to_move(&mut self, names: &[(&str, &str)]) -> Result<(), checkout::Error> {
         for (name, to) in names {
-            let name = format!("{name}.lock");
-            let Some(path) = place_of(&self.directory, &name) else { continue };
-            if path.symlink_metadata().is_err() {
-                let said = RefLock { name, to: (*to).to_owned() };
+            if let Some(said) = RefLock::free(&self.directory, name, to) {
                 self.say(&serde_json::to_string(&said).unwrap_or_default())?;
             }
         }
@@ -159,21 +177,9 @@ fn clear_if_ours(directory: &Path) -> Result<(), Error> {
         return Err(Error::Ours { pid: holder.pid });
     }
     for lock in lines.filter_map(|line| serde_json::from_str::<RefLock>(line).ok()) {
-        clear_ref(directory, &lock);
+        lock.clear(directory);
     }
     fs::remove_file(&path).map_err(|source| io_error("remove", &path)(source).into())
-}
-
-/// Removes the lock of a name, if it is as git leaves it for us: empty, or with what was to be written.
-fn clear_ref(directory: &Path, lock: &RefLock) {
-    let Some(path) = place_of(directory, &lock.name) else { return };
-    let is_small = path
-        .symlink_metadata()
-        .is_ok_and(|facts| facts.is_file() && facts.len() <= limits::GIT_LINK_BYTES_MAX);
-    let said = if is_small { fs::read_to_string(&path).ok() } else { None };
-    if said.is_some_and(|said| said.is_empty() || said.trim_end() == lock.to) {
-        fs::remove_file(&path).ok();
-    }
 }
 
 /// Where the lock of a name is: what is a checkout's own lies in its directory, branches in the one that all of them share.

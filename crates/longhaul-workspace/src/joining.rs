@@ -15,6 +15,7 @@ use crate::checkout::{self, Change, Checkout, Filters, path_of, split};
 use crate::commit::signed_by_all;
 use crate::git;
 use crate::landing::{self, Landed, Merge, Settled, Site, Work, contains, merge_trees, shown};
+use crate::moving::Moving;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -249,9 +250,12 @@ impl Target {
         Ok(site.arrive(title, joined.from.clone(), joined.to.clone(), joined.tree.clone())?)
     }
 
-    /// Finishes or takes back what a killed landing left where the branch is checked out.
+    /// Finishes or takes back what a killed landing left where the branch is checked out. The lock that a killed git of ours
+    /// left of a branch goes too: it may be checked out by now.
     pub fn settle(&self) -> Result<Option<Settled>, Error> {
-        match self.checked_out(&self.checkout()?)? {
+        let checkout = self.checkout()?;
+        drop(Moving::take(&checkout)?);
+        match self.checked_out(&checkout)? {
             Some(place) => Ok(Site::at(&place, &self.scratch)?.1),
             None => Ok(None),
         }
@@ -261,7 +265,14 @@ impl Target {
     fn move_only(&self, checkout: &Checkout, joined: &Joined, changes: Vec<Change>) -> Result<Landed, Error> {
         let (reference, note) = (self.reference(), format!("longhaul merge {}", joined.runs.join(" ")));
         let moved = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", &reference];
-        let moved = checkout.git().bytes(&[&moved[..], &[&joined.to, &joined.from]].concat());
+        let mut moving = Moving::take(checkout)?;
+        moving.about_to_move(&reference, &joined.to)?;
+        let moved =
+            checkout.git().holding(moving.held()).bytes(&[&moved[..], &[&joined.to, &joined.from]].concat());
+        // One that ended by itself has left nothing; one that was killed may have.
+        if matches!(moved, Ok(_) | Err(git::Error::Failed { .. })) {
+            moving.done()?;
+        }
         match moved {
             Err(_) if self.tip(checkout)? != joined.from => Err(Error::Moved { branch: self.branch.clone() }),
             moved => {

@@ -21,6 +21,7 @@ pub mod index_lock;
 pub mod joining;
 pub mod landing;
 pub mod limits;
+mod moving;
 pub mod place;
 pub mod process;
 pub mod prune;

@@ -1,6 +1,7 @@
 //! Runs that work side by side in one session, and how their branches come together.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -255,6 +256,73 @@ fn what_was_merged_is_verified_first() {
     assert_eq!(git(&desk, &["show", "next:pages.txt", "next:a.txt"]), "pages\nleft");
     assert_eq!(checkout(&desk), before);
     assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), 3, "the worktree of the checks is gone");
+}
+
+/// A git that dies together with whoever started it when it has taken the lock of the branch `next`, and written to it what `left`
+/// beside it says. That is said once.
+const DYING_GIT: &str = r#"#!/bin/sh
+case " $* " in
+*" update-ref "*" refs/heads/next "*)
+    if [ -e @HERE@/left ]; then
+        for word; do to=$from from=$word; done
+        TO=$to; eval "printf '%s' \"$(cat @HERE@/left)\"" > "$2/.git/refs/heads/next.lock"
+        rm @HERE@/left
+        kill -9 $PPID $$
+    fi
+    ;;
+esac
+exec @REAL@ "$@"
+"#;
+
+/// F48, D16.3: killed with its git while it moves a branch that nobody has checked out, a merge leaves a lock that the next one clears.
+/// A lock of somebody else's stays, and is named.
+#[test]
+fn a_killed_merge_into_a_branch_that_is_not_checked_out_is_said_again() {
+    let desk = repository();
+    git(&desk, &["branch", "next"]);
+    run(&desk, "frontend");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let real = std::env::split_paths(&path).map(|place| place.join("git")).find(|git| git.is_file()).unwrap();
+    let here = desk.elsewhere("bin");
+    std::fs::create_dir(&here).unwrap();
+    let text = DYING_GIT.replace("@REAL@", &real.display().to_string());
+    std::fs::write(here.join("git"), text.replace("@HERE@", &here.display().to_string())).unwrap();
+    std::fs::set_permissions(here.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path =
+        std::env::join_paths(std::iter::once(here.clone()).chain(std::env::split_paths(&path))).unwrap();
+    let merge = ["merge", "--session", "port", "--into", "next"];
+    let (before, start) = (checkout(&desk), git(&desk, &["rev-parse", "next"]));
+    let lock = desk.path(".git/refs/heads/next.lock");
+    let killed = |left: &str| {
+        std::fs::write(here.join("left"), left).unwrap();
+        let status = desk.command(&merge).env("PATH", &path).output().unwrap().status;
+        assert!(status.code().is_none() && lock.exists(), "{left}: it was not killed");
+        assert_eq!(git(&desk, &["rev-parse", "next"]), start);
+    };
+    let refused = |why: &str| {
+        let said = desk.say(&merge);
+        assert!(said.code != 0 && said.err.contains("next.lock"), "{why}: {} {}", said.code, said.err);
+        assert!(lock.exists(), "{why}");
+        std::fs::remove_file(&lock).unwrap();
+    };
+    std::fs::write(&lock, "").unwrap();
+    refused("it was there before");
+    killed("somebody else's");
+    refused("it says something else");
+    // An empty one that came after ours was gone is nobody's that we noted.
+    std::fs::write(&lock, "").unwrap();
+    refused("what was noted is forgotten");
+    for left in ["", "$TO"] {
+        killed(left);
+        let said = desk.say(&[&merge[..], &["--verify=false"]].concat());
+        assert!(said.code == 1 && said.err.contains("`false` fails"), "{}", said.err);
+        assert!(!lock.exists(), "{left:?}: it is cleared, whatever comes of the merge");
+    }
+    killed("");
+    let merged = desk.say(&merge);
+    assert_eq!((merged.code, lock.exists()), (0, false), "{}", merged.err);
+    assert_eq!(git(&desk, &["show", "next:pages.txt"]), "pages");
+    assert_eq!(checkout(&desk), before);
 }
 
 /// Where there are no branches, or the user's own changes would be carried along, parallel work is refused and nothing is made.
