@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkout::{self, Change, Checkout, Filters, path_of, split};
+use crate::checkout::{self, Change, Checkout, Filters, Node, path_of, split};
 use crate::commit::signed_by_all;
 use crate::git;
 use crate::landing::{self, Landed, Merge, Settled, Site, Work, contains, merge_trees, shown};
@@ -53,11 +53,21 @@ pub struct Conflict {
     pub sides: Vec<String>,
     /// A commit of all of them whose files have the places marked. No branch names it.
     pub commit: String,
-    /// The paths of each conflict that marks cannot show: bytes that are no text, links, files that one side removed or moved. There
-    /// stands what one of the sides has.
-    pub unmarked: Vec<Vec<PathBuf>>,
+    /// What had been merged before it, as a commit that no branch names.
+    pub ours: String,
+    /// Each conflict that marks cannot show: bytes that are no text, links, files that one side removed or moved.
+    pub unmarked: Vec<Vec<Contested>>,
     /// Names that git made up for what has no room where it was.
     pub made_up: Vec<PathBuf>,
+}
+
+/// A path of a conflict without marks: what had been merged before has there, what the branch has, and what stands there now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contested {
+    pub path: PathBuf,
+    pub ours: Option<Node>,
+    pub theirs: Option<Node>,
+    pub here: Option<Node>,
 }
 
 /// What is left of a conflict in what somebody made of it.
@@ -65,7 +75,7 @@ pub struct Conflict {
 pub struct Unresolved {
     /// Still have marks in them.
     pub marked: Vec<PathBuf>,
-    /// Cannot have marks, and stand as they were given.
+    /// Cannot have marks, stand as they were given, and nobody has said that this is right.
     pub untouched: Vec<PathBuf>,
     /// Still have the name that git made up.
     pub made_up: Vec<PathBuf>,
@@ -161,14 +171,20 @@ impl Target {
                             };
                             let unmarked: BTreeSet<Vec<PathBuf>> =
                                 single.into_iter().filter(|paths| !is_marked(paths)).collect();
+                            let contested = |paths: Vec<PathBuf>| {
+                                let each = paths.into_iter();
+                                each.map(|path| Contested::of(&checkout, [&ours, &theirs, &tree], path))
+                                    .collect()
+                            };
                             let conflict = Conflict {
                                 run: work.run.clone(),
                                 branch: work.branch.clone(),
-                                unmarked: unmarked.into_iter().collect(),
+                                unmarked: unmarked.into_iter().map(contested).collect::<Result<_, _>>()?,
                                 made_up: made_up(&checkout, &tree, [&ours, &theirs])?,
                                 paths,
                                 before,
                                 sides: parents.clone(),
+                                ours,
                                 commit,
                             };
                             return Err(Error::Conflict(Box::new(conflict)));
@@ -207,13 +223,21 @@ impl Target {
         Ok(site.refuse_uncommitted(&from, &changes).map(drop)?)
     }
 
-    /// What is left of a conflict in these files. Where nothing can be marked, only a change shows that somebody has looked.
-    pub fn unresolved(&self, conflict: &Conflict, tree: &str) -> Result<Unresolved, Error> {
+    /// What is left of a conflict in these files. Where nothing can be marked, only a change shows that somebody has looked, or that
+    /// somebody has named one of its paths as right.
+    pub fn unresolved(
+        &self,
+        conflict: &Conflict,
+        tree: &str,
+        right: &BTreeSet<PathBuf>,
+    ) -> Result<Unresolved, Error> {
         let checkout = self.checkout()?;
         let changes = checkout.changes(&conflict.commit, tree)?;
-        let is_changed = |path: &PathBuf| changes.iter().any(|change| change.path == *path);
-        let untouched = conflict.unmarked.iter().filter(|paths| !paths.iter().any(is_changed)).flatten();
-        let mut untouched: Vec<PathBuf> = untouched.cloned().collect();
+        let is_seen_to = |Contested { path, .. }: &Contested| {
+            right.contains(path) || changes.iter().any(|change| change.path == *path)
+        };
+        let untouched = conflict.unmarked.iter().filter(|paths| !paths.iter().any(is_seen_to)).flatten();
+        let mut untouched: Vec<PathBuf> = untouched.map(|contested| contested.path.clone()).collect();
         untouched.sort();
         untouched.dedup();
         let is_gone =
@@ -318,6 +342,13 @@ impl Target {
             }
         }
         Ok(None)
+    }
+}
+
+impl Contested {
+    fn of(checkout: &Checkout, trees: [&str; 3], path: PathBuf) -> Result<Contested, Error> {
+        let [ours, theirs, here] = trees.map(|tree| checkout.node_at(tree, &path));
+        Ok(Contested { ours: ours?, theirs: theirs?, here: here?, path })
     }
 }
 

@@ -181,6 +181,67 @@ fn a_conflict_names_the_files_and_an_agent_may_resolve_it() {
     assert_eq!(git(&desk, &["status", "--porcelain"]), "");
 }
 
+/// `remover` and `keeper` want different things of a file, and of bytes that are no text.
+const UNMARKED: &str = r#"
+name: unmarked
+conversations:
+  - match: { agent: remover }
+    turns:
+      - calls: [ { tool: bash, args: { command: "rm gone; printf '\\0l' > bin" } } ]
+      - text: "Removed."
+  - match: { agent: keeper }
+    turns:
+      - calls: [ { tool: bash, args: { command: "echo more >> gone; printf '\\0r' > bin" } } ]
+      - text: "Kept."
+  - match: { agent: lazy }
+    turns: [ { text: "All is well." } ]
+  - match: { agent: sweeping }
+    turns:
+      - calls: [ { tool: git_add, args: { paths: ["."] } } ]
+      - text: "All is well."
+  - match: { agent: half }
+    turns:
+      - calls: [ { tool: git_add, args: { paths: ["gone"] } } ]
+      - text: "Half of it."
+  - match: { agent: content }
+    turns:
+      - calls: [ { tool: git_add, args: { paths: ["./gone", "bin"] } } ]
+      - text: "Right as it is."
+"#;
+
+/// D16.3: of a conflict without marks an agent is told what each side has, and says that what stands there is right by staging it by
+/// its name. Doing nothing, or staging everything, says nothing of it.
+#[test]
+fn an_agent_can_say_that_one_side_is_right() {
+    let desk = checkout::repository(UNMARKED, &[("gone", "first\n"), ("bin", "\0")]);
+    let [_, keeper] = ["remover", "keeper"].map(|agent| run(&desk, agent));
+    let before = checkout(&desk);
+    let given =
+        |agent: &str| desk.say(&["merge", "--session=port", "--model=scripted/s.yaml", "--agent", agent]);
+    for (agent, left) in [("lazy", "bin, gone"), ("sweeping", "bin, gone"), ("half", "bin")] {
+        let said = given(agent);
+        let words = format!("has resolved nothing in {left}\n");
+        assert!(said.code == 1 && said.err.contains(&words), "{agent}: {}", said.err);
+        assert_eq!(checkout(&desk), before, "{agent}");
+    }
+    let run = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    let told = desk.get(&["prompt", &run]);
+    let theirs = git(&desk, &["rev-parse", keeper["branch"].as_str().unwrap()]);
+    for words in [
+        "gone: agent/port/keeper has it, agent/port/remover does not; here stands what agent/port/keeper has.",
+        "bin: both sides have it, and not the same; here stands what agent/port/remover has.",
+        &format!("the other is agent/port/keeper (commit {theirs})"),
+        "staged it by its own name with `git_add`",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let said = given("content");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(std::fs::read(desk.path("gone")).unwrap(), b"first\nmore\n");
+    assert_eq!(std::fs::read(desk.path("bin")).unwrap(), b"\0l");
+    assert_eq!(git(&desk, &["status", "--porcelain"]), "");
+}
+
 /// D16.3: a session in which some came one after another has a branch that merging the others does not touch, and that is said.
 #[test]
 fn runs_that_came_one_after_another_are_named_when_others_are_merged() {
