@@ -101,7 +101,8 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn merge(&self) -> Result<Exit, Failure> {
-        let untouched = landing::tell_settled(self.target.settle().map_err(|error| self.failure(error, ""))?);
+        let settled = self.target.settle().map_err(|error| self.failure(error, "nothing was changed"))?;
+        let untouched = landing::tell_settled(settled);
         let (mut resolved, mut given) = (self.resolved_before()?, 0);
         let joined = loop {
             match self.target.join(&self.works, &self.title(), &resolved) {
