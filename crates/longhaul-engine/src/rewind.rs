@@ -1,7 +1,7 @@
 //! Taking a run back with its files, and making another run from one of its checkpoints.
 //!
 //! Owns the order of a rewind: what stands in the workspace is stored, it is noted what is about to happen, the files are
-//! written, the journal is cut, the note goes. A workspace that is gone is made again first, and noted before that: half of one would be
+//! written, what is staged is made to fit them, the journal is cut, the note goes. A workspace that is gone is made again first, and noted before that: half of one would be
 //! taken for where the work is. Killed anywhere after the note, the next command that opens the run finishes it
 //! before anything else; before the note, nothing has changed. Refuses a run that somebody drives, a workspace whose files are
 //! also others', and a checkpoint whose files are not all there.
@@ -22,9 +22,11 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_store::engine::Cutting;
 use longhaul_store::{Entry, Home};
-use longhaul_workspace::checkout::Change;
+use longhaul_workspace::checkout::{Change, Checkout, Filters};
 use longhaul_workspace::checkpoints::{self, Tree, Vault};
+use longhaul_workspace::gitdirs;
 use longhaul_workspace::place::{self, Place};
+use longhaul_workspace::staged::{self, By};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +48,8 @@ pub struct Rewound {
     pub left_out: Vec<PathBuf>,
     /// The calls since of which nobody knows what they did outside the workspace.
     pub outside: Vec<String>,
+    /// Why what is staged in the workspace was left as it is, if it was.
+    pub staged_left: Option<String>,
 }
 
 impl Rewound {
@@ -110,10 +114,11 @@ impl Harness {
         let after = seen.checkpoint.files.clone();
         let after = after.ok_or_else(|| Error::NoFiles { run: id.clone(), point: point.to_string() })?;
         let way = Way { after, journal: None, written: None, called: point.to_string() };
-        let Done { changes, before, left_out, kept_as } = self.go(home, &cutting, id, &seen, way)?;
+        let Done { changes, before, left_out, kept_as, staged_left } =
+            self.go(home, &cutting, id, &seen, way)?;
         let kept_as = kept_as.filter(|_| seen.goes_back());
         let outside = seen.outside.clone();
-        Ok(Rewound { taken: seen.taken_back(kept_as), changes, before, left_out, outside })
+        Ok(Rewound { taken: seen.taken_back(kept_as), changes, before, left_out, outside, staged_left })
     }
 
     /// The order of it all, for both directions.
@@ -166,8 +171,9 @@ impl Harness {
             forget_note(home, id)?;
             return Err(files(&workspace)(error));
         }
+        let staged_left = unstage(home, &vault, &before.tree, &note);
         let kept_as = self.finish(home, cutting, id, &before.tree, note)?;
-        Ok(Done { changes, before: before.tree, left_out: before.left_out, kept_as })
+        Ok(Done { changes, before: before.tree, left_out: before.left_out, kept_as, staged_left })
     }
 
     /// What comes after the files, and can be done any number of times. Returns where the journal as it was is kept, if it is.
@@ -263,6 +269,7 @@ impl Harness {
             }
         };
         vault.write_rest(&before, &note.after).map_err(files(&workspace))?;
+        unstage(home, &vault, &before, &note);
         self.finish(home, &cutting, id, &before, note).map(drop)
     }
 
@@ -348,6 +355,23 @@ pub(crate) struct Done {
     pub(crate) before: String,
     pub(crate) left_out: Vec<PathBuf>,
     pub(crate) kept_as: Option<PathBuf>,
+    pub(crate) staged_left: Option<String>,
+}
+
+/// Makes what is staged fit the files again, in a workspace that is a checkout. Says why not, if it could not: the files are taken
+/// back in any case.
+fn unstage(home: &Home, vault: &Vault, before: &str, note: &Note) -> Option<String> {
+    gitdirs::at(&note.workspace.canonicalize().ok()?)?;
+    let unstage = || {
+        let checkout = Checkout::open(&note.workspace, &home.dir().join("scratch"), Filters::Absent)?;
+        if note.workspace.starts_with(home.dir()) {
+            return staged::settle(&checkout, By::Agent);
+        }
+        // What cannot be told stays.
+        let changes = vault.changes(before, &note.after).unwrap_or_default();
+        staged::settle(&checkout, By::Anybody(&changes))
+    };
+    unstage().err().map(|error| error.to_string())
 }
 
 /// What comes after the cut: the files are those of the checkpoint, also for whoever goes back there another time. What was stored

@@ -28,6 +28,8 @@ pub struct Undone {
     pub left_out: Vec<PathBuf>,
     /// The calls since the rewind of which nobody knows what they did outside the workspace.
     pub outside: Vec<String>,
+    /// Why what is staged in the workspace was left as it is, if it was.
+    pub staged_left: Option<String>,
 }
 
 /// The state that a rewind left behind.
@@ -57,8 +59,9 @@ impl Harness {
         let seen = Seen::of(&cutting, may, |all| all.after(id, kept.end))?;
         let called = "before its rewind".to_owned();
         let way = Way { after: kept.tree, journal: kept.journal, written: kept.written, called };
-        let Done { changes, before, left_out, .. } = self.go(home, &cutting, id, &seen, way)?;
-        Ok(Undone { changes, before, left_out, outside: seen.outside })
+        let Done { changes, before, left_out, kept_as: _, staged_left } =
+            self.go(home, &cutting, id, &seen, way)?;
+        Ok(Undone { changes, before, left_out, outside: seen.outside, staged_left })
     }
 }
 

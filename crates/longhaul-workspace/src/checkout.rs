@@ -281,6 +281,16 @@ impl Checkout {
         changes_of(self.git(), &self.top, before, after)
     }
 
+    /// What a tree has at one path.
+    pub(crate) fn node_at(&self, tree: &str, path: &Path) -> Result<Option<Node>, Error> {
+        let fixed = ["ls-tree", "-z", "--full-tree", tree, "--"].map(OsStr::new);
+        let printed = self.git().bytes(&[&fixed[..], &[path.as_os_str()]].concat())?;
+        let facts =
+            printed.split(|byte| *byte == b'\t').next().map(String::from_utf8_lossy).unwrap_or_default();
+        let mut words = facts.split(' ');
+        Ok(words.next().zip(words.nth(1)).and_then(|(mode, object)| node(mode, object)))
+    }
+
     /// Makes a commit that nothing names yet.
     pub(crate) fn make_commit(&self, tree: &str, parents: &[&str], message: &str) -> Result<String, Error> {
         let parents: Vec<&str> = parents.iter().flat_map(|parent| ["-p", parent]).collect();

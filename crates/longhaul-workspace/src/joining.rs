@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkout::{self, Change, Checkout, Filters, path_of, split};
+use crate::checkout::{self, Change, Checkout, Filters, Node, path_of, split};
 use crate::commit::signed_by_all;
 use crate::git;
 use crate::landing::{self, Landed, Merge, Settled, Site, Work, contains, merge_trees, shown};
+use crate::moving::Moving;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -52,11 +53,21 @@ pub struct Conflict {
     pub sides: Vec<String>,
     /// A commit of all of them whose files have the places marked. No branch names it.
     pub commit: String,
-    /// The paths of each conflict that marks cannot show: bytes that are no text, links, files that one side removed or moved. There
-    /// stands what one of the sides has.
-    pub unmarked: Vec<Vec<PathBuf>>,
+    /// What had been merged before it, as a commit that no branch names.
+    pub ours: String,
+    /// Each conflict that marks cannot show: bytes that are no text, links, files that one side removed or moved.
+    pub unmarked: Vec<Vec<Contested>>,
     /// Names that git made up for what has no room where it was.
     pub made_up: Vec<PathBuf>,
+}
+
+/// A path of a conflict without marks: what had been merged before has there, what the branch has, and what stands there now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contested {
+    pub path: PathBuf,
+    pub ours: Option<Node>,
+    pub theirs: Option<Node>,
+    pub here: Option<Node>,
 }
 
 /// What is left of a conflict in what somebody made of it.
@@ -64,7 +75,7 @@ pub struct Conflict {
 pub struct Unresolved {
     /// Still have marks in them.
     pub marked: Vec<PathBuf>,
-    /// Cannot have marks, and stand as they were given.
+    /// Cannot have marks, stand as they were given, and nobody has said that this is right.
     pub untouched: Vec<PathBuf>,
     /// Still have the name that git made up.
     pub made_up: Vec<PathBuf>,
@@ -160,14 +171,20 @@ impl Target {
                             };
                             let unmarked: BTreeSet<Vec<PathBuf>> =
                                 single.into_iter().filter(|paths| !is_marked(paths)).collect();
+                            let contested = |paths: Vec<PathBuf>| {
+                                let each = paths.into_iter();
+                                each.map(|path| Contested::of(&checkout, [&ours, &theirs, &tree], path))
+                                    .collect()
+                            };
                             let conflict = Conflict {
                                 run: work.run.clone(),
                                 branch: work.branch.clone(),
-                                unmarked: unmarked.into_iter().collect(),
+                                unmarked: unmarked.into_iter().map(contested).collect::<Result<_, _>>()?,
                                 made_up: made_up(&checkout, &tree, [&ours, &theirs])?,
                                 paths,
                                 before,
                                 sides: parents.clone(),
+                                ours,
                                 commit,
                             };
                             return Err(Error::Conflict(Box::new(conflict)));
@@ -206,13 +223,21 @@ impl Target {
         Ok(site.refuse_uncommitted(&from, &changes).map(drop)?)
     }
 
-    /// What is left of a conflict in these files. Where nothing can be marked, only a change shows that somebody has looked.
-    pub fn unresolved(&self, conflict: &Conflict, tree: &str) -> Result<Unresolved, Error> {
+    /// What is left of a conflict in these files. Where nothing can be marked, only a change shows that somebody has looked, or that
+    /// somebody has named one of its paths as right.
+    pub fn unresolved(
+        &self,
+        conflict: &Conflict,
+        tree: &str,
+        right: &BTreeSet<PathBuf>,
+    ) -> Result<Unresolved, Error> {
         let checkout = self.checkout()?;
         let changes = checkout.changes(&conflict.commit, tree)?;
-        let is_changed = |path: &PathBuf| changes.iter().any(|change| change.path == *path);
-        let untouched = conflict.unmarked.iter().filter(|paths| !paths.iter().any(is_changed)).flatten();
-        let mut untouched: Vec<PathBuf> = untouched.cloned().collect();
+        let is_seen_to = |Contested { path, .. }: &Contested| {
+            right.contains(path) || changes.iter().any(|change| change.path == *path)
+        };
+        let untouched = conflict.unmarked.iter().filter(|paths| !paths.iter().any(is_seen_to)).flatten();
+        let mut untouched: Vec<PathBuf> = untouched.map(|contested| contested.path.clone()).collect();
         untouched.sort();
         untouched.dedup();
         let is_gone =
@@ -249,9 +274,12 @@ impl Target {
         Ok(site.arrive(title, joined.from.clone(), joined.to.clone(), joined.tree.clone())?)
     }
 
-    /// Finishes or takes back what a killed landing left where the branch is checked out.
+    /// Finishes or takes back what a killed landing left where the branch is checked out. The lock that a killed git of ours
+    /// left of a branch goes too: it may be checked out by now.
     pub fn settle(&self) -> Result<Option<Settled>, Error> {
-        match self.checked_out(&self.checkout()?)? {
+        let checkout = self.checkout()?;
+        drop(Moving::take(&checkout)?);
+        match self.checked_out(&checkout)? {
             Some(place) => Ok(Site::at(&place, &self.scratch)?.1),
             None => Ok(None),
         }
@@ -261,7 +289,14 @@ impl Target {
     fn move_only(&self, checkout: &Checkout, joined: &Joined, changes: Vec<Change>) -> Result<Landed, Error> {
         let (reference, note) = (self.reference(), format!("longhaul merge {}", joined.runs.join(" ")));
         let moved = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", &reference];
-        let moved = checkout.git().bytes(&[&moved[..], &[&joined.to, &joined.from]].concat());
+        let mut moving = Moving::take(checkout)?;
+        moving.about_to_move(&reference, &joined.to)?;
+        let moved =
+            checkout.git().holding(moving.held()).bytes(&[&moved[..], &[&joined.to, &joined.from]].concat());
+        // One that ended by itself has left nothing; one that was killed may have.
+        if matches!(moved, Ok(_) | Err(git::Error::Failed { .. })) {
+            moving.done()?;
+        }
         match moved {
             Err(_) if self.tip(checkout)? != joined.from => Err(Error::Moved { branch: self.branch.clone() }),
             moved => {
@@ -307,6 +342,13 @@ impl Target {
             }
         }
         Ok(None)
+    }
+}
+
+impl Contested {
+    fn of(checkout: &Checkout, trees: [&str; 3], path: PathBuf) -> Result<Contested, Error> {
+        let [ours, theirs, here] = trees.map(|tree| checkout.node_at(tree, &path));
+        Ok(Contested { ours: ours?, theirs: theirs?, here: here?, path })
     }
 }
 

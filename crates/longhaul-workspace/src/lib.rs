@@ -3,7 +3,7 @@
 //! Owns the disk side of a workspace: opening files so that no path leads out (`files`), replacing them so that a
 //! crash leaves the old or the new bytes and nothing between (`files`), listing directories without
 //! ever following a link (`directory`), making the directory itself (`place`), how git is started (`git`), what stands in a checkout
-//! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`) and forgotten (`prune`), and how a run's work is kept (`commit`),
+//! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`), with what is staged there (`staged`), and forgotten (`prune`), and how a run's work is kept (`commit`),
 //! brought to the user (`landing`) and joined with that of others (`joining`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
@@ -21,12 +21,14 @@ pub mod index_lock;
 pub mod joining;
 pub mod landing;
 pub mod limits;
+mod moving;
 pub mod place;
 pub mod process;
 pub mod prune;
 pub mod session;
 pub mod source;
 mod stage;
+pub mod staged;
 mod stale;
 mod worktree;
 

@@ -1,6 +1,7 @@
 //! Joining branches: all of them or nothing, and nothing of the user's lost by it.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -122,7 +123,7 @@ fn a_conflict_is_all_there_is() {
     assert_eq!(["shared", "c"].map(|name| text(&fixture.repo().join(name))), ["both\n", "3\n"]);
 }
 
-/// D16.3: a conflict that no mark can show is resolved only by a change of it, and no name that git made up may stay.
+/// D16.3: a conflict that no mark can show is resolved only by a change of it or by saying that it is right, and no name that git made up may stay.
 #[test]
 fn a_conflict_without_marks_is_not_resolved_by_doing_nothing() {
     // What one side does, what the other does, what is named as left, and what resolves it.
@@ -155,18 +156,26 @@ fn a_conflict_without_marks_is_not_resolved_by_doing_nothing() {
         let Err(Error::Conflict(conflict)) = target.join(&works, "them", &[]) else { panic!("{left}") };
         let place = fixture.0.path().join("made");
         place::detached(&fixture.repo(), &place, &conflict.commit).unwrap();
-        let made = |line: &str| {
+        let made = |line: &str, right: &BTreeSet<PathBuf>| {
             sh(&place, line);
             sh(&place, "git add -A");
             let tree = Command::new("git").arg("write-tree").current_dir(&place).output().unwrap().stdout;
             let tree = String::from_utf8(tree).unwrap();
-            target.unresolved(&conflict, tree.trim_end()).unwrap().said()
+            target.unresolved(&conflict, tree.trim_end(), right).unwrap().said()
         };
-        let said = made("echo beside > other").unwrap_or_default();
+        let nothing = BTreeSet::new();
+        let said = made("echo beside > other", &nothing).unwrap_or_default();
+        // Whoever says that it is right as it stands has looked; of marks and made-up names nobody can say that.
+        for contested in &conflict.unmarked {
+            let right = BTreeSet::from([contested[0].path.clone()]);
+            let left = made("true", &right).unwrap_or_default();
+            assert!(!left.contains("has resolved nothing"), "{left}");
+            assert_eq!(left.is_empty(), conflict.made_up.is_empty(), "{left}");
+        }
         let sides = said.split(['~', ',', ' ']).filter(|word| word.len() == 40).map(str::to_owned);
         let said =
             sides.collect::<Vec<_>>().iter().fold(said.clone(), |said, side| said.replace(side, "SIDE"));
-        assert_eq!((said.as_str(), made(resolution)), (expected, None), "{left} | {right}");
+        assert_eq!((said.as_str(), made(resolution, &nothing)), (expected, None), "{left} | {right}");
     }
 }
 

@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Error, Site};
-use crate::checkout::{self, Index, Node, io_error, path_bytes};
+use crate::checkout::{self, Index, Node, io_error};
 use crate::stage::Stage;
+use crate::staged;
 
 /// A repository inside another, as a tree has it.
 pub(super) const GITLINK: &str = "160000";
@@ -41,19 +42,8 @@ impl Site {
         index: &Index,
         entries: impl Iterator<Item = (&'c PathBuf, &'c Option<Node>)>,
     ) -> Result<(), Error> {
-        let nothing = "0".repeat(self.checkout.head()?.len());
-        let mut said = Vec::new();
-        for (path, node) in entries {
-            match node {
-                Some(node) => said.extend(format!("{} {}\t", node.mode, node.object).as_bytes()),
-                None => said.extend(format!("0 {nothing}\t").as_bytes()),
-            }
-            said.extend(path_bytes(path));
-            said.push(0);
-        }
-        let git = self.checkout.git().with("GIT_INDEX_FILE", &index.0).reading(said);
-        git.bytes(&["update-index", "-z", "--index-info"])?;
-        Ok(())
+        let digits = self.checkout.head()?.len();
+        Ok(staged::enter(&self.checkout, index, digits, entries)?)
     }
 
     /// A tree with some entries of its own.

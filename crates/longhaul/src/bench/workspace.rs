@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::checkpoints::Vault;
 use longhaul_workspace::git::{self, Listens};
 use longhaul_workspace::place::{self, Place};
 use longhaul_workspace::source::{Address, Store};
+use longhaul_workspace::staged::{self, By};
 
 use super::ground::Ground;
 use super::report::{Row, Target};
@@ -121,7 +123,10 @@ impl Wide {
             vault.write(&now, tree)?;
             Ok::<_, longhaul_workspace::checkpoints::Error>(changes.len())
         };
-        Ok(bring().map_err(anyhow::Error::from)?)
+        let changes = bring().map_err(anyhow::Error::from)?;
+        let checkout = Checkout::open(&self.repo, &self.state.join("scratch"), Filters::Absent);
+        staged::settle(&checkout.map_err(anyhow::Error::from)?, By::Agent).map_err(anyhow::Error::from)?;
+        Ok(changes)
     }
 
     fn checkpoints(&self, sizes: &WorkspaceSizes) -> Result<Vec<Row>, Failure> {

@@ -19,6 +19,7 @@ use longhaul_workspace::{carry, place};
 use serde_json::json;
 
 use super::conduct::{CheckArgs, ConductArgs};
+use super::conflict;
 use super::create::{self, Options};
 use super::drive::{self, Rested};
 use super::holding::{HoldingArgs, hold};
@@ -100,7 +101,8 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn merge(&self) -> Result<Exit, Failure> {
-        let untouched = landing::tell_settled(self.target.settle().map_err(|error| self.failure(error, ""))?);
+        let settled = self.target.settle().map_err(|error| self.failure(error, "nothing was changed"))?;
+        let untouched = landing::tell_settled(settled);
         let (mut resolved, mut given) = (self.resolved_before()?, 0);
         let joined = loop {
             match self.target.join(&self.works, &self.title(), &resolved) {
@@ -233,7 +235,7 @@ impl Table<'_> {
             },
             ..Options::of(agent)
         };
-        let task = task(conflict, &names);
+        let task = conflict::task(conflict);
         let sandbox = hold(self.app, self.settings, &self.args.holding)?;
         servers::meet(self.app, self.settings, &sandbox, &options)?;
         let harness = self.app.holding(self.settings, sandbox)?;
@@ -252,7 +254,7 @@ impl Table<'_> {
         let tree = landing::work(self.app, &run)?
             .made_of(&conflict.commit)
             .map_err(|error| self.failure(Error::Landing(error), "nothing was changed"))?;
-        let left = self.target.unresolved(conflict, &tree);
+        let left = self.target.unresolved(conflict, &tree, &conflict::said_right(&run));
         // What is left is no resolution, whatever the agent says.
         if let Some(said) = left.map_err(|error| self.failure(error, "nothing was changed"))?.said() {
             return Err(Failure::from(anyhow::anyhow!("{id} {said}")).hint("nothing was merged"));
@@ -344,34 +346,4 @@ fn target(app: &App, args: &JoiningArgs, runs: &[Run]) -> Result<Option<Target>,
 
 fn working_branch(run: &Run) -> Option<String> {
     run.spec.collaboration.as_ref()?.working_branch.clone()
-}
-
-fn task(conflict: &Conflict, names: &[String]) -> String {
-    let before =
-        if conflict.before.is_empty() { "its target".to_owned() } else { conflict.before.join(", ") };
-    let shown = |paths: &[PathBuf]| {
-        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        names.join(", ")
-    };
-    let mut task = format!(
-        "Resolve a merge conflict. Branch {} was merged with {before}, and both changed the same places in: {}. These places are marked \
-         with <<<<<<<, ======= and >>>>>>> in the files here; a file that one side removed stands as the other has it. Make each file \
-         what both sides meant, leave no mark, and change nothing else. Do not merge, rebase or switch branches.",
-        conflict.branch,
-        names.join(", ")
-    );
-    for paths in &conflict.unmarked {
-        task.push_str(&format!(
-            " No mark can show the conflict over {}: there stands what one side has, and it counts as resolved only when you have \
-             changed, moved or removed something of it.",
-            shown(paths)
-        ));
-    }
-    if !conflict.made_up.is_empty() {
-        task.push_str(&format!(
-            " Git has made up these names, and none of them may stay: {}.",
-            shown(&conflict.made_up)
-        ));
-    }
-    task
 }

@@ -10,6 +10,7 @@ pub mod checkpoints;
 pub mod completions;
 pub mod conduct;
 pub mod config;
+mod conflict;
 pub mod cost;
 pub mod create;
 pub mod db;

@@ -27,7 +27,7 @@ use crate::render;
 /// The files of its workspace become what they were then; how they are now is stored first, and the journal as it was is kept
 /// beside the new one: `longhaul rewind ID --undo` brings both back, also after the run has gone on, and can itself be undone.
 /// A checkpoint that the run ended with has its files, too; there is nothing to go on with then. Ignored files, nested repositories and files over 64 MiB are left as they are, and so are git's
-/// branches and commits. What calls did outside the workspace is not undone; they are listed. Money and tokens
+/// branches and commits. What is staged stays only where it is what stands in the files then. What calls did outside the workspace is not undone; they are listed. Money and tokens
 /// that were spent stay counted. Refused while the run is driven, and where its files are also other runs'.
 /// Killed in the middle, the next command for this run finishes it. `longhaul resume ID` then goes on from there.
 #[derive(Debug, clap::Args)]
@@ -81,7 +81,7 @@ pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
             "id": id, "checkpoint": taken.checkpoint.number, "name": taken.checkpoint.name, "seq": taken.checkpoint.seq,
             "status": taken.checkpoint.status_at_end, "eventsLost": taken.events_lost, "callsNotUndone": rewound.outside,
             "filesChanged": rewound.changes.len(), "filesBefore": rewound.before, "journalKeptAs": taken.kept_as,
-            "leftOut": shown(&rewound.left_out),
+            "leftOut": shown(&rewound.left_out), "stagedLeft": rewound.staged_left,
             "undo": rewound.changed_anything().then(|| format!("longhaul rewind {id} --undo")),
         }));
         return Ok(Exit::Ok);
@@ -92,17 +92,18 @@ pub fn rewind(app: &App, args: RewindArgs) -> Result<Exit, Failure> {
 }
 
 fn undo(app: &App, harness: &Harness, id: &RunId) -> Result<Exit, Failure> {
-    let Undone { changes, before, left_out, outside } = harness.undo_rewind(id)?;
+    let Undone { changes, before, left_out, outside, staged_left } = harness.undo_rewind(id)?;
     let run = harness.look(id)?;
     if app.json() {
         render::json(&json!({
             "id": id, "status": run.status, "callsNotUndone": outside, "filesChanged": changes.len(), "filesBefore": before,
-            "leftOut": shown(&left_out), "undo": format!("longhaul rewind {id} --undo"),
+            "leftOut": shown(&left_out), "stagedLeft": staged_left, "undo": format!("longhaul rewind {id} --undo"),
         }));
         return Ok(Exit::Ok);
     }
     render::talk(&format!("{id} is as it was before its last rewind: {}", run.status));
     tell_files(&changes, &left_out, &outside);
+    tell_staged(staged_left.as_deref());
     render::talk(&format!("what was here until now is kept; `longhaul rewind {id} --undo` brings that back"));
     goes_on(id, run.status);
     Ok(Exit::Ok)
@@ -122,13 +123,14 @@ fn shown(paths: &[PathBuf]) -> Vec<String> {
 }
 
 fn tell(id: &str, rewound: &Rewound) {
-    let Rewound { taken, changes, before, left_out, outside } = rewound;
+    let Rewound { taken, changes, before, left_out, outside, staged_left } = rewound;
     let Checkpoint { seq, status_at_end, .. } = &taken.checkpoint;
     let (label, lost) = (taken.checkpoint.label(), taken.events_lost);
     render::talk(&format!(
         "{id} is at checkpoint {label} (event {seq}), {status_at_end}; {lost} events fall away"
     ));
     tell_files(changes, left_out, outside);
+    tell_staged(staged_left.as_deref());
     if let Some(kept_as) = &taken.kept_as {
         render::talk(&format!("the journal as it was: {}", kept_as.display()));
     }
@@ -159,6 +161,12 @@ fn tell_files(changes: &[Change], left_out: &[PathBuf], outside: &[String]) {
         render::warn(&format!(
             "what these calls did outside the workspace, if anything, is NOT undone: {calls}"
         ));
+    }
+}
+
+fn tell_staged(left: Option<&str>) {
+    if let Some(why) = left {
+        render::warn(&format!("what is staged in the workspace was left as it is: {why}"));
     }
 }
 

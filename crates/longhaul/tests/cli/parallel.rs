@@ -1,6 +1,7 @@
 //! Runs that work side by side in one session, and how their branches come together.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -180,6 +181,67 @@ fn a_conflict_names_the_files_and_an_agent_may_resolve_it() {
     assert_eq!(git(&desk, &["status", "--porcelain"]), "");
 }
 
+/// `remover` and `keeper` want different things of a file, and of bytes that are no text.
+const UNMARKED: &str = r#"
+name: unmarked
+conversations:
+  - match: { agent: remover }
+    turns:
+      - calls: [ { tool: bash, args: { command: "rm gone; printf '\\0l' > bin" } } ]
+      - text: "Removed."
+  - match: { agent: keeper }
+    turns:
+      - calls: [ { tool: bash, args: { command: "echo more >> gone; printf '\\0r' > bin" } } ]
+      - text: "Kept."
+  - match: { agent: lazy }
+    turns: [ { text: "All is well." } ]
+  - match: { agent: sweeping }
+    turns:
+      - calls: [ { tool: git_add, args: { paths: ["."] } } ]
+      - text: "All is well."
+  - match: { agent: half }
+    turns:
+      - calls: [ { tool: git_add, args: { paths: ["gone"] } } ]
+      - text: "Half of it."
+  - match: { agent: content }
+    turns:
+      - calls: [ { tool: git_add, args: { paths: ["./gone", "bin"] } } ]
+      - text: "Right as it is."
+"#;
+
+/// D16.3: of a conflict without marks an agent is told what each side has, and says that what stands there is right by staging it by
+/// its name. Doing nothing, or staging everything, says nothing of it.
+#[test]
+fn an_agent_can_say_that_one_side_is_right() {
+    let desk = checkout::repository(UNMARKED, &[("gone", "first\n"), ("bin", "\0")]);
+    let [_, keeper] = ["remover", "keeper"].map(|agent| run(&desk, agent));
+    let before = checkout(&desk);
+    let given =
+        |agent: &str| desk.say(&["merge", "--session=port", "--model=scripted/s.yaml", "--agent", agent]);
+    for (agent, left) in [("lazy", "bin, gone"), ("sweeping", "bin, gone"), ("half", "bin")] {
+        let said = given(agent);
+        let words = format!("has resolved nothing in {left}\n");
+        assert!(said.code == 1 && said.err.contains(&words), "{agent}: {}", said.err);
+        assert_eq!(checkout(&desk), before, "{agent}");
+    }
+    let run = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    let told = desk.get(&["prompt", &run]);
+    let theirs = git(&desk, &["rev-parse", keeper["branch"].as_str().unwrap()]);
+    for words in [
+        "gone: agent/port/keeper has it, agent/port/remover does not; here stands what agent/port/keeper has.",
+        "bin: both sides have it, and not the same; here stands what agent/port/remover has.",
+        &format!("the other is agent/port/keeper (commit {theirs})"),
+        "staged it by its own name with `git_add`",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let said = given("content");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(std::fs::read(desk.path("gone")).unwrap(), b"first\nmore\n");
+    assert_eq!(std::fs::read(desk.path("bin")).unwrap(), b"\0l");
+    assert_eq!(git(&desk, &["status", "--porcelain"]), "");
+}
+
 /// D16.3: a session in which some came one after another has a branch that merging the others does not touch, and that is said.
 #[test]
 fn runs_that_came_one_after_another_are_named_when_others_are_merged() {
@@ -255,6 +317,73 @@ fn what_was_merged_is_verified_first() {
     assert_eq!(git(&desk, &["show", "next:pages.txt", "next:a.txt"]), "pages\nleft");
     assert_eq!(checkout(&desk), before);
     assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), 3, "the worktree of the checks is gone");
+}
+
+/// A git that dies together with whoever started it when it has taken the lock of the branch `next`, and written to it what `left`
+/// beside it says. That is said once.
+const DYING_GIT: &str = r#"#!/bin/sh
+case " $* " in
+*" update-ref "*" refs/heads/next "*)
+    if [ -e @HERE@/left ]; then
+        for word; do to=$from from=$word; done
+        TO=$to; eval "printf '%s' \"$(cat @HERE@/left)\"" > "$2/.git/refs/heads/next.lock"
+        rm @HERE@/left
+        kill -9 $PPID $$
+    fi
+    ;;
+esac
+exec @REAL@ "$@"
+"#;
+
+/// F48, D16.3: killed with its git while it moves a branch that nobody has checked out, a merge leaves a lock that the next one clears.
+/// A lock of somebody else's stays, and is named.
+#[test]
+fn a_killed_merge_into_a_branch_that_is_not_checked_out_is_said_again() {
+    let desk = repository();
+    git(&desk, &["branch", "next"]);
+    run(&desk, "frontend");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let real = std::env::split_paths(&path).map(|place| place.join("git")).find(|git| git.is_file()).unwrap();
+    let here = desk.elsewhere("bin");
+    std::fs::create_dir(&here).unwrap();
+    let text = DYING_GIT.replace("@REAL@", &real.display().to_string());
+    std::fs::write(here.join("git"), text.replace("@HERE@", &here.display().to_string())).unwrap();
+    std::fs::set_permissions(here.join("git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path =
+        std::env::join_paths(std::iter::once(here.clone()).chain(std::env::split_paths(&path))).unwrap();
+    let merge = ["merge", "--session", "port", "--into", "next"];
+    let (before, start) = (checkout(&desk), git(&desk, &["rev-parse", "next"]));
+    let lock = desk.path(".git/refs/heads/next.lock");
+    let killed = |left: &str| {
+        std::fs::write(here.join("left"), left).unwrap();
+        let status = desk.command(&merge).env("PATH", &path).output().unwrap().status;
+        assert!(status.code().is_none() && lock.exists(), "{left}: it was not killed");
+        assert_eq!(git(&desk, &["rev-parse", "next"]), start);
+    };
+    let refused = |why: &str| {
+        let said = desk.say(&merge);
+        assert!(said.code != 0 && said.err.contains("next.lock"), "{why}: {} {}", said.code, said.err);
+        assert!(lock.exists(), "{why}");
+        std::fs::remove_file(&lock).unwrap();
+    };
+    std::fs::write(&lock, "").unwrap();
+    refused("it was there before");
+    killed("somebody else's");
+    refused("it says something else");
+    // An empty one that came after ours was gone is nobody's that we noted.
+    std::fs::write(&lock, "").unwrap();
+    refused("what was noted is forgotten");
+    for left in ["", "$TO"] {
+        killed(left);
+        let said = desk.say(&[&merge[..], &["--verify=false"]].concat());
+        assert!(said.code == 1 && said.err.contains("`false` fails"), "{}", said.err);
+        assert!(!lock.exists(), "{left:?}: it is cleared, whatever comes of the merge");
+    }
+    killed("");
+    let merged = desk.say(&merge);
+    assert_eq!((merged.code, lock.exists()), (0, false), "{}", merged.err);
+    assert_eq!(git(&desk, &["show", "next:pages.txt"]), "pages");
+    assert_eq!(checkout(&desk), before);
 }
 
 /// Where there are no branches, or the user's own changes would be carried along, parallel work is refused and nothing is made.

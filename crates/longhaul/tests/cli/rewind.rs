@@ -372,6 +372,96 @@ fn a_checkpoint_can_be_gone_back_to_twice() {
     }
 }
 
+/// What is staged after the first turn, and after the second.
+const STAGING: &str = r#"
+name: staging
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "echo 1 > kept; echo 1 > same; git add kept same; git rm -q early" } } ]
+      - calls: [ { tool: bash, args: { command: "echo 2 > kept; echo 2 > new; git add kept new; git rm -q late; git rm -q --cached loose" } } ]
+      - text: "All done."
+"#;
+
+/// A run that has staged something, where nothing is committed by itself.
+fn staged(place: &str) -> (Desk, String, PathBuf) {
+    let files = ["early", "late", "loose", "mine"].map(|name| (name, "0\n"));
+    let settings = [(".gitignore", ".config\n.local\n"), ("longhaul.yaml", "git: { auto_commit: false }\n")];
+    let desk = checkout::repository(STAGING, &[&files[..], &settings].concat());
+    desk.write("mine", "1\n");
+    git(&desk, &["add", "mine"]);
+    desk.write("mine", "2\n");
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", place]);
+    let (id, workspace) = (shown["id"].as_str().unwrap().to_owned(), shown["workspace"].as_str().unwrap());
+    let workspace = PathBuf::from(workspace);
+    (desk, id, workspace)
+}
+
+fn status(place: &Path) -> String {
+    let asked = std::process::Command::new("git").args(["status", "--porcelain"]).current_dir(place).output();
+    String::from_utf8(asked.unwrap().stdout).unwrap()
+}
+
+/// D11.16: what is staged after a rewind is what stands in the files then, and nothing of what was staged later. It is the same after a
+/// kill at every step, and where the user works too, nothing of the user's is unstaged.
+#[test]
+fn what_was_staged_later_is_not_staged_after_a_rewind() {
+    let (desk, id, workspace) = staged("--sandbox=best_effort");
+    let end = "D  early\nA  kept\nD  late\nD  loose\nA  new\nA  same\n?? loose\n";
+    let then = "D  early\nA  same\n?? kept\n";
+    assert_eq!(status(&workspace), end);
+    let at = format!("@{}", points(&desk, &id)[0]["seq"]);
+    let (path, when) = (with_dying_git(&desk), desk.elsewhere("bin/when"));
+    for point in 1.. {
+        std::fs::write(&when, format!("started {point}\n")).unwrap();
+        let killed = desk.command(&["rewind", &id, "--to", &at]).env("PATH", &path).output().unwrap();
+        if killed.status.success() {
+            std::fs::remove_file(&when).unwrap();
+            assert!(point > 10, "it was not killed");
+            assert_eq!(status(&workspace), then);
+            break;
+        }
+        let named = desk.say(&["checkpoint", &id, "--name", "after"]);
+        assert_eq!(named.code, 0, "{point}: {}", named.err);
+        let stands = status(&workspace);
+        assert!(stands == then || stands == end, "{point}: {stands}");
+        assert_eq!(desk.say(&["rewind", &id, "--to", &at]).code, 0);
+        assert_eq!(status(&workspace), then, "{point}");
+        assert_eq!(desk.say(&["resume", &id]).code, 0);
+        assert_eq!(status(&workspace), end, "{point}");
+    }
+
+    let (desk, id, workspace) = staged("--in-place");
+    let mine = "MM mine\n";
+    assert_eq!(status(&workspace).replace(mine, ""), end, "{}", status(&workspace));
+    let at = format!("@{}", points(&desk, &id)[0]["seq"]);
+    let said = desk.say(&["rewind", &id, "--to", &at]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    // That `loose` is not tracked any more may be what the user wanted: its file has not changed.
+    assert_eq!(status(&workspace), "D  early\nD  loose\nMM mine\nA  same\n?? kept\n?? loose\n");
+    assert_eq!(git(&desk, &["show", ":mine"]), "1");
+}
+
+/// D11.16: an index that somebody else has locked, or that a merge will be finished with, stays as it is, and that is said.
+#[test]
+fn an_index_that_is_in_use_is_left_by_a_rewind() {
+    let (desk, id, workspace) = staged("--sandbox=best_effort");
+    let at = format!("@{}", points(&desk, &id)[0]["seq"]);
+    let own = desk.path(".git/worktrees").join(workspace.file_name().unwrap());
+    for (name, why) in [("index.lock", "another git is at work"), ("MERGE_HEAD", "a merge is under way")] {
+        std::fs::write(own.join(name), git(&desk, &["rev-parse", "HEAD"])).unwrap();
+        let said = desk.say(&["rewind", &id, "--to", &at]);
+        assert!(
+            said.code == 0 && said.err.contains("what is staged in the workspace was left as it is"),
+            "{}",
+            said.err
+        );
+        assert!(said.err.contains(why), "{}", said.err);
+        assert!(own.join(name).exists() && status(&workspace).contains("AD new"), "{}", status(&workspace));
+        std::fs::remove_file(own.join(name)).unwrap();
+        assert_eq!(desk.say(&["rewind", &id, "--undo"]).code, 0);
+    }
+}
+
 /// D11.16: a rewind can be undone, at once or after the run has gone on, and so can that; nothing is lost on the way.
 #[test]
 fn a_rewind_can_be_undone() {
