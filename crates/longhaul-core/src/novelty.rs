@@ -19,6 +19,9 @@ pub struct Novelty {
     pub stale: u32,
     /// How often something was done about circles since anything was new.
     pub told: u32,
+    /// Calls in a row that failed and brought nothing but that, each maybe in other words.
+    #[serde(default)]
+    pub failing: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +77,8 @@ impl Novelty {
         if !counts(outcome) {
             return;
         }
+        let fruitless = matches!(outcome, Outcome::Failed { output, .. } if output.text.is_empty());
+        self.failing = if fruitless { self.failing.saturating_add(1) } else { 0 };
         let asked = number([tool, &args.value().to_string()]);
         let said = outcome.for_model();
         let brought = match outcome {
@@ -91,17 +96,21 @@ impl Novelty {
 
     /// A person has looked: what brought nothing so far counts no longer. What is known stays known.
     pub(crate) fn forgive(&mut self) {
-        (self.stale, self.told) = (0, 0);
+        (self.stale, self.told, self.failing) = (0, 0, 0);
     }
 
-    /// Something was done about a circle.
+    /// Something was done about a circle. Who was told so may try something else for a while.
     pub(crate) fn tell(&mut self) {
         self.told = self.told.saturating_add(1);
+        self.failing /= 2;
     }
 
-    /// Would this call go on with what has brought nothing new for so long? Who asks for something new may have it. A fresh
-    /// conversation may look at everything once more.
+    /// Would this call go on with what has brought nothing new for so long? Who asks for something new may have it, unless
+    /// nothing came of anything. A fresh conversation may look at everything once more.
     pub fn found(&self, tool: &str, args: &Json, max: u32) -> Option<Found> {
+        if self.failing >= max * CHANGING_REPEATS_FACTOR {
+            return Some(Found { repetition: Repetition::AllFail, count: self.failing });
+        }
         let once = max * CHANGING_REPEATS_FACTOR + OLD_NEWS_CALLS;
         let most = match self.told {
             0 => once,
@@ -146,14 +155,43 @@ mod tests {
 
     use super::{Novelty, number};
     use crate::json::Json;
-    use crate::limits::REPEATS_MAX_DEFAULT;
-    use crate::tool::Outcome;
+    use crate::limits::{CHANGING_REPEATS_FACTOR, REPEATS_MAX_DEFAULT};
+    use crate::repetition::Repetition;
+    use crate::tool::{Failure, Outcome};
 
     /// What is remembered of calls stands in documents, so it is the same number tomorrow.
     #[test]
     fn what_is_remembered_is_the_same_in_every_version() {
         assert_eq!(number(["read", "{}"]), 1_970_442_404_417_772_022);
         assert_ne!(number(["ab", "c"]), number(["a", "bc"]));
+    }
+
+    /// D3.4: who fails again and again, each time otherwise, is stopped; who gets anything done is not.
+    #[test]
+    fn a_long_row_of_failures_is_a_circle() {
+        let failed = |number: u32| Outcome::failed(Failure::NotPermitted, format!("rm /x{number} is denied"));
+        let asked = |number: u32| Json::of(&json!({ "command": format!("rm /x{number}") }));
+        let most = REPEATS_MAX_DEFAULT * CHANGING_REPEATS_FACTOR;
+        let mut novelty = Novelty::default();
+        let fail = |novelty: &mut Novelty, number| {
+            assert_eq!(novelty.found("bash", &asked(number), REPEATS_MAX_DEFAULT), None, "{number}");
+            novelty.learn("bash", &asked(number), &failed(number));
+        };
+        for number in 0..most {
+            fail(&mut novelty, number);
+        }
+        let found = novelty.found("bash", &asked(most), REPEATS_MAX_DEFAULT).unwrap();
+        assert_eq!((found.repetition, found.count), (Repetition::AllFail, most));
+        novelty.tell();
+        for number in most..most + most / 2 {
+            fail(&mut novelty, number);
+        }
+        assert!(
+            novelty.found("bash", &asked(999), REPEATS_MAX_DEFAULT).is_some(),
+            "sooner than the first time"
+        );
+        novelty.learn("read", &asked(999), &Outcome::done("a file".to_owned()));
+        assert_eq!(novelty.found("bash", &asked(999), REPEATS_MAX_DEFAULT), None);
     }
 
     /// However many calls a circle has, also one that is begun anew after each compaction, it is found within a bounded number of

@@ -27,6 +27,9 @@ pub enum Repetition {
     /// Calls in whatever order that were all made before and came to the same.
     #[n(3)]
     NothingNew,
+    /// Calls that differ, and of which nothing came but errors.
+    #[n(4)]
+    AllFail,
 }
 
 /// What is done about it.
@@ -58,7 +61,7 @@ impl Found {
         match self.repetition {
             Repetition::SameCall => self.count - 1,
             Repetition::TwoCalls => self.count * 2 - 1,
-            Repetition::SameError | Repetition::NothingNew => self.count,
+            Repetition::SameError | Repetition::NothingNew | Repetition::AllFail => self.count,
         }
     }
 
@@ -68,6 +71,13 @@ impl Found {
             Repetition::SameCall => format!("this same call was tried {} times in a row", self.count),
             Repetition::TwoCalls => format!("these two calls were tried in turn {} times", self.count),
             Repetition::SameError => format!("the last {} calls all failed with the same error", self.count),
+            Repetition::AllFail => {
+                let count = self.count;
+                return format!(
+                    "the last {count} calls all failed, so this one was not made. Do something else: if a rule or a missing file \
+                     stands in the way, another spelling does not help. If you cannot go on, say what you need"
+                );
+            }
             Repetition::NothingNew => {
                 format!("the last {} calls were all made before and came to the same", self.count)
             }

@@ -272,6 +272,36 @@ fn who_was_told_may_look_once() {
     );
 }
 
+/// D3.4, F37: who fails at one thing after another, each in other words, is told, begun anew and paused. Who gets something done
+/// now and then is left alone.
+#[test]
+fn whoever_only_fails_is_paused() {
+    let other_each_time = |asked: u32| ("bash", format!(r#"{{"command":"rm /x{asked}"}}"#));
+    let denied = |call: u32| Outcome::failed(Failure::NotPermitted, format!("rm /x{call} is denied"));
+    let sim = play(Conduct::default(), other_each_time, denied);
+    let remedies: Vec<Remedy> = found(&sim).iter().map(|(_, remedy, _)| *remedy).collect();
+    assert_eq!(remedies, [Remedy::Nudge, Remedy::FreshStart, Remedy::Pause]);
+    assert!(
+        found(&sim).iter().all(|(repetition, _, count)| (*repetition, *count) == (Repetition::AllFail, 30))
+    );
+    assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
+    assert!(sim.run.calls.len() <= 63, "{}", sim.run.calls.len());
+
+    let now_and_then =
+        |call: u32| if call % 25 == 0 { Outcome::done(format!("made by {call}")) } else { denied(call) };
+    let sim = play(Conduct::default(), other_each_time, now_and_then);
+    assert_eq!((found(&sim).len(), sim.run.cause), (0, Some(Cause::Limit)));
+    // A command that fails and says something brings news.
+    let output = |call: u32| Output { text: format!("{call} tests fail").into(), ..Output::default() };
+    let talking = |call: u32| Outcome::Failed {
+        failure: Failure::Tool,
+        message: "exit code 1".to_owned(),
+        output: output(call),
+    };
+    let sim = play(Conduct::default(), other_each_time, talking);
+    assert_eq!((found(&sim).len(), sim.run.cause), (0, Some(Cause::Limit)));
+}
+
 /// D3.4, F37: whatever a model repeats, in rounds of whatever length and in whatever order, it is told, begun anew and paused within
 /// a number of calls that is known.
 #[test]

@@ -310,6 +310,7 @@ pub fn samples() -> Vec<Event> {
             tool: text(),
             count: 15,
         },
+        Event::DoomLoop { repetition: Repetition::AllFail, remedy: Remedy::Pause, tool: text(), count: 30 },
         Event::LoopChanged { looping: looping() },
         Event::Told { text: text() },
         Event::ChildSpawned(Box::new(errand(Origin::Step { step: 1 }))),
