@@ -176,6 +176,13 @@ pub const REFUTED_CLAIMS_MAX: u32 = 3;
 /// Iterations in a row that changed nothing in the workspace and learned nothing, before a person is asked.
 pub const IDLE_ITERATIONS_MAX: u32 = 10;
 
+/// Turns of a conversation that are its beginning: what does not fit the window by then has little to do with its length.
+pub const EARLY_TURNS: u32 = 5;
+
+/// Conversations in a row that may be begun anew because they did not fit at their beginning. Work that is done in each of them is
+/// no reason for more: each makes the same calls again.
+pub const EARLY_OVERFLOWS_MAX: u32 = 2;
+
 /// Fresh starts of a run that is no loop, which only happen when compaction no longer helps.
 pub const FRESH_STARTS_MAX: u32 = 10;
 

@@ -7,7 +7,10 @@ use crate::effect::Effect;
 use crate::event::{Aside, Cause, Event, FreshStart, Purpose, StopAction};
 use crate::evidence::Examination;
 use crate::ids::Attempt;
-use crate::limits::{EMPTY_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, NOTE_BYTES_MAX, REFUTED_CLAIMS_MAX};
+use crate::limits::{
+    EARLY_OVERFLOWS_MAX, EARLY_TURNS, EMPTY_REPLIES_MAX, EVENT_TEXT_BYTES_MAX, NOTE_BYTES_MAX,
+    REFUTED_CLAIMS_MAX,
+};
 use crate::promise;
 use crate::prompt::{self, Opinion, head};
 use crate::run::{Phase, Run};
@@ -87,10 +90,11 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
             ask_judge(&seen, 1, Attempt::FIRST, &mut decision);
         }
         Purpose::Whole => schedule::go_on(&seen, seen.spec.limits, &mut decision),
-        Purpose::FreshStart { why } if comes_to_the_same(run, why, &found) => {
-            let reason = "context_overflow: the conversation does not fit the window, shortened or begun anew, \
-                          and neither the files nor the handoff have changed since";
-            decision.pause(&seen, Cause::Stuck, reason.to_owned());
+        Purpose::FreshStart { why } if comes_to_the_same(run, turn, why, &found) => {
+            let reason =
+                "context_overflow: the conversation does not fit the window, shortened or begun anew"
+                    .to_owned();
+            decision.pause(&seen, Cause::Stuck, reason);
         }
         Purpose::FreshStart { why } => iteration::sum_up(&seen, turn, why, &mut decision),
         Purpose::Stop => not_kept(&seen, turn, &found, &mut decision),
@@ -104,14 +108,17 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
     decision
 }
 
-/// Would a fresh conversation be the last one over again? It was begun because the provider had no room for the one before it,
-/// came to the same end, and leaves nothing to its successor that it did not find itself.
-fn comes_to_the_same(run: &Run, why: FreshStart, found: &Examination) -> bool {
-    let overflowed = why == FreshStart::Context && run.fill.overflows > 0 && run.pace.fresh_starts > 0;
+/// Would a fresh conversation be the last one over again? It was begun because the provider had no room for the one before it, and
+/// came to the same end: with nothing for its successor that it did not find itself, or at its very beginning, as those before it.
+fn comes_to_the_same(run: &Run, turn: u32, why: FreshStart, found: &Examination) -> bool {
+    let fresh_starts = run.pace.fresh_starts;
+    let overflowed = why == FreshStart::Context && run.fill.overflows > 0 && fresh_starts > 0;
     let before = run.examined.as_ref().filter(|_| overflowed);
+    let before =
+        before.filter(|before| matches!(before.purpose, Purpose::FreshStart { why: FreshStart::Context }));
+    let at_once = turn <= EARLY_TURNS && fresh_starts >= EARLY_OVERFLOWS_MAX;
     before.is_some_and(|before| {
-        matches!(before.purpose, Purpose::FreshStart { why: FreshStart::Context })
-            && (&before.found.tree, &before.found.handoff) == (&found.tree, &found.handoff)
+        at_once || (&before.found.tree, &before.found.handoff) == (&found.tree, &found.handoff)
     })
 }
 
