@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::{Message, Usage};
 use crate::evidence::tail;
+use crate::ids::CallId;
 use crate::json::Json;
 use crate::limits::{LEFT_OUT_BYTES_MIN, SUMMARY_BYTES_MAX, SUMMARY_LINE_BYTES_MAX, SUMMARY_LINES_MAX};
 use crate::prompt::head;
@@ -211,14 +212,14 @@ fn left_out(message: &Message, calls: &[Call]) -> Message {
         Message::Tool { call, failed, text, .. } => {
             let known = calls.get((call.0 as usize).wrapping_sub(1));
             let images = known.and_then(Call::outcome).map_or(&[][..], Outcome::images);
-            let tool = known.map_or("the tool", |call| call.tool.as_str());
-            let blob = known.and_then(|call| call.outcome()?.output()?.blob.as_deref());
-            let whole = blob.map_or_else(
-                || format!("call {tool} again if you need it"),
-                |hash| format!("read blob:{hash} if you need it"),
-            );
+            // Never "call it again": what it did may not bear to be done twice.
+            let blob = known.and_then(|call| call.outcome()?.output()?.blob.clone());
+            let whole = blob.unwrap_or_else(|| call.to_string());
             let begin = head(text.lines().next().unwrap_or(""), SUMMARY_LINE_BYTES_MAX);
-            let text = format!("{begin}\n[{} bytes of this old result left out; {whole}]", text.len());
+            let text = format!(
+                "{begin}\n[{} bytes of this old result left out; read blob:{whole} if you need it]",
+                text.len()
+            );
             let text = referred(text.into(), images);
             Message::Tool { call: *call, failed: *failed, text, images: Vec::new() }
         }
@@ -253,7 +254,7 @@ fn cut(message: &Message, bytes: usize) -> Message {
             // What does not fit is not shown at all: half an image is none.
             let (images, unseen) =
                 if seen(images) > bytes / 2 { (&[][..], &images[..]) } else { (&images[..], &[][..]) };
-            let text = referred(cut_text(text, bytes.saturating_sub(seen(images))), unseen);
+            let text = referred(cut_text(*call, text, bytes.saturating_sub(seen(images))), unseen);
             Message::Tool { call: *call, failed: *failed, text, images: images.to_vec() }
         }
         Message::Assistant { .. } => left_out(message, &[]),
@@ -261,12 +262,13 @@ fn cut(message: &Message, bytes: usize) -> Message {
     }
 }
 
-fn cut_text(text: &Text, bytes: usize) -> Text {
+fn cut_text(call: CallId, text: &Text, bytes: usize) -> Text {
     if text.len() <= bytes {
         return text.clone();
     }
     let (start, end) = (head(text, bytes / 2), tail(text, bytes / 2));
-    let note = format!("[cut to fit the window: {} bytes in all; read it in smaller parts]", text.len());
+    let note =
+        format!("[cut to fit the window: {} bytes in all; read blob:{call} in smaller parts]", text.len());
     format!("{start}\n{note}\n{end}").into()
 }
 

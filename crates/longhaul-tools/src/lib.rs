@@ -66,7 +66,7 @@ pub use grep::Grep;
 pub use handoff::WriteHandoff;
 pub use list::List;
 pub use process::{RUN_MARKER, reap_leftovers};
-pub use read::Read;
+pub use read::{Read, call_of};
 pub use sandbox::Sandbox;
 pub use shell::{AGENTS_PATH, agents_environment};
 pub use spawn::Spawn;

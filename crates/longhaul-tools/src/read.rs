@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::Read as _;
 
+use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
 use longhaul_workspace::{Error, digest_of};
@@ -28,7 +29,7 @@ use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
-    /// Path of the file, relative to the workspace; or `blob:` and a hash, as a result that was cut names it.
+    /// Path of the file, relative to the workspace; or `blob:` and what a result that was cut names.
     path: String,
     /// The first line to show, counted from 1. Default: 1.
     offset: Option<u64>,
@@ -140,11 +141,19 @@ fn whole(path: &str, file: File) -> Result<Vec<u8>, Outcome> {
 }
 
 fn blob(context: &Context, hash: &str) -> Result<Vec<u8>, Outcome> {
-    if hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(invalid(format!("`{BLOB_PREFIX}` must be followed by the 64 letters of a hash")));
+    let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hash && call_of(hash).is_none() {
+        return Err(invalid(format!(
+            "`{BLOB_PREFIX}` must be followed by the 64 letters of a hash, or by a call (`{BLOB_PREFIX}call_7`)"
+        )));
     }
     let content = context.blobs.fetch(hash);
     content.map_err(|error| Outcome::failed(Failure::Tool, format!("cannot read the blob: {error}")))
+}
+
+/// The call whose result is meant, if it is not a hash.
+pub fn call_of(name: &str) -> Option<CallId> {
+    name.strip_prefix("call_")?.parse().ok().map(CallId)
 }
 
 fn directory(context: &Context, path: &str) -> Result<Outcome, Outcome> {

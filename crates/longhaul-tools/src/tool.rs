@@ -56,7 +56,8 @@ impl Printed for Unheard {
 pub trait Blobs: Send + Sync {
     /// Keeps the bytes and answers their hash.
     fn keep(&self, bytes: &[u8]) -> Result<String, String>;
-    fn fetch(&self, hash: &str) -> Result<Vec<u8>, String>;
+    /// By their hash; or, by its name, what an earlier call of the run came to.
+    fn fetch(&self, name: &str) -> Result<Vec<u8>, String>;
 }
 
 /// What a model is told about a tool, and what recovery may do with it.

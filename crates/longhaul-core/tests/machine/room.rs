@@ -264,6 +264,25 @@ fn what_cannot_be_shortened_is_begun_anew_and_then_parked() {
     assert!(room.sent.len() < 200, "{} requests", room.sent.len());
 }
 
+/// D4.1: what is left out of an old result says where the whole of it is, and never to make the call again.
+#[test]
+fn what_is_left_out_can_be_read_again() {
+    let old = |call| Message::Tool {
+        call: CallId(call),
+        failed: false,
+        text: format!("deployed\n{}", "line\n".repeat(400)).into(),
+        images: Vec::new(),
+    };
+    let messages = [Message::User { text: "Deploy.".to_owned() }, old(1), old(2)];
+    let outputs = context::shortened(&messages, &Shortening::Outputs { before: 2 }, &[]);
+    assert_eq!(
+        text(&outputs[1]),
+        "deployed\n[2009 bytes of this old result left out; read blob:call_1 if you need it]"
+    );
+    let fit = context::shortened(&messages, &Shortening::Fit { from: 2, bytes: 400 }, &[]);
+    assert!(text(&fit[2]).contains("read blob:call_2 in smaller parts"), "{}", text(&fit[2]));
+}
+
 /// The last exchange alone may be too long: something of each result stays, and nothing is begun anew for it.
 #[test]
 fn a_result_larger_than_the_window_is_cut_to_fit() {

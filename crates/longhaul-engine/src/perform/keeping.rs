@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use longhaul_core::event::{Kept, Stored};
-use longhaul_core::ids::RunId;
+use longhaul_core::ids::{CallId, RunId};
+use longhaul_core::run::{Call, Run};
 use longhaul_store::Store;
-use longhaul_tools::Blobs;
+use longhaul_tools::{Blobs, call_of};
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::checkpoints::Vault;
 use longhaul_workspace::commit;
 
 use super::Keep;
+use crate::error::Error;
+use crate::fold::Onlooker;
 use crate::retention::Quota;
 use crate::secrets::Secrets;
 
@@ -49,12 +52,30 @@ pub struct RunBlobs {
     pub earlier: Option<RunId>,
 }
 
+impl RunBlobs {
+    /// What a call came to is in the journal, and nowhere else if it was short.
+    fn result_of(&self, call: CallId) -> Result<Vec<u8>, String> {
+        let read = || -> Result<Run, Error> {
+            let mut onlooker = Onlooker::new(self.store.as_ref(), &self.run)?;
+            onlooker.look(&mut |_, _, _, _| {})?;
+            onlooker.into_run()
+        };
+        let run = read().map_err(|error| error.to_string())?;
+        let outcome = run.call(call).and_then(Call::outcome);
+        let outcome = outcome.ok_or_else(|| format!("{call} has no result"))?;
+        Ok(outcome.for_model().as_bytes().to_vec())
+    }
+}
+
 impl Blobs for RunBlobs {
     fn keep(&self, bytes: &[u8]) -> Result<String, String> {
         self.store.put_blob(&self.run, &self.secrets.strike_bytes(bytes)).map_err(|error| error.to_string())
     }
 
     fn fetch(&self, hash: &str) -> Result<Vec<u8>, String> {
+        if let Some(call) = call_of(hash) {
+            return self.result_of(call);
+        }
         let own = self.store.blob(&self.run, hash);
         let found = match &self.earlier {
             Some(earlier) => own.or_else(|error| self.store.blob(earlier, hash).map_err(|_| error)),

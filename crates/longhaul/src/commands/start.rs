@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use longhaul_core::command::Wish;
+use longhaul_core::conduct::Looping;
 use longhaul_core::decide::Refusal;
 use longhaul_core::ids::RunId;
+use longhaul_core::run::Run;
+use longhaul_core::spec::Limits;
 use longhaul_core::status::Status;
 use longhaul_engine::checkpoints::{Point, TakenBack};
 use longhaul_engine::{Error, Harness, Opening};
@@ -92,6 +95,10 @@ fn go_on(
         asked => asked.over(harness.look(id)?.spec.limits)?,
     };
     let looping = args.iterations.change(harness, id)?;
+    let limits = match &looping {
+        Some(looping) => with_more_iterations(limits, &harness.look(id)?, &args.limits, looping),
+        None => limits,
+    };
     let checks = args.checks.change(app, harness, id)?;
     let opening = Opening { limits, model, looping, checks };
     if args.detach {
@@ -109,6 +116,26 @@ fn go_on(
         return drive::detach(app, harness, id, &again);
     }
     drive::drive(app, harness, id, opening, record)
+}
+
+/// What a loop was given for each of its iterations, because nobody said otherwise, it is given for the new ones too.
+fn with_more_iterations(
+    asked: Option<Limits>,
+    run: &Run,
+    typed: &LimitArgs,
+    looping: &Looping,
+) -> Option<Limits> {
+    let (default, had) = (Limits::default(), run.spec.limits);
+    let before = run.spec.conduct().looping.as_ref().map_or(1, |looping| looping.max_iterations);
+    let more = looping.max_iterations.max(before);
+    let mut limits = asked.unwrap_or(had);
+    if typed.max_tool_calls.is_none() && had.max_tool_calls == default.max_tool_calls.saturating_mul(before) {
+        limits.max_tool_calls = default.max_tool_calls.saturating_mul(more);
+    }
+    if typed.max_steps.is_none() && had.max_steps == default.max_steps.saturating_mul(before) {
+        limits.max_steps = default.max_steps.saturating_mul(more);
+    }
+    (limits != had).then_some(limits)
 }
 
 /// Says loudly what going back cost.

@@ -725,6 +725,21 @@ fn a_loop_that_is_over_says_how_to_go_on() {
     let show = desk.json(&["show", &id]);
     assert_eq!((&show["status"], &show["iterationCount"]), (&"completed".into(), &2.into()));
     assert_eq!((&show["maxIterations"], &show["error"]), (&4.into(), &serde_json::Value::Null));
+    // As much for each of the new ones as for the old.
+    assert_eq!((&show["limits"]["maxToolCalls"], &show["limits"]["maxSteps"]), (&400.into(), &800.into()));
+}
+
+/// B7.5: what was typed as a limit stays it, however many iterations there are.
+#[test]
+fn more_iterations_leave_a_limit_that_was_typed() {
+    let desk = Desk::with_script("conversations: [ { turns: [ { text: hm } ] } ]");
+    let mut args = in_place("x");
+    args.extend(["--max-iterations", "1", "--max-tool-calls", "7"]);
+    assert_eq!(desk.say(&args).code, 4);
+    let id = only_run(&desk);
+    assert_eq!(desk.say(&["resume", &id, "--max-iterations", "2", "--max-steps", "9"]).code, 4);
+    let limits = &desk.json(&["show", &id])["limits"];
+    assert_eq!((&limits["maxToolCalls"], &limits["maxSteps"]), (&7.into(), &9.into()));
 }
 
 /// What a loop is fixed to is not silently ignored on resume; a limit below what was used is refused; a wrong judge is said at

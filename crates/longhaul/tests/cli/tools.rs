@@ -45,6 +45,24 @@ fn records_are_complete() {
     assert!(desk.say(&["tools", &id]).err.contains("remaining 98"));
 }
 
+/// D4.1: what compaction left out of an old result is read again, without the call being made again.
+#[test]
+fn an_old_result_is_read_by_its_call() {
+    let script = r#"conversations: [ { turns: [
+        { calls: [ { tool: bash, args: { command: "echo once >> log; seq 2000 2300" } } ] },
+        { calls: [ { tool: read, args: { path: "blob:call_1", offset: 300, limit: 2 } } ] },
+        { calls: [ { tool: read, args: { path: "blob:call_9" } }, { tool: read, args: { path: "blob:nonsense" } } ] },
+        { text: ok } ] } ]"#;
+    let desk = Desk::with_script(script);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--in-place"]);
+    let tools = desk.json(&["tools", shown["id"].as_str().unwrap()]);
+    let said = |index: usize| tools["calls"][index]["result"].to_string();
+    assert!(said(1).contains("2299") && said(1).contains("2300") && !said(1).contains("2298"), "{}", said(1));
+    assert!(said(2).contains("call_9 has no result"), "{}", said(2));
+    assert!(said(3).contains("blob:call_7"), "{}", said(3));
+    assert_eq!(std::fs::read_to_string(desk.path("log")).unwrap(), "once\n");
+}
+
 /// A3.4, AE5: a call over its timeout is ended with its processes and recorded as a timeout.
 #[test]
 fn a_slow_call_times_out() {
