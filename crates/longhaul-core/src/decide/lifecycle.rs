@@ -218,7 +218,7 @@ fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Ref
         Status::Created | Status::Paused => {}
         Status::Running => return refused("it is under way already"),
         Status::Completed => return refused("it has ended"),
-        Status::Failed if run.is_out_of_iterations() => return take_more_iterations(run, at, changed),
+        Status::Failed if run.was_stopped_at_limit() => return go_past_limit(run, at, changed),
         Status::Failed => {
             return refused("it has ended; another plan, an earlier checkpoint or a new run go on");
         }
@@ -236,22 +236,30 @@ fn start(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Ref
     Ok(decision)
 }
 
-/// A loop that ran out of iterations goes on with the next one, if it may now take more: nothing else about it was wrong.
-fn take_more_iterations(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Refusal> {
+/// A run that was to stop at a limit goes on with a higher one, in a fresh conversation: nothing else about it was wrong.
+fn go_past_limit(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decision, Refusal> {
+    let refused = |why| Err(Refusal::Transition { verb: "start", status: run.status, why });
     let looping = changed.looping.as_ref().or(run.spec.conduct().looping.as_ref());
-    if looping.is_none_or(|looping| looping.max_iterations <= run.iteration) {
-        let why = "its iterations are used up; it goes on with a higher max_iterations";
-        return Err(Refusal::Transition { verb: "start", status: run.status, why });
-    }
+    let why = if run.is_out_of_iterations() {
+        if looping.is_none_or(|looping| looping.max_iterations <= run.iteration) {
+            return refused("its iterations are used up; it goes on with a higher --max-iterations");
+        }
+        FreshStart::NoPromise
+    } else {
+        if changed.limits.is_none() {
+            return refused("it was to stop at its limit; it goes on with a higher one");
+        }
+        FreshStart::Limit
+    };
     let mut decision = Decision::nothing();
-    planning::clear(run, at, "the run goes on with more iterations", &mut decision);
+    planning::clear(run, at, "the run goes on with a higher limit", &mut decision);
     decision.and(Event::Reopened);
     change_settings(run, &changed, &mut decision);
     let (from, to) = (Status::Paused, Status::Running);
     decision.and(Event::StatusChanged { from, to, cause: Cause::Asked, reason: None });
     set_deadline(run, at, &changed, &mut decision);
     if let Some(ahead) = decision.ahead(run) {
-        iteration::sum_up(&ahead, 0, FreshStart::NoPromise, &mut decision);
+        iteration::sum_up(&ahead, 0, why, &mut decision);
         schedule::go_on(&ahead, ahead.spec.limits, &mut decision);
     }
     Ok(decision)

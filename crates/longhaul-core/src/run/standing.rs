@@ -6,7 +6,7 @@ use crate::conversation::{Message, ModelFailureKind};
 use crate::event::{Aside, Cause, Purpose};
 use crate::ids::CallId;
 use crate::limits::STEPS_MAX;
-use crate::plan::{BadPlan, Plan, Step};
+use crate::plan::{BadPlan, Plan, Step, StepStatus};
 use crate::policy::{Limit, Policy};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
@@ -192,8 +192,14 @@ impl Run {
     /// Did it fail only because its loop had no iterations left? With more of them it can go on. A sub-agent's parent has gone on
     /// without it.
     pub fn is_out_of_iterations(&self) -> bool {
+        self.was_stopped_at_limit() && self.reason.as_deref() == Some(Limit::Iterations.as_str())
+    }
+
+    /// Did it fail only because the step in hand came to a limit that was to stop it? With a higher one it can go on.
+    pub fn was_stopped_at_limit(&self) -> bool {
         let at_limit = self.status == Status::Failed && self.cause == Some(Cause::Limit);
-        at_limit && self.reason.as_deref() == Some(Limit::Iterations.as_str()) && self.spec.parent.is_none()
+        let in_hand = self.step().is_some_and(|step| step.status == StepStatus::Failed);
+        at_limit && in_hand && self.spec.parent.is_none()
     }
 
     /// What the agent said last, in the conversation in hand or before it.

@@ -411,14 +411,13 @@ fn after_the_limit(run: &Run) -> String {
             raised_limit(run)
         );
     }
-    if run.checkpoints < 2 {
-        return format!("the run was to stop at this limit; its work is kept in {place}");
+    if run.was_stopped_at_limit() {
+        let more = raised_limit(run);
+        return format!(
+            "the run was to stop at this limit; its work is kept in {place}; go on with a higher one: `longhaul resume {id} {more}`"
+        );
     }
-    format!(
-        "the run was to stop at this limit; its work is kept in {place}. `longhaul checkpoints {id}` lists where it can go \
-         on from with a higher one: `longhaul resume {id} --checkpoint N {}`",
-        raised_limit(run)
-    )
+    format!("the run was to stop at this limit; its work is kept in {place}")
 }
 
 /// The limit that was reached, as it would be typed with twice what it was.

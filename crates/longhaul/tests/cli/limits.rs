@@ -37,6 +37,36 @@ fn a_limit_warns_pauses_or_stops() {
     }
 }
 
+/// B7.5: whatever limit a run was to stop at, what is said then can be typed, and it goes on in a fresh conversation that knows what
+/// happened. With nothing higher it stays as it is.
+#[test]
+fn a_run_that_was_to_stop_goes_on_with_a_higher_limit() {
+    let script = "prices: { input: 10, output: 10 }\nconversations:\n  - match: { prompt_contains: 'What happened so far' }\n    \
+                  turns: [ { text: Went on., usage: { input: 10, output: 1 } } ]\n  - turns:\n      \
+                  - { calls: [ { tool: bash, args: { command: echo one } } ], usage: { input: 100, output: 10 } }\n      \
+                  - { calls: [ { tool: bash, args: { command: echo two } } ], usage: { input: 100, output: 10 } }\n      \
+                  - { calls: [ { tool: bash, args: { command: echo three } } ], usage: { input: 100, output: 10 } }\n";
+    for (flag, limit) in [("max-steps", "1"), ("max-tokens", "200"), ("max-cost", "0.0015")] {
+        let desk = Desk::with_script(script);
+        let (typed, policy) = (format!("--{flag}={limit}"), format!("{}=stop", flag.replace('-', "_")));
+        let said = run(&desk, &[&typed, "--limit-policy", &policy]);
+        assert_eq!(said.code, 4, "{flag}: {}", said.err);
+        let hint = said.err.lines().find(|line| line.contains("go on with a higher one")).unwrap();
+        let typed = hint.split('`').find(|part| part.starts_with("longhaul resume ")).unwrap();
+        let id = typed.split(' ').nth(2).unwrap();
+        let refused = desk.say(&["resume", id]);
+        assert_eq!(
+            (refused.code, refused.err.contains("goes on with a higher one")),
+            (1, true),
+            "{}",
+            refused.err
+        );
+        let words: Vec<&str> = typed.split(' ').skip(1).collect();
+        assert_eq!(desk.get(&words), "Went on.\n", "{flag}");
+        assert_eq!(desk.json(&["show", id])["status"], "completed");
+    }
+}
+
 /// D1.3: what an agent's file and the settings say of limits; nonsense is told with its place.
 #[test]
 fn policies_are_read_from_files() {

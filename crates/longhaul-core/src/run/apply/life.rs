@@ -51,8 +51,8 @@ impl Run {
     }
 
     pub(super) fn reopen(&mut self) {
-        // A loop out of iterations goes on with the very step that failed.
-        if self.is_out_of_iterations() {
+        // What came to its limit goes on with the very step that failed.
+        if self.was_stopped_at_limit() {
             self.plan.take_up(self.current_step as usize);
         }
         self.status = Status::Paused;
