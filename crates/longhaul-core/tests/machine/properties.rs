@@ -47,7 +47,7 @@ fn without_traces_of_pausing(run: &Run) -> Run {
     run.commands.clear();
     run.calls_before_start = 0;
     // A person has looked: what led nowhere or went wrong before counts no longer.
-    (run.novelty.stale, run.novelty.told) = (0, 0);
+    (run.novelty.stale, run.novelty.told, run.novelty.failing) = (0, 0, 0);
     run.pace = Pace { tree: run.pace.tree, ..Pace::default() };
     run.repetitions.clear();
     run.model_failures = 0;
