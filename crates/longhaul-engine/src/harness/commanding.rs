@@ -47,12 +47,13 @@ impl Harness {
         let mut effects = ledger.settle_all_but_answers()?;
         // A run that is paused or stopped after its process died must not go on working behind our back.
         self.reap(id);
+        // Stored first: a person may have changed them since the run last looked, which it does not know.
         let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
-        effects.extend(ledger.commit(Input::Command(command))?);
         if let Some(home) = self.home().filter(|_| is_checkpoint) {
             let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), &self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
+        effects.extend(ledger.commit(Input::Command(command))?);
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
         self.end_children(&run, effects)?;

@@ -587,6 +587,23 @@ fn a_checkpoint_has_a_name() {
     assert_eq!(desk.say(&["resume", id, "--checkpoint", "before-x", "--max-steps", "50"]).code, 0);
 }
 
+/// AX3: it has the files as they stand when it is made, also what a person did to them while the run rested or after it was done.
+#[test]
+fn a_named_checkpoint_has_what_a_person_changed() {
+    let desk = Desk::with_script(SCRIPT);
+    let id = &desk.create();
+    for (name, steps, code) in [("paused", "2", 4), ("completed", "50", 0)] {
+        assert_eq!(desk.say(&["resume", id, "--max-steps", steps]).code, code, "{name}");
+        let workspace: PathBuf = desk.json(&["show", id])["workspace"].as_str().unwrap().into();
+        std::fs::write(workspace.join("mine.txt"), name).unwrap();
+        let before = found(&workspace);
+        desk.get(&["checkpoint", id, "--name", name]);
+        std::fs::write(workspace.join("mine.txt"), "junk").unwrap();
+        assert_eq!(desk.say(&["rewind", id, "--to", name]).code, 0, "{name}");
+        assert_eq!(found(&workspace), before, "{name}");
+    }
+}
+
 /// D11.16: a fork has the conversation and the files of a checkpoint, and a place of its own; the first run is not touched.
 #[test]
 fn a_fork_goes_its_own_way() {
