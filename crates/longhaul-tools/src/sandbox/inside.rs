@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -18,6 +19,7 @@ use std::process::Command;
 
 use super::orders::{Limits, Orders};
 use super::{landlock, relay, seccomp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit, setsid,
 };
@@ -31,6 +33,8 @@ pub enum EnterError {
     Orders,
     #[error("{} was exchanged for something else while the sandbox was made", .0.display())]
     Exchanged(PathBuf),
+    #[error("whoever started the command is gone")]
+    Orphaned,
     #[error("capabilities are left inside the sandbox")]
     Capabilities,
     #[error("cannot {0} inside the sandbox")]
@@ -61,8 +65,21 @@ pub fn enter(arguments: impl IntoIterator<Item = OsString>) -> Result<Infallible
     if orders.relay {
         relay::start().map_err(|error| EnterError::Kernel("lead to the proxy", error))?;
     }
+    // From here on its death is ours. If it died while the sandbox was being made, nobody would end the command.
+    if is_unheard(&[io::stdout().as_fd(), io::stderr().as_fd()]) {
+        return Err(EnterError::Orphaned);
+    }
     let source = Command::new(&program).args(arguments).exec();
     Err(EnterError::Exec { program, source })
+}
+
+/// Has whoever reads what is written to one of these gone away?
+fn is_unheard(ends: &[BorrowedFd<'_>]) -> bool {
+    let mut ends: Vec<PollFd<'_>> =
+        ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::empty())).collect();
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let looked = poll(&mut ends, Some(&at_once)).is_ok();
+    looked && ends.iter().any(|end| end.revents().intersects(PollFlags::ERR | PollFlags::HUP))
 }
 
 fn write_files(files: &BTreeMap<PathBuf, String>) -> io::Result<()> {
@@ -173,4 +190,19 @@ fn limit(limits: &Limits) -> rustix::io::Result<()> {
         setrlimit(resource, Rlimit { current: lower(now.current), maximum: lower(now.maximum) })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F40: a command whose harness died while its sandbox was being made is not begun.
+    #[test]
+    fn nobody_hears_who_writes_to_a_pipe_without_a_reader() {
+        let (reader, writer) = io::pipe().unwrap();
+        let nowhere = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+        assert!(!is_unheard(&[writer.as_fd(), nowhere.as_fd()]));
+        drop(reader);
+        assert!(is_unheard(&[nowhere.as_fd(), writer.as_fd()]));
+    }
 }
