@@ -59,7 +59,8 @@ impl Fill {
     /// The provider has counted a request and its reply. `sent` is how long the conversation was when it was sent.
     pub fn count(&mut self, sent: u64, usage: &Usage) {
         let input = usage.tokens().saturating_sub(usage.output_tokens);
-        if input == 0 {
+        // What is booked for a provider that did not count errs high: it guards a budget, and would waste the window.
+        if input == 0 || usage.estimated_tokens > 0 {
             self.counted = None;
             return;
         }

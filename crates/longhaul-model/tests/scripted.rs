@@ -696,7 +696,7 @@ fn wrong_values_are_refused_where_they_stand() {
             hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
             demo.yaml:3:45: `retry_after` is not a short text without control characters
             demo.yaml:3:26: unknown fault `silense`
-            hint: did you mean `silence`? known faults: `credentials`, `forbidden`, `quota`, `model_removed`, `overflow`, `overloaded`, `rate_limited`, `refused_content`, `pings_only`, `silence`, `drip`, `huge_event`, `endless_events`, `html`, `empty`, `gzip_bomb`, `wrong_type`, `truncated_json`, `invalid_utf8`, `garbage_tls`, `duplicate_ids`, `unknown_tool`, `args_not_object`, `many_calls`, `null_content`, `malformed_args`
+            hint: did you mean `silence`? known faults: `credentials`, `forbidden`, `quota`, `model_removed`, `overflow`, `overloaded`, `rate_limited`, `refused_content`, `pings_only`, `silence`, `drip`, `huge_event`, `endless_events`, `html`, `empty`, `gzip_bomb`, `wrong_type`, `truncated_json`, `invalid_utf8`, `garbage_tls`, `duplicate_ids`, `unknown_tool`, `args_not_object`, `many_calls`, `null_content`, `malformed_args`, `no_usage`
             demo.yaml:3:39: `times` is not within 1 and 100000
             demo.yaml:3:39: `times` is not within 1 and 100000
             demo.yaml:3:17: a failure is exactly one thing

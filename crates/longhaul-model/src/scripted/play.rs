@@ -192,7 +192,7 @@ fn usage(prices: &Prices, tokens: Tokens) -> Usage {
         cache_read_tokens: tokens.cache_read,
         cache_write_tokens: tokens.cache_write,
         cost: tokens.cost.and_then(Usd::from_dollars).unwrap_or_else(|| costs.into_iter().sum()),
-        unpriced_tokens: 0,
+        ..Usage::default()
     }
 }
 
