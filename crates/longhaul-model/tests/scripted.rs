@@ -580,7 +580,7 @@ fn unknown_keys_are_named_with_their_line_and_the_keys_there_are() {
             demo.yaml:4:9: unknown key `delay`
             hint: did you mean `delay_ms`? known keys: `text`, `calls`, `usage`, `stop`, `delay_ms`, `fail`, `when_result_contains`
             demo.yaml:3:18: unknown key `tokens`
-            hint: known keys: `input`, `output`, `cache_read`, `cache_write`, `cost`
+            hint: known keys: `input`, `output`, `cache_read`, `cache_write`, `cost`, `estimated`
             demo.yaml:3:19: unknown key `code`
             hint: known keys: `status`, `retry_after_ms`, `retry_after`, `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`, `times`
             demo.yaml:3:32: unknown key `arg`
