@@ -357,3 +357,22 @@ pub fn todo(calls: &[Call]) -> Option<&str> {
         .output()
         .map(|output| output.text.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Counted, Fill, Usage};
+
+    /// What was booked for a provider that does not count errs high, and is not taken for its count.
+    #[test]
+    fn an_estimate_is_no_count() {
+        let counted = Usage { input_tokens: 900, output_tokens: 10, ..Usage::default() };
+        let estimated = Usage { estimated_tokens: 910, ..counted };
+        let after = |usage: &Usage| {
+            let mut fill = Fill { bytes: 320, ..Fill::default() };
+            fill.count(320, usage);
+            (fill.counted, fill.tokens_with(0))
+        };
+        assert_eq!(after(&counted), (Some(Counted { tokens: 910, bytes: 320 }), 910));
+        assert_eq!(after(&estimated), (None, 100));
+    }
+}
