@@ -60,7 +60,8 @@ impl Fill {
     /// The provider has counted a request and its reply. `sent` is how long the conversation was when it was sent.
     pub fn count(&mut self, sent: u64, usage: &Usage) {
         let input = usage.tokens().saturating_sub(usage.output_tokens);
-        if input == 0 {
+        // What is booked for a provider that did not count errs high: it guards a budget, and would waste the window.
+        if input == 0 || usage.estimated_tokens > 0 {
             self.counted = None;
             return;
         }
@@ -357,4 +358,23 @@ pub fn todo(calls: &[Call]) -> Option<&str> {
         .find(|outcome| outcome.is_done())?
         .output()
         .map(|output| output.text.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counted, Fill, Usage};
+
+    /// What was booked for a provider that does not count errs high, and is not taken for its count.
+    #[test]
+    fn an_estimate_is_no_count() {
+        let counted = Usage { input_tokens: 900, output_tokens: 10, ..Usage::default() };
+        let estimated = Usage { estimated_tokens: 910, ..counted };
+        let after = |usage: &Usage| {
+            let mut fill = Fill { bytes: 320, ..Fill::default() };
+            fill.count(320, usage);
+            (fill.counted, fill.tokens_with(0))
+        };
+        assert_eq!(after(&counted), (Some(Counted { tokens: 910, bytes: 320 }), 910));
+        assert_eq!(after(&estimated), (None, 100));
+    }
 }

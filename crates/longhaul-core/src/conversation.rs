@@ -197,6 +197,17 @@ pub struct Usage {
     #[cbor(default)]
     #[serde(default)]
     pub unpriced_tokens: u64,
+    /// Of all these tokens, how many nobody counted: the provider did not say, and they are rather too many than too few.
+    #[n(6)]
+    #[cbor(skip_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub estimated_tokens: u64,
+}
+
+/// Most providers count everything; a journal and its readers are not told so with every reply.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "both codecs ask with references")]
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// Where a cost is shown, one that is not all known is `null`.
@@ -212,6 +223,7 @@ impl Usage {
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.cost += other.cost;
         self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
+        self.estimated_tokens = self.estimated_tokens.saturating_add(other.estimated_tokens);
     }
 
     /// What is left of it beside another.
@@ -223,6 +235,7 @@ impl Usage {
             cache_write_tokens: self.cache_write_tokens.saturating_sub(other.cache_write_tokens),
             cost: self.cost.less(other.cost),
             unpriced_tokens: self.unpriced_tokens.saturating_sub(other.unpriced_tokens),
+            estimated_tokens: self.estimated_tokens.saturating_sub(other.estimated_tokens),
         }
     }
 

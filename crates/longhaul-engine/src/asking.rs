@@ -151,8 +151,9 @@ async fn heard(
     // What the reply may take is no room for the question; but a small window is not given away.
     let window = model.context_window();
     let mut room = window - model.reply_room().min(window / 2);
-    let Usage { input_tokens, cache_read_tokens, cache_write_tokens, .. } = reply.usage;
-    if input_tokens == 0 && cache_read_tokens == 0 && cache_write_tokens == 0 {
+    let Usage { input_tokens, cache_read_tokens, cache_write_tokens, estimated_tokens, .. } = reply.usage;
+    let uncounted = input_tokens == 0 && cache_read_tokens == 0 && cache_write_tokens == 0;
+    if uncounted || estimated_tokens > 0 {
         // Nobody will count what instructions and tools take of it, so that is taken off here.
         room -= models.beside_conversation(model, &request).await.min(room / 2);
     }

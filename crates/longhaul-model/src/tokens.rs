@@ -1,4 +1,4 @@
-//! How many tokens a request has, estimated without asking anybody.
+//! How many tokens a request or a reply has, estimated without asking anybody.
 //!
 //! It owns one estimator for all models, and errs high: tokenizers differ by half among themselves, and a conversation
 //! that is cut a little early costs less than one that is refused. It refuses to be exact. Who needs the provider's
@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::wire::{Call, Request, ToolOffer, ToolResult, Turn};
+use crate::wire::{Call, Reply, ReplyCall, Request, ToolOffer, ToolResult, Turn};
 
 /// The tokens of a request's prompt, rather too many than too few.
 pub fn estimate(request: &Request) -> u64 {
@@ -18,6 +18,12 @@ pub fn estimate(request: &Request) -> u64 {
     let preamble = if request.tools.is_empty() { MESSAGE } else { MESSAGE + TOOLS_PREAMBLE };
     let hundredths = preamble + text(&request.system) + tools + turns + schema + extra;
     hundredths.div_ceil(100)
+}
+
+/// The tokens of a reply: its text, its calls and as much of its thoughts as came along. Rather too many than too few.
+pub fn estimate_reply(reply: &Reply) -> u64 {
+    let text = text(&reply.text) + reply.calls.iter().map(reply_call).sum::<u64>();
+    (MESSAGE + json(&reply.raw.content).max(text)).div_ceil(100)
 }
 
 /// Hundredths of a token, here and below. Role, name and marks around one message, call or result.
@@ -55,6 +61,12 @@ fn turn(turn: &Turn) -> u64 {
 
 fn call(call: &Call) -> u64 {
     MESSAGE + text(&call.provider_id) + text(&call.name) + text(call.args.as_str())
+}
+
+/// Arguments that cannot be read were written all the same.
+fn reply_call(call: &ReplyCall) -> u64 {
+    let args = call.args.as_ref().map_or_else(|malformed| malformed.text.as_str(), |args| args.as_str());
+    MESSAGE + text(&call.provider_id) + text(&call.name) + text(args)
 }
 
 fn result(result: &ToolResult) -> u64 {

@@ -580,7 +580,7 @@ fn unknown_keys_are_named_with_their_line_and_the_keys_there_are() {
             demo.yaml:4:9: unknown key `delay`
             hint: did you mean `delay_ms`? known keys: `text`, `calls`, `usage`, `stop`, `delay_ms`, `fail`, `when_result_contains`
             demo.yaml:3:18: unknown key `tokens`
-            hint: known keys: `input`, `output`, `cache_read`, `cache_write`, `cost`
+            hint: known keys: `input`, `output`, `cache_read`, `cache_write`, `cost`, `estimated`
             demo.yaml:3:19: unknown key `code`
             hint: known keys: `status`, `retry_after_ms`, `retry_after`, `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`, `times`
             demo.yaml:3:32: unknown key `arg`
@@ -696,7 +696,7 @@ fn wrong_values_are_refused_where_they_stand() {
             hint: one of `status` (with `retry_after_ms` or `retry_after` if you like), `disconnect_after_bytes`, `stall_ms`, `fatal`, `fault`; and `times` with each of them
             demo.yaml:3:45: `retry_after` is not a short text without control characters
             demo.yaml:3:26: unknown fault `silense`
-            hint: did you mean `silence`? known faults: `credentials`, `forbidden`, `quota`, `model_removed`, `overflow`, `overloaded`, `rate_limited`, `refused_content`, `pings_only`, `silence`, `drip`, `huge_event`, `endless_events`, `html`, `empty`, `gzip_bomb`, `wrong_type`, `truncated_json`, `invalid_utf8`, `garbage_tls`, `duplicate_ids`, `unknown_tool`, `args_not_object`, `many_calls`, `null_content`, `malformed_args`
+            hint: did you mean `silence`? known faults: `credentials`, `forbidden`, `quota`, `model_removed`, `overflow`, `overloaded`, `rate_limited`, `refused_content`, `pings_only`, `silence`, `drip`, `huge_event`, `endless_events`, `html`, `empty`, `gzip_bomb`, `wrong_type`, `truncated_json`, `invalid_utf8`, `garbage_tls`, `duplicate_ids`, `unknown_tool`, `args_not_object`, `many_calls`, `null_content`, `malformed_args`, `no_usage`
             demo.yaml:3:39: `times` is not within 1 and 100000
             demo.yaml:3:39: `times` is not within 1 and 100000
             demo.yaml:3:17: a failure is exactly one thing

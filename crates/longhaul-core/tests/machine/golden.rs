@@ -39,6 +39,7 @@ pub fn samples() -> Vec<Event> {
         cache_write_tokens: 8,
         cost: Usd::from_nanos(4_500_000),
         unpriced_tokens: 9,
+        estimated_tokens: 0,
     };
     let output =
         Output { text: "head…".into(), blob: Some("ab12".to_owned()), bytes: 70_000, ..Output::default() };
@@ -176,6 +177,17 @@ pub fn samples() -> Vec<Event> {
             raw: None,
             stop: None,
             window: Some(200_000),
+        },
+        Event::ModelReplied {
+            turn: 4,
+            attempt,
+            text: text(),
+            calls: Vec::new(),
+            usage: Usage { estimated_tokens: 5, ..usage },
+            duration_us: 1500,
+            raw: None,
+            stop: None,
+            window: None,
         },
         Event::TurnFailed {
             turn: 4,
@@ -482,6 +494,7 @@ fn as_version_1_knew_it(mut event: Event) -> Option<Event> {
         | Event::Contained { .. }
         | Event::ModelReplied { raw: Some(_), .. }
         | Event::ModelReplied { window: Some(_), .. }
+        | Event::ModelReplied { usage: Usage { estimated_tokens: 1.., .. }, .. }
         | Event::TurnFailed { garbled: Some(_), .. }
         | Event::WaitingForHuman { ask: Some(_), .. }
         | Event::WaitingForHuman { digest: Some(_), .. }

@@ -22,6 +22,7 @@ const EMPTY: Usage = Usage {
     cache_write_tokens: 0,
     cost: longhaul_core::money::Usd::ZERO,
     unpriced_tokens: 0,
+    estimated_tokens: 0,
 };
 
 fn conducted(conduct: Conduct, limits: Limits) -> Sim {

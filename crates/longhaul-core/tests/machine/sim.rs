@@ -159,6 +159,7 @@ const USED: Usage = Usage {
     cache_write_tokens: 0,
     cost: Usd::ZERO,
     unpriced_tokens: 0,
+    estimated_tokens: 0,
 };
 
 #[derive(Clone, Debug)]

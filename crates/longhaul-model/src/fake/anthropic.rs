@@ -3,7 +3,7 @@
 use longhaul_core::conversation::Stop;
 use serde_json::{Value, json};
 
-use super::asked::{Asked, Entry, items, text, word};
+use super::asked::{Asked, Entry, Usage, items, text, word};
 use super::spoken::{Spoken, Stream};
 use crate::scripted::fault::SaidCall;
 use crate::scripted::play::Pieces;
@@ -106,6 +106,9 @@ fn message(spoken: &Spoken, content: &Value, output_tokens: u64) -> Value {
 
 /// Cumulative: each count replaces the one before.
 fn usage(spoken: &Spoken, output_tokens: u64) -> Value {
+    if spoken.usage == Usage::Untold {
+        return Value::Null;
+    }
     let tokens = &spoken.tokens;
     json!({"input_tokens": tokens.input, "cache_creation_input_tokens": tokens.cache_write,
         "cache_read_input_tokens": tokens.cache_read, "output_tokens": output_tokens, "service_tier": "standard"})

@@ -39,6 +39,8 @@ pub(super) enum Usage {
     #[default]
     Counted,
     Unasked,
+    /// Whatever was asked, nothing is said of it.
+    Untold,
 }
 
 impl Asked {

@@ -104,6 +104,9 @@ fn chunk(spoken: &Spoken, choices: &Value) -> Value {
 
 /// Cached tokens are counted within the prompt.
 fn usage(spoken: &Spoken) -> Value {
+    if spoken.usage == Usage::Untold {
+        return Value::Null;
+    }
     let tokens = &spoken.tokens;
     let (input, output) = (spoken.input_tokens(), tokens.output);
     json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output),

@@ -3,7 +3,7 @@
 use longhaul_core::conversation::Stop;
 use serde_json::{Value, json};
 
-use super::asked::{Asked, Entry, items, text, word};
+use super::asked::{Asked, Entry, Usage, items, text, word};
 use super::spoken::{Spoken, Stream};
 use crate::scripted::fault::SaidCall;
 use crate::scripted::play::Pieces;
@@ -188,6 +188,9 @@ fn response(spoken: &Spoken, status: &str, output: &[Value]) -> Value {
 
 /// Cached tokens are counted within the input.
 fn usage(spoken: &Spoken) -> Value {
+    if spoken.usage == Usage::Untold {
+        return Value::Null;
+    }
     let tokens = &spoken.tokens;
     let (input, output) = (spoken.input_tokens(), tokens.output);
     json!({"input_tokens": input,

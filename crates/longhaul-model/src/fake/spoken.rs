@@ -64,7 +64,8 @@ impl Spoken {
         let tool = asked.tools.first().map_or(TOOL_DEFAULT, String::as_str);
         let ids = if odd == Odd::DuplicateIds { Ids::Same } else { Ids::Unique };
         let (text, calls) = (odd.text(body).to_owned(), odd.calls(body, tool));
-        Spoken { text, calls, ids, ..Spoken::new(asked, body, digest) }
+        let usage = if odd == Odd::NoUsage { Usage::Untold } else { asked.usage };
+        Spoken { text, calls, ids, usage, ..Spoken::new(asked, body, digest) }
     }
 
     pub(super) fn refused(asked: &Asked, body: &Body, digest: u64) -> Spoken {

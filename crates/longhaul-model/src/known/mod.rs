@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use longhaul_core::conversation::Usage;
 use longhaul_core::money::Usd;
 use serde::Deserialize;
-
-use crate::wire::Usage;
 
 /// What is known about one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +49,17 @@ pub struct Long {
 impl Prices {
     /// What one reply cost, rounded up to a billionth of a dollar: a budget must not be passed by rounding.
     pub fn cost(&self, usage: &Usage) -> Usd {
-        let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+        let cached = usage.cache_read_tokens.saturating_add(usage.cache_write_tokens);
+        let prompt = usage.input_tokens.saturating_add(cached);
         let (input, output, cache_read, cache_write) = match self.long {
             Some(long) if prompt > long.above => (long.input, long.output, long.cache_read, long.cache_write),
             Some(_) | None => (self.input, self.output, self.cache_read, self.cache_write),
         };
         let parts = [
-            (input, usage.input),
-            (output, usage.output),
-            (cache_read, usage.cache_read),
-            (cache_write, usage.cache_write),
+            (input, usage.input_tokens),
+            (output, usage.output_tokens),
+            (cache_read, usage.cache_read_tokens),
+            (cache_write, usage.cache_write_tokens),
         ];
         // Rounded once for the sum, not for each part.
         let nanos = parts.into_iter().fold(0u128, |sum, (price, tokens)| {
@@ -214,23 +214,25 @@ mod tests {
         }
     }
 
+    fn usage([input_tokens, output_tokens, cache_read_tokens, cache_write_tokens]: [u64; 4]) -> Usage {
+        Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, ..Usage::default() }
+    }
+
     #[test]
     fn costs_are_exact_and_never_low() {
-        let usage = Usage { input: 1000, output: 500, cache_read: 20_000, cache_write: 3000 };
+        let reply = usage([1000, 500, 20_000, 3000]);
         let expected = 1000.0 * 4.0 + 500.0 * 20.0 + 20_000.0 * 0.2 + 3000.0 * 5.0;
-        assert_eq!(prices("claude-opus-5-5").cost(&usage), usd(expected / 1e6));
+        assert_eq!(prices("claude-opus-5-5").cost(&reply), usd(expected / 1e6));
         assert_eq!(prices("gpt-5").cost(&Usage::default()), Usd::ZERO);
         let tiny = Prices { input: Usd::from_nanos(1), ..prices("gpt-5") };
-        assert_eq!(tiny.cost(&Usage { input: 1, ..Usage::default() }), Usd::from_nanos(1));
-        let all = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
-        assert_eq!(prices("gpt-5").cost(&all), Usd::from_nanos(u64::MAX));
+        assert_eq!(tiny.cost(&usage([1, 0, 0, 0])), Usd::from_nanos(1));
+        assert_eq!(prices("gpt-5").cost(&usage([u64::MAX; 4])), Usd::from_nanos(u64::MAX));
     }
 
     /// The length of the prompt counts, whether it was cached or not, and the dearer price holds for every token.
     #[test]
     fn long_prompts_cost_more() {
-        let short = Usage { input: 1, output: 1000, cache_read: 99_999, cache_write: 0 };
-        let long = Usage { cache_write: 1, ..short };
+        let (short, long) = (usage([1, 1000, 99_999, 0]), usage([1, 1000, 99_999, 1]));
         let haiku = prices("claude-haiku-5-5");
         assert_eq!(haiku.cost(&short), usd((0.1 + 500.0 + 999.99) / 1e6));
         assert_eq!(haiku.cost(&long), usd((0.5 + 2500.0 + 4999.95 + 0.625) / 1e6));

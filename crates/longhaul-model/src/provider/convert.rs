@@ -13,7 +13,6 @@ use longhaul_core::json::Json;
 use longhaul_core::tool::Image;
 use serde_json::json;
 
-use crate::known::Prices;
 use crate::provider::Sight;
 use crate::wire::{self, Api, Kind, Turn, WireError};
 
@@ -106,12 +105,7 @@ fn provider_id(asked: &[CallRequest], id: CallId) -> String {
 }
 
 /// A reply in the run's terms. `model` is the model's name as configured.
-pub(super) fn reply(
-    reply: wire::Reply,
-    model: &str,
-    prices: Option<&Prices>,
-) -> Result<ModelReply, ModelFailure> {
-    let usage = usage(&reply.usage, prices);
+pub(super) fn reply(reply: wire::Reply, model: &str, usage: Usage) -> Result<ModelReply, ModelFailure> {
     let (stop, text) = match reply.stop {
         wire::Stop::Other(word) if is_interruption(&word) => {
             let message = format!("reply cut off: the model stopped for `{word}`");
@@ -189,21 +183,6 @@ fn kept(raw: &wire::Raw, text: &str, calls: &[ProposedCall]) -> bool {
         extra: serde_json::Map::new(),
     };
     raw.api.encode(&turn(Some(raw))) != raw.api.encode(&turn(None))
-}
-
-fn usage(usage: &wire::Usage, prices: Option<&Prices>) -> Usage {
-    let mut counted = Usage {
-        input_tokens: usage.input,
-        output_tokens: usage.output,
-        cache_read_tokens: usage.cache_read,
-        cache_write_tokens: usage.cache_write,
-        ..Usage::default()
-    };
-    match prices {
-        Some(prices) => counted.cost = prices.cost(usage),
-        None => counted.unpriced_tokens = counted.tokens(),
-    }
-    counted
 }
 
 pub(super) fn failure(error: &WireError) -> ModelFailure {

@@ -6,6 +6,7 @@ pub(crate) mod convert;
 mod key;
 mod limiter;
 mod sight;
+mod usage;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,7 +26,9 @@ use crate::limits;
 use crate::model::{BoxFuture, Deltas, Model};
 use crate::tokens;
 use crate::wire::limits::OUTPUT_TOKENS_DEFAULT;
-use crate::wire::{Api, Client, Endpoint, Kind, Listed, Manners, Options, Reply, ToolOffer, WireError};
+use crate::wire::{
+    Api, Client, Endpoint, Kind, Listed, Manners, Options, Reply, Request, ToolOffer, WireError,
+};
 
 /// One model of one provider, ready to be asked.
 pub struct Provider {
@@ -150,7 +153,7 @@ impl Provider {
     }
 
     /// The request as it goes over the wire.
-    pub fn encode(&self, request: &ModelRequest) -> crate::wire::Request {
+    pub fn encode(&self, request: &ModelRequest) -> Request {
         let terms = convert::Terms {
             api: self.endpoint.api,
             model: &self.model,
@@ -181,10 +184,11 @@ impl Provider {
             return Err(ModelFailure { after_ms: Some(left_ms), ..limited });
         }
         match self.send(&request, deltas).await {
-            Ok(reply) => {
+            Ok((sent, reply)) => {
                 self.sight.took(&request);
                 self.look_for_window().await;
-                convert::reply(reply, &self.full_name, self.facts.prices.as_ref()).map_err(|mut failure| {
+                let usage = usage::of(&sent, &reply, self.facts.prices.as_ref());
+                convert::reply(reply, &self.full_name, usage).map_err(|mut failure| {
                     failure.message = self.endpoint.clean(&failure.message);
                     failure
                 })
@@ -199,9 +203,13 @@ impl Provider {
         }
     }
 
-    /// Asks, and once more without what the model refuses: images, or the wish for its thoughts.
-    async fn send(&self, request: &ModelRequest, deltas: &dyn Deltas) -> Result<Reply, WireError> {
-        let send = || async { self.client.send(&self.endpoint, &self.encode(request), deltas).await };
+    /// Asks, and once more without what the model refuses: images, or the wish for its thoughts. Comes back with what was
+    /// sent in the end.
+    async fn send(&self, request: &ModelRequest, deltas: &dyn Deltas) -> Result<(Request, Reply), WireError> {
+        let send = || async {
+            let sent = self.encode(request);
+            self.client.send(&self.endpoint, &sent, deltas).await.map(|reply| (sent, reply))
+        };
         let refused = |error: &WireError| self.refused_thoughts(error) || self.sight.refused(request, error);
         let mut answer = send().await;
         if answer.as_ref().is_err_and(refused) {

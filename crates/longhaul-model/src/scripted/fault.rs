@@ -85,6 +85,8 @@ pub(crate) enum Odd {
     NullContent,
     /// Arguments that are no JSON. Anthropic can say that only in a stream; in a body they are a string.
     MalformedArgs,
+    /// The reply as it is, without a word about its tokens.
+    NoUsage,
 }
 
 /// Every fault under the name a script has for it.
@@ -115,6 +117,7 @@ const NAMES: &[(&str, Fault)] = &[
     ("many_calls", Fault::Odd(Odd::ManyCalls)),
     ("null_content", Fault::Odd(Odd::NullContent)),
     ("malformed_args", Fault::Odd(Odd::MalformedArgs)),
+    ("no_usage", Fault::Odd(Odd::NoUsage)),
 ];
 
 impl Fault {
@@ -165,7 +168,7 @@ impl Odd {
     /// The calls of the odd reply, made of the turn's own; a turn without any calls `tool`.
     pub(crate) fn calls(self, body: &Body, tool: &str) -> Vec<SaidCall> {
         let mut own: Vec<SaidCall> = body.calls.iter().map(SaidCall::of).collect();
-        if own.is_empty() {
+        if own.is_empty() && self != Odd::NoUsage {
             own.push(SaidCall { tool: tool.to_owned(), args: "{}".to_owned() });
         }
         let count = own.len();
@@ -179,6 +182,7 @@ impl Odd {
             Odd::ArgsNotObject => own.take(1).map(|call| with_args(call, "[1, 2]")).collect(),
             Odd::MalformedArgs => own.take(1).map(|call| with_args(call, "{\"path\": \"a")).collect(),
             Odd::NullContent => iter::empty().collect(),
+            Odd::NoUsage => own.take(count).collect(),
         }
     }
 
@@ -189,7 +193,8 @@ impl Odd {
             | Odd::UnknownTool
             | Odd::ArgsNotObject
             | Odd::ManyCalls
-            | Odd::MalformedArgs => &body.text,
+            | Odd::MalformedArgs
+            | Odd::NoUsage => &body.text,
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::wire::Api;
 pub use error::ScriptError;
 use play::{Line, Pieces};
 pub use record::{Part, Recording, Replied};
-use script::{Script, Tools};
+use script::{Cost, Script, Tools};
 
 /// A checked script, ready to be played by any number of runs at once.
 #[derive(Clone, Debug)]
@@ -88,6 +88,11 @@ impl Model for Scripted {
 
     fn context_window(&self) -> u64 {
         self.script.context_window
+    }
+
+    /// A recording of a model without a price has none either.
+    fn is_priced(&self) -> bool {
+        self.script.bodies().all(|body| body.tokens.cost != Some(Cost::UNKNOWN))
     }
 
     /// A script has no tokenizer; what it would be asked is estimated as if it went over a wire.

@@ -7,7 +7,7 @@ use longhaul_core::ids::Attempt;
 use longhaul_core::money::Usd;
 
 use super::fault::{Breakage, Fault, Odd, Refusal, SaidCall, TOOL_DEFAULT};
-use super::script::{Body, Conversation, Fail, Match, Prices, Script, Tokens, Turn, Wait};
+use super::script::{Body, Conversation, Cost, Fail, Match, NoCost, Prices, Script, Tokens, Turn, Wait};
 use crate::limits;
 use crate::provider::convert;
 use crate::wire::by_status;
@@ -186,14 +186,23 @@ fn usage(prices: &Prices, tokens: Tokens) -> Usage {
         prices.cache_read.per_million(tokens.cache_read),
         prices.cache_write.per_million(tokens.cache_write),
     ];
-    Usage {
+    let mut usage = Usage {
         input_tokens: tokens.input,
         output_tokens: tokens.output,
         cache_read_tokens: tokens.cache_read,
         cache_write_tokens: tokens.cache_write,
-        cost: tokens.cost.and_then(Usd::from_dollars).unwrap_or_else(|| costs.into_iter().sum()),
+        cost: costs.into_iter().sum(),
         unpriced_tokens: 0,
+        estimated_tokens: tokens.estimated,
+    };
+    match tokens.cost {
+        Some(Cost::Dollars(dollars)) => usage.cost = Usd::from_dollars(dollars).unwrap_or(usage.cost),
+        Some(Cost::Word(NoCost::Unknown)) => {
+            (usage.cost, usage.unpriced_tokens) = (Usd::ZERO, usage.tokens());
+        }
+        None => {}
     }
+    usage
 }
 
 fn failing<'a>(fail: &Fail, body: &'a Body) -> Line<'a> {

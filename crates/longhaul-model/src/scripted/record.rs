@@ -5,6 +5,8 @@ use longhaul_core::conversation::{ProposedCall, Stop, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::script::Cost;
+
 /// One reply, as it was heard.
 #[derive(Clone, Copy, Debug)]
 pub struct Replied<'a> {
@@ -80,7 +82,9 @@ struct Tokens {
     cache_read: u64,
     cache_write: u64,
     /// What it cost then: prices change, and several models may have spoken.
-    cost: f64,
+    cost: Cost,
+    #[serde(skip_serializing_if = "is_none")]
+    estimated: u64,
 }
 
 impl Recording {
@@ -117,6 +121,11 @@ fn is_whole(stop: &Stop) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with references")]
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with references")]
 fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -139,7 +148,12 @@ impl Turn {
                 output: usage.output_tokens,
                 cache_read: usage.cache_read_tokens,
                 cache_write: usage.cache_write_tokens,
-                cost: usage.cost.as_dollars(),
+                cost: match usage.unpriced_tokens {
+                    0 => Cost::Dollars(usage.cost.as_dollars()),
+                    // A price that nobody knew then is no nothing now.
+                    _ => Cost::UNKNOWN,
+                },
+                estimated: usage.estimated_tokens,
             },
         }
     }

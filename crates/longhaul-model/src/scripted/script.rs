@@ -21,6 +21,17 @@ pub(crate) struct Script {
     pub(crate) conversations: Vec<Conversation>,
 }
 
+impl Script {
+    /// Everything that may be said.
+    pub(crate) fn bodies(&self) -> impl Iterator<Item = &Body> {
+        let turns =
+            self.conversations.iter().flat_map(|said| std::iter::once(&said.first).chain(&said.later));
+        turns.flat_map(|turn| {
+            std::iter::once(&turn.body).chain(turn.branches.iter().map(|branch| &branch.body))
+        })
+    }
+}
+
 /// Dollars for a million tokens of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prices {
@@ -79,8 +90,28 @@ pub(crate) struct Tokens {
     pub(crate) output: u64,
     pub(crate) cache_read: u64,
     pub(crate) cache_write: u64,
-    /// US dollars, instead of what the prices would make of it.
-    pub(crate) cost: Option<f64>,
+    /// What it cost, instead of what the prices would make of it.
+    pub(crate) cost: Option<Cost>,
+    /// How many of them nobody counted.
+    pub(crate) estimated: u64,
+}
+
+/// What one turn cost, as it is typed: US dollars, or the word `unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged, expecting = "a cost is an amount of dollars or `unknown`")]
+pub(crate) enum Cost {
+    Dollars(f64),
+    Word(NoCost),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NoCost {
+    Unknown,
+}
+
+impl Cost {
+    pub(crate) const UNKNOWN: Cost = Cost::Word(NoCost::Unknown);
 }
 
 /// One failure, and how many attempts in a row have it.

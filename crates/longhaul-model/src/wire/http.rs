@@ -412,7 +412,14 @@ pub(super) fn not_sent(error: reqwest::Error) -> WireError {
         (false, true) => Kind::Unreachable,
         (false, false) => Kind::Retryable { after: None },
     };
-    WireError::new(kind, chain(&error.without_url()))
+    let address = error.url().map(|url| format!("{}: ", address(url))).unwrap_or_default();
+    WireError::new(kind, format!("{address}{}", chain(&error.without_url())))
+}
+
+/// Where somebody was looked for. The rest of an address may be a secret: a password, a key in its path or its query.
+fn address(url: &Url) -> String {
+    let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
 fn secret_header(what: &str, value: &str) -> Result<HeaderValue, WireError> {

@@ -191,11 +191,12 @@ pub enum Stop {
     Other(String),
 }
 
-/// Tokens of one reply. The three kinds of input are apart on every protocol: `input` never contains the other two.
+/// Tokens of one reply, by the provider's word; nothing where it said nothing. The three kinds of input are apart on every
+/// protocol: `input` never contains the other two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    pub input: u64,
-    pub output: u64,
+    pub input: Option<u64>,
+    pub output: Option<u64>,
     pub cache_read: u64,
     pub cache_write: u64,
 }

@@ -89,7 +89,7 @@ pub(super) fn consistent(stop: Stop, calls: usize) -> Stop {
 /// as were allowed did run into it: a text is only part of one, and the last call is not to be made, whatever of its
 /// arguments can be read. It stays in the reply, because the server will want an answer to it.
 pub(super) fn limited(mut reply: Reply, request: &Request) -> Reply {
-    let full = request.max_output_tokens.is_some_and(|max| reply.usage.output >= u64::from(max));
+    let full = request.max_output_tokens.is_some_and(|max| reply.usage.output >= Some(u64::from(max)));
     if !full {
         return reply;
     }

@@ -58,7 +58,8 @@ async fn a_reply_is_what_the_script_says() {
         ];
         assert_eq!(calls(&reply), expected, "{way:?}");
         assert_eq!(reply.stop, Stop::ToolCalls, "{way:?}");
-        assert_eq!(reply.usage, Usage { input: 10, output: 7, cache_read: 20, cache_write: 3 }, "{way:?}");
+        let usage = Usage { input: Some(10), output: Some(7), cache_read: 20, cache_write: 3 };
+        assert_eq!(reply.usage, usage, "{way:?}");
         assert_eq!(reply.model, "fake-1", "{way:?}");
         assert!(!reply.id.is_empty(), "{way:?}");
         let ids: HashSet<&str> = reply.calls.iter().map(|call| call.provider_id.as_str()).collect();

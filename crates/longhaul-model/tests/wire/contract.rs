@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::speak::{End, Heard, Part, body, bytes, call, events, pieces, read, reply};
 
-const USAGE: Usage = Usage { input: 10, output: 7, cache_read: 20, cache_write: 3 };
+const USAGE: Usage = Usage { input: Some(10), output: Some(7), cache_read: 20, cache_write: 3 };
 
 /// What every protocol must agree on.
 fn essence(reply: &Reply) -> Value {

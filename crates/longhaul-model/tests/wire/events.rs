@@ -101,7 +101,7 @@ fn anthropic_blocks_of_every_kind_are_carried() {
         expect![[r#"
             "found it"
             call toolu_2 read Ok(Json("{\"b\":2,\"a\":1}"))
-            Other("pause_turn") Usage { input: 9, output: 5, cache_read: 8, cache_write: 0 }
+            Other("pause_turn") Usage { input: Some(9), output: Some(5), cache_read: 8, cache_write: 0 }
             {"signature":"EqQB","thinking":"hm","type":"thinking"}
             {"data":"opaque","type":"redacted_thinking"}
             {"id":"srvtoolu_1","input":{"query":"x"},"name":"web_search","type":"server_tool_use"}
@@ -152,7 +152,7 @@ fn an_anthropic_refusal_has_no_calls() {
         &events,
         expect![[r#"
             ""
-            Refusal("not this") Usage { input: 0, output: 0, cache_read: 0, cache_write: 0 }
+            Refusal("not this") Usage { input: None, output: None, cache_read: 0, cache_write: 0 }
         "#]],
     );
 }
@@ -178,7 +178,7 @@ fn anthropic_servers_that_differ() {
         expect![[r#"
             "a"
             call t read Ok(Json("{\"p\":1}"))
-            ToolCalls Usage { input: 12, output: 3, cache_read: 0, cache_write: 0 }
+            ToolCalls Usage { input: Some(12), output: Some(3), cache_read: 0, cache_write: 0 }
             {"text":"a","type":"text"}
             {"id":"t","input":{"p":1},"name":"read","type":"tool_use"}
         "#]],
@@ -308,7 +308,7 @@ fn responses_items_of_every_kind_are_carried() {
         expect![[r#"
             "hi"
             call call_1 read Ok(Json("{\"b\": 2, \"a\": 1}"))
-            ToolCalls Usage { input: 20, output: 9, cache_read: 30, cache_write: 0 }
+            ToolCalls Usage { input: Some(20), output: Some(9), cache_read: 30, cache_write: 0 }
             {"encrypted_content":"gAAA","id":"rs_1","summary":[],"type":"reasoning"}
             {"action":{"query":"q"},"id":"ws_1","status":"completed","type":"web_search_call"}
             {"content":[{"annotations":[{"type":"url_citation","url":"u"}],"logprobs":[],"text":"hi","type":"output_text"}],"id":"msg_1","role":"assistant","status":"completed","type":"message"}
@@ -433,7 +433,7 @@ fn chat_servers_that_differ() {
             call a2 read Ok(Json("{\"y\":2}"))
             call b write Ok(Json("{\"x\":1}"))
             call z list Ok(Json("{\"deep\":true}"))
-            ToolCalls Usage { input: 5, output: 2, cache_read: 4, cache_write: 0 }
+            ToolCalls Usage { input: Some(5), output: Some(2), cache_read: 4, cache_write: 0 }
             {"content":"in parts","reasoning":"hm","reasoning_details":[{"text":"hm","type":"reasoning.text"}],"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"read"},"id":"a","type":"function"},{"function":{"arguments":"{\"y\":2}","name":"read"},"id":"a2","type":"function"},{"function":{"arguments":"{\"x\":1}","name":"write"},"id":"b","type":"function"},{"function":{"arguments":"{\"deep\":true}","name":"list"},"id":"z","type":"function"}]}
         "#]],
     );

@@ -307,25 +307,32 @@ async fn redirects_are_not_followed() {
     assert!(other.requests.try_recv().is_err());
 }
 
-/// F26: refused, unknown host, no TLS at the other end: all retryable. An address that is none is not.
+/// F26: refused, unknown host, no TLS at the other end: all retryable, and each names who was looked for and no secret. An
+/// address that is none is not.
 #[tokio::test]
 async fn unreachable_providers_are_told_apart() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let plain = Server::start(vec![Step::Send(b"HTTP/1.1 400 Bad\r\n\r\n".to_vec())]).await;
     let urls = [
-        format!("http://{closed}/{CANARY}"),
-        format!("http://user:{CANARY}@no-such-host.invalid/v1?key={CANARY}"),
-        format!("https://{}/v1", plain.address),
+        (format!("http://{closed}/{CANARY}"), format!("http://{closed}: ")),
+        (
+            format!("http://user:{CANARY}@no-such-host.invalid/v1?key={CANARY}"),
+            "http://no-such-host.invalid:80: ".to_owned(),
+        ),
+        (format!("https://{}/v1", plain.address), format!("https://{}: ", plain.address)),
     ];
     let quick = Options { connect_timeout: Duration::from_secs(1), ..options() };
-    for url in urls {
+    for (url, address) in urls {
         let mut endpoint = endpoint(Api::Chat, url);
         endpoint.headers.clear();
-        let error =
-            Client::new(quick.clone()).unwrap().send(&endpoint, &request(vec![user("q")]), &Quiet).await;
-        let error = error.unwrap_err();
+        let client = Client::new(quick.clone()).unwrap();
+        let error = client.send(&endpoint, &request(vec![user("q")]), &Quiet).await.unwrap_err();
+        let listing = client.list(&endpoint, Duration::from_secs(30)).await.unwrap_err();
         assert_eq!(error.kind, Kind::Unreachable, "{error}");
-        assert!(!format!("{error:?}{error}").contains(CANARY), "{error}");
+        for error in [&error, &listing] {
+            assert!(error.message.starts_with(&address), "{error}");
+            assert!(!format!("{error:?}{error}").contains(CANARY), "{error}");
+        }
     }
     for url in ["", "api.example.com", "ftp://x/y", "http://", CANARY] {
         let error = send(Api::Chat, url.to_owned(), options(), true).await.unwrap_err();

@@ -65,6 +65,7 @@ fn of_run(app: &App, run: &Run) {
     let header: Vec<&str> = ["STEP", "ITERATION", "MODEL"].into_iter().chain(COUNTS).collect();
     render::data(&table::rows(&header, lines.chain(below).chain([total])));
     tell_unpriced(&used.usage);
+    tell_estimated(&used.usage);
 }
 
 fn of_child(child: &Child) -> Value {
@@ -116,6 +117,7 @@ fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
         render::data(&spent.line());
     }
     tell_unpriced(&total);
+    tell_estimated(&total);
     Ok(())
 }
 
@@ -186,6 +188,16 @@ fn tell_unpriced(usage: &Usage) {
         render::talk(&format!(
             "the price of {} tokens is unknown; set `providers.NAME.prices` in longhaul.yaml",
             usage.unpriced_tokens
+        ));
+    }
+}
+
+/// Numbers that are partly guessed are never shown as if they were counted.
+pub fn tell_estimated(usage: &Usage) {
+    if usage.estimated_tokens > 0 {
+        render::warn(&format!(
+            "the model's provider did not count {} tokens; they are estimated, rather high, and so is what they cost",
+            usage.estimated_tokens
         ));
     }
 }

@@ -7,11 +7,12 @@ use std::process::{Child, Command as Process, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use longhaul_core::child::ChildState;
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
-use longhaul_core::view::gate_id;
+use longhaul_core::view::{ChildView, gate_id};
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock, fresh_bits};
 use longhaul_store::Home;
@@ -261,12 +262,13 @@ impl Demo {
         let approved =
             run.gates.iter().filter(|gate| gate.answer.as_ref().is_some_and(|answer| answer.approved));
         let gates: Vec<String> = approved.map(|gate| gate_id(id, gate.number)).collect();
-        let good = run.status == Status::Completed && passes && gates.len() == 1;
+        let reviewed = matches!(&run.children[..], [only] if only.state == ChildState::Completed);
+        let good = run.status == Status::Completed && passes && gates.len() == 1 && reviewed;
         if app.json() {
             render::json(&json!({
                 "dir": self.dir.display().to_string(), "id": id, "status": run.status, "testPasses": passes,
                 "kills": kills.iter().map(|(what, seq)| json!({ "moment": what, "seq": seq })).collect::<Vec<_>>(),
-                "approved": gates, "checkpoints": run.checkpoints, "events": run.seq, "generation": run.generation,
+                "approved": gates, "subAgents": ChildView::of_all(&run), "checkpoints": run.checkpoints, "events": run.seq, "generation": run.generation,
                 "calls": run.calls.iter().map(|call| json!({
                     "callId": call.id.to_string(), "tool": call.tool, "attempts": call.attempt(),
                     "outcome": call.outcome(), "witnessed": executions(&witness, id, call),
@@ -288,6 +290,12 @@ impl Demo {
             run.gates.len(),
             if passes { "passes" } else { "FAILS" }
         ));
+        for child in ChildView::of_all(run) {
+            render::data(&format!(
+                "It sent the sub-agent {} ({}), which is {}.",
+                child.agent_name, child.id, child.called
+            ));
+        }
         render::data(&format!(
             "All {} events and {} checkpoints survived, in {} of journal.\n",
             run.seq,

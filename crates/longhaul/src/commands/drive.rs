@@ -280,6 +280,7 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
         cost::cost(&used.usage)
     );
     render::talk(&format!("{id} {summary}"));
+    cost::tell_estimated(&used.usage);
     match ending {
         Ending::Completed | Ending::Failed => {
             if let (Some(branch), Some(repository)) = (&run.spec.branch, &run.spec.repository) {

@@ -203,6 +203,7 @@ fn report(app: &App, name: &str, checked: &Checked, took_ms: u64) {
         input_tokens + cache_read_tokens + cache_write_tokens,
         cost::cost(&checked.usage),
     ));
+    cost::tell_estimated(&checked.usage);
     if !checked.called {
         render::hint(
             "an agent needs tool calls; a local server may have to be started with another chat template",

@@ -32,7 +32,11 @@ fn tokens(usage: &Usage) -> String {
     let read = usage.cache_read_tokens;
     let input = usage.input_tokens.saturating_add(read).saturating_add(usage.cache_write_tokens);
     let cached = if read > 0 { format!(" ({read} from the cache)") } else { String::new() };
-    format!("{input} in{cached}, {} out", usage.output_tokens)
+    let estimated = match usage.estimated_tokens {
+        0 => String::new(),
+        tokens => format!(" ({tokens} of them estimated)"),
+    };
+    format!("{input} in{cached}, {} out{estimated}", usage.output_tokens)
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {

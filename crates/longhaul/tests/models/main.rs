@@ -16,4 +16,5 @@ mod recording;
 mod retried;
 mod rig;
 mod secrets;
+mod uncounted;
 mod unpriced;

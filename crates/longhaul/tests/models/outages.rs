@@ -104,13 +104,17 @@ fn a_dead_address_is_named() {
         assert_eq!(said.code, 5, "{api}: {said:?}");
         let reason = said.json()["reason"].as_str().unwrap().to_owned();
         assert!(
-            reason.contains("never reached in 8 tries") && reason.contains("base_url"),
+            reason.contains("never reached in 8 tries")
+                && reason.contains("base_url")
+                && reason.contains(&url),
             "{api}: {reason}"
         );
         let tries = rig.events_of(&said.id(), "turn_failed");
         assert_eq!(tries.len(), 8, "{api}");
         assert!(tries.iter().all(|event| event["kind"] == "unreachable"), "{api}: {tries:?}");
         assert!(said.err.contains("longhaul models check mine/m"), "{api}: {said:?}");
+        let checked = rig.say(&["models", "check", "mine/m"]);
+        assert!(checked.code != 0 && checked.err.contains(&url), "{api}: {checked:?}");
 
         let fake = serve(&failing(""));
         rig.settings(&[provider("mine", api, &fake.url(), PRICES)]);

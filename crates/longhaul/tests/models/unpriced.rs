@@ -66,17 +66,25 @@ fn a_partly_known_cost_is_both() {
     assert!(row("total").ends_with("$0.0030 + unknown"), "{table}");
 }
 
-/// A recording of a model without a price plays for nothing, because a script without prices is free. That is what the rehearsal
-/// costs, and not what the night did, which nobody knows.
+/// B8.4: what nobody knew when it was recorded, nobody knows when it is played: the price, and the tokens that were guessed.
 #[test]
-fn a_recording_of_an_unknown_price_is_free() {
+fn a_recording_keeps_what_is_unknown() {
     let fake = serve(ANSWER);
     let rig = Rig::with(&[provider("mine", "chat", &fake.url(), "context_window: 8000")]);
     let first = rig.run("mine/m", &["--record", "night.yaml"]);
     let replayed = rig.run("scripted/night.yaml", &[]);
     assert_eq!((first.code, replayed.code), (0, 0), "{first:?} {replayed:?}");
-    let mut usage = first.json()["usage"].clone();
-    assert_eq!(usage["unpricedTokens"], 1110);
-    (usage["unpricedTokens"], usage["costUsd"]) = (0.into(), 0.0.into());
+    let usage = first.json()["usage"].clone();
+    assert_eq!((&usage["unpricedTokens"], &usage["costUsd"]), (&1110.into(), &Value::Null));
     assert_eq!(replayed.json()["usage"], usage);
+    assert!(!replayed.err.contains("$0") && replayed.err.contains("unknown"), "{replayed:?}");
+    let limited = rig.run("scripted/night.yaml", &["--max-cost", "1"]);
+    assert_eq!(limited.code, rig.run("mine/m", &["--max-cost", "1"]).code, "{limited:?}");
+    assert!(limited.code != 0 && limited.err.contains("--max-tokens"), "{limited:?}");
+
+    let uncounted = serve("conversations: [ { turns: [ { text: Done., fail: [ { fault: no_usage } ] } ] } ]");
+    let rig = Rig::with(&[provider("mine", "chat", &uncounted.url(), PRICES)]);
+    let first = rig.run("mine/m", &["--record", "night.yaml"]).json()["usage"].clone();
+    assert!(first["estimatedTokens"].as_u64().unwrap() > 0, "{first}");
+    assert_eq!(rig.run("scripted/night.yaml", &[]).json()["usage"], first);
 }

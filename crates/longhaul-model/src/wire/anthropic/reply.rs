@@ -62,15 +62,11 @@ pub(super) fn build(mut message: Message) -> Reply {
 
 /// Counters that are present replace what was known: those of a stream are cumulative.
 pub(super) fn count_into(usage: &mut Usage, counters: &Value) {
-    let mut set = |key: &str, field: fn(&mut Usage) -> &mut u64| {
-        if let Some(tokens) = count(counters.get(key)) {
-            *field(usage) = tokens;
-        }
-    };
-    set("input_tokens", |usage| &mut usage.input);
-    set("output_tokens", |usage| &mut usage.output);
-    set("cache_read_input_tokens", |usage| &mut usage.cache_read);
-    set("cache_creation_input_tokens", |usage| &mut usage.cache_write);
+    let said = |key: &str| count(counters.get(key));
+    usage.input = said("input_tokens").or(usage.input);
+    usage.output = said("output_tokens").or(usage.output);
+    usage.cache_read = said("cache_read_input_tokens").unwrap_or(usage.cache_read);
+    usage.cache_write = said("cache_creation_input_tokens").unwrap_or(usage.cache_write);
 }
 
 fn block_text(block: &Block) -> &str {

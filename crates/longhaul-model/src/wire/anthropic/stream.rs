@@ -106,6 +106,8 @@ impl Assembler {
         self.message.id = str_at(message, "id").to_owned();
         self.message.model = str_at(message, "model").to_owned();
         count_into(&mut self.message.usage, &message["usage"]);
+        // What was written before anything was is no count of the reply: that comes at its end, or not at all.
+        self.message.usage.output = None;
     }
 
     fn start(&mut self, event: Event<'_>) -> Result<(), WireError> {

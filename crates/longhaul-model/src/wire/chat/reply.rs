@@ -47,9 +47,10 @@ pub(super) fn usage(usage: &Value) -> Usage {
     let details = &usage["prompt_tokens_details"];
     let cached = count(details.get("cached_tokens")).or_else(|| count(usage.get("prompt_cache_hit_tokens")));
     let (cache_read, cache_write) = (cached.unwrap_or(0), count_at(details, "cache_write_tokens"));
+    let uncached = |prompt: u64| prompt.saturating_sub(cache_read).saturating_sub(cache_write);
     Usage {
-        input: count_at(usage, "prompt_tokens").saturating_sub(cache_read).saturating_sub(cache_write),
-        output: count_at(usage, "completion_tokens"),
+        input: count(usage.get("prompt_tokens")).map(uncached),
+        output: count(usage.get("completion_tokens")),
         cache_read,
         cache_write,
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::lenient::{count_at, str_at};
+use super::super::lenient::{count, count_at, str_at};
 use super::super::reply::{Draft, Last, Settled, consistent, kept, settle};
 use super::super::{Api, Raw, Reply, Stop, Usage, WireError};
 
@@ -93,9 +93,10 @@ fn usage(usage: &Value) -> Usage {
     let details = &usage["input_tokens_details"];
     let (cache_read, cache_write) =
         (count_at(details, "cached_tokens"), count_at(details, "cache_write_tokens"));
+    let uncached = |input: u64| input.saturating_sub(cache_read).saturating_sub(cache_write);
     Usage {
-        input: count_at(usage, "input_tokens").saturating_sub(cache_read).saturating_sub(cache_write),
-        output: count_at(usage, "output_tokens"),
+        input: count(usage.get("input_tokens")).map(uncached),
+        output: count(usage.get("output_tokens")),
         cache_read,
         cache_write,
     }
