@@ -249,6 +249,9 @@ pub const HOSTS_SHOWN_MAX: usize = 5;
 /// A verify command may take longer than a command of the agent: it may build everything and run every test.
 pub const VERIFY_TIME_MAX: Duration = Duration::from_secs(1800);
 
+/// Bytes of a glob that a complaint about it shows: enough to find it again.
+pub const GLOB_SHOWN_BYTES_MAX: usize = 80;
+
 /// Protected files of one run; their contents are kept.
 pub const PROTECTED_FILES_MAX: usize = 5000;
 

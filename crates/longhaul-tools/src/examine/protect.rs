@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::conduct::{Protect, ProtectPolicy};
 use longhaul_core::evidence::ProtectedChange;
+use longhaul_core::prompt::head;
 use longhaul_core::tool::Outcome;
 use longhaul_workspace::EntryKind;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{PROTECTED_BYTES_MAX, PROTECTED_FILES_MAX};
+use crate::limits::{GLOB_SHOWN_BYTES_MAX, PROTECTED_BYTES_MAX, PROTECTED_FILES_MAX};
 use crate::patience::Patience;
 use crate::pattern::Pattern;
 use crate::tool::Context;
@@ -150,9 +151,11 @@ pub(super) fn compare(protect: &Protect, baseline: Option<&Baseline>, context: &
 pub(super) fn patterns(globs: &[String], root: &Path) -> Result<Vec<Pattern>, Outcome> {
     let both = globs.iter().flat_map(|glob| {
         let glob = glob.trim_end_matches('/');
-        [glob.to_owned(), format!("{glob}/**")]
+        // Whoever gave several is told which of them is meant.
+        let shown = head(glob, GLOB_SHOWN_BYTES_MAX);
+        [glob.to_owned(), format!("{glob}/**")].map(|both| Pattern::parse(shown, &both, root))
     });
-    both.map(|glob| Pattern::parse("protect", &glob, root)).collect()
+    both.collect()
 }
 
 /// A directory that leads to what a glob names, and how deep it lies: `a` and `a/*` of `a/*/b/**`. A link there would put something
