@@ -12,7 +12,7 @@ use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX, STEP_SA
 use crate::money::Usd;
 use crate::plan::{Step, StepStatus};
 use crate::prompt::head;
-use crate::run::{Gate, Judgement, Run};
+use crate::run::{Gate, Judgement, PassedLimit, Run};
 use crate::status::{Status, Wait};
 use crate::view::{ChildView, gate_id};
 
@@ -30,6 +30,10 @@ pub struct Report {
     pub finish_reason: Option<String>,
     pub reason: Option<String>,
     pub error: Option<String>,
+    /// What to type so that it goes on. Whoever knows the commands says it.
+    pub how_to_go_on: Option<String>,
+    /// Limits that were reached and only warned of.
+    pub limits_passed: Vec<PassedLimit>,
     /// What the agent said last, whether or not that ended its work.
     pub output: String,
     /// What differs from the commit the work began with.
@@ -169,6 +173,8 @@ impl Report {
             finish_reason: finish_reason(run),
             reason: run.reason.clone(),
             error: run.error.clone(),
+            how_to_go_on: None,
+            limits_passed: run.passed.clone(),
             output: said(run).unwrap_or("").to_owned(),
             changes: seen.and_then(|seen| seen.found.changes.clone()),
             changed_files: run.changed_files.clone(),
@@ -348,6 +354,14 @@ impl Report {
         text.push_str(&format!("**Asked:** {}\n\n", told(&self.task)));
         if let Some(reason) = self.error.as_ref().or(self.reason.as_ref()) {
             text.push_str(&format!("**Why it {}:** {}\n\n", self.ended_how(), told(reason)));
+        }
+        if let Some(way) = &self.how_to_go_on {
+            text.push_str(&format!("**How to go on:** {}\n\n", told(way)));
+        }
+        for PassedLimit { limit, spent, max } in &self.limits_passed {
+            text.push_str(&format!(
+                "**Limit passed:** {limit} reached: {spent} of {max}; it was only to warn\n\n"
+            ));
         }
         self.section(&mut text, "What the agent says", &quoted(&self.output));
         self.done(&mut text);
