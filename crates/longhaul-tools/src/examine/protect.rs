@@ -35,12 +35,18 @@ impl Baseline {
 }
 
 /// Keeps what the globs name. The error says why that cannot be, and then nothing is protected.
-pub(super) fn keep(protect: Option<&Protect>, context: &Context) -> Result<Option<String>, String> {
+pub(super) fn keep(
+    protect: Option<&Protect>,
+    context: &Context,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, String> {
     let Some(protect) = protect.filter(|protect| !protect.globs.is_empty()) else { return Ok(None) };
     let (mut files, mut executable, mut links) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
     let mut room = PROTECTED_BYTES_MAX;
     let workspace = &context.workspace;
-    for path in matching(protect, context)? {
+    let found = matching(protect, context)?;
+    warnings.extend(unmatched(protect, &found, workspace.root()));
+    for path in found {
         if let Some((_, target)) = workspace.link_on_the_way(&path).map_err(|error| error.to_string())? {
             links.insert(path, target);
             continue;
@@ -177,6 +183,19 @@ fn ways(globs: &[String], root: &Path) -> Vec<Way> {
         }
     }
     ways
+}
+
+/// What is to be said of globs that name nothing: whoever mistyped one believes that something is protected.
+fn unmatched(protect: &Protect, found: &[String], root: &Path) -> Vec<String> {
+    let names_one = |glob: &String| {
+        let patterns = patterns(std::slice::from_ref(glob), root).unwrap_or_default();
+        found.iter().any(|path| patterns.iter().any(|pattern| pattern.matches(Path::new(path))))
+    };
+    let idle = protect.globs.iter().filter(|glob| !names_one(glob));
+    idle.map(|glob| {
+        format!("no file matches `{}`, so nothing is protected by it", head(glob, GLOB_SHOWN_BYTES_MAX))
+    })
+    .collect()
 }
 
 struct Matching<'a> {
