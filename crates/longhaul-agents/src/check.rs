@@ -17,7 +17,7 @@ use crate::limits::{
     COUNT_MAX, DESCRIPTION_BYTES_MAX, DOLLARS_MAX, DOOM_LOOP_MIN, LIST_ENTRIES_MAX, LIST_ENTRY_BYTES_MAX,
     MODELS_MAX, ROLE_BYTES_MAX, TIMEOUT_MS_MAX, TOKENS_MAX,
 };
-use crate::matter::{self, Lines, Matter, unknown};
+use crate::matter::{self, Lines, Matter, Parts, unknown};
 
 /// What is wrong with an agent file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,11 +55,14 @@ pub(crate) fn read(
     prompt: &str,
 ) -> Result<Agent, BadAgent> {
     let bad = |line, why| BadAgent::Line { file: file.to_owned(), line, why };
-    let (matter, body) = matter::split(text).ok_or_else(|| {
-        bad(1, "the front matter that `---` opens is not closed by another `---`".to_owned())
-    })?;
-    let lines = Lines::of(matter);
-    let matter = Matter::parse(matter).map_err(|complaint| bad(complaint.line, complaint.why))?;
+    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+        return Err(BadAgent::File { file: file.to_owned(), why: "is empty".to_owned() });
+    }
+    let Parts { matter, first_line, body } =
+        matter::split(text).map_err(|complaint| bad(complaint.line, complaint.why))?;
+    let lines = first_line.map(|first| Lines::of(matter, first)).unwrap_or_default();
+    let matter = Matter::parse(matter, first_line.unwrap_or(1))
+        .map_err(|complaint| bad(complaint.line, complaint.why))?;
     let agent = agent(name, matter).map_err(|WrongEntry { field, entry, why }| {
         let line = entry.map_or_else(|| lines.line(field), |entry| lines.line_of_entry(field, entry));
         bad(line, format!("`{field}` {why}"))
@@ -97,6 +100,11 @@ impl Agent {
         }
     }
 
+    /// Does its file say nothing but a prompt? Then it has every tool, and no rule or limit of its own.
+    pub fn has_only_a_prompt(&self) -> bool {
+        self.file.is_some() && !self.lines.are_there()
+    }
+
     /// Are all its tools known? `is_known` answers for names and their aliases; `names` are suggested.
     pub fn check_tools(&self, names: &[&str], is_known: impl Fn(&str) -> bool) -> Result<(), BadAgent> {
         let strange = |tool: &String| !tool.contains("__") && !is_known(tool);
@@ -116,15 +124,20 @@ impl Agent {
         }
     }
 
-    /// Are all the MCP servers it names configured?
+    /// Are all the MCP servers it names configured, and those of tools it names?
     pub fn check_servers(&self, names: &[&str]) -> Result<(), BadAgent> {
-        match self.mcp.iter().flatten().find(|name| !names.contains(&name.as_str())) {
-            Some(_) if names.is_empty() => {
-                Err(self.bad("mcp", "names MCP servers, and none is configured".to_owned()))
-            }
-            Some(name) => Err(self.bad("mcp", unknown("configured MCP server", name, names))),
-            None => Ok(()),
-        }
+        let named = self.mcp.iter().flatten().map(String::as_str).enumerate();
+        let of_tools = self.tools.iter().flatten().enumerate();
+        let of_tools = of_tools.filter_map(|(place, tool)| Some((place, tool.split_once("__")?.0)));
+        let all = named.map(|entry| ("mcp", entry)).chain(of_tools.map(|entry| ("tools", entry)));
+        let strange = all.into_iter().find(|(_, (_, server))| !names.contains(server));
+        let Some((field, (place, server))) = strange else { return Ok(()) };
+        let why = if names.is_empty() {
+            format!("`{}` is not a configured MCP server; none is configured", shown(server))
+        } else {
+            unknown("configured MCP server", server, names)
+        };
+        Err(self.bad_entry(field, place, why))
     }
 
     /// Are the providers of all its models known? `names` are suggested.
@@ -312,18 +325,18 @@ fn engine(word: &str) -> Result<Engine, Wrong> {
     }
 }
 
-fn autonomy(level: i64) -> Result<Autonomy, Wrong> {
+fn autonomy(level: i128) -> Result<Autonomy, Wrong> {
     let level_of = u8::try_from(level).ok().and_then(Autonomy::new);
     level_of.ok_or_else(|| ("autonomy", format!("is 1 to 5, not {level}")))
 }
 
-fn number(field: &'static str, value: Option<i64>, min: u64, max: u64) -> Result<Option<u64>, Wrong> {
+fn number(field: &'static str, value: Option<i128>, min: u64, max: u64) -> Result<Option<u64>, Wrong> {
     let Some(value) = value else { return Ok(None) };
     let fits = u64::try_from(value).ok().filter(|value| (min..=max).contains(value));
     fits.map(Some).ok_or_else(|| (field, format!("is {value}; it is from {min} to {max}")))
 }
 
-fn small(field: &'static str, value: Option<i64>, min: u64, max: u64) -> Result<Option<u32>, Wrong> {
+fn small(field: &'static str, value: Option<i128>, min: u64, max: u64) -> Result<Option<u32>, Wrong> {
     Ok(number(field, value, min, max)?.and_then(|value| u32::try_from(value).ok()))
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Matter {
     pub(crate) tools: Option<Vec<String>>,
     pub(crate) harness: Option<String>,
     pub(crate) harness_config: Option<HarnessConfig>,
-    pub(crate) autonomy: Option<i64>,
+    pub(crate) autonomy: Option<i128>,
     pub(crate) limits: Option<Limits>,
     pub(crate) verify: Option<Vec<String>>,
     pub(crate) protect: Option<Vec<String>>,
@@ -39,20 +39,20 @@ pub(crate) struct Matter {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HarnessConfig {
-    pub(crate) max_steps: Option<i64>,
-    pub(crate) doom_loop_threshold: Option<i64>,
+    pub(crate) max_steps: Option<i128>,
+    pub(crate) doom_loop_threshold: Option<i128>,
     pub(crate) timeout: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
-    pub(crate) max_tool_calls: Option<i64>,
-    pub(crate) max_tokens: Option<i64>,
+    pub(crate) max_tool_calls: Option<i128>,
+    pub(crate) max_tokens: Option<i128>,
     pub(crate) max_cost: Option<f64>,
-    pub(crate) max_iterations: Option<i64>,
-    pub(crate) max_iteration_steps: Option<i64>,
-    pub(crate) max_iteration_tokens: Option<i64>,
+    pub(crate) max_iterations: Option<i128>,
+    pub(crate) max_iteration_steps: Option<i128>,
+    pub(crate) max_iteration_tokens: Option<i128>,
     pub(crate) max_iteration_cost: Option<f64>,
     pub(crate) policies: Option<BTreeMap<String, String>>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Limits {
 pub(crate) struct Compaction {
     pub(crate) enabled: Option<bool>,
     pub(crate) threshold: Option<f64>,
-    pub(crate) protect_tokens: Option<i64>,
+    pub(crate) protect_tokens: Option<i128>,
 }
 
 /// What is wrong, and on which line of the file.
@@ -71,40 +71,135 @@ pub(crate) struct Complaint {
     pub(crate) why: String,
 }
 
-/// Front matter and body; `None` if the front matter has no end.
-pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
+/// An agent file taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parts<'a> {
+    pub(crate) matter: &'a str,
+    /// The line of the file that the front matter begins on; `None` if the file has none.
+    pub(crate) first_line: Option<usize>,
+    pub(crate) body: &'a str,
+}
+
+/// Front matter and body. What was meant as front matter and is none is an error: without it, the agent would have every tool.
+pub(crate) fn split(text: &str) -> Result<Parts<'_>, Complaint> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let Some(rest) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
-        return Some(("", text));
-    };
+    let blank: usize =
+        text.split_inclusive('\n').take_while(|line| line.trim().is_empty()).map(str::len).sum();
+    let opened = text[..blank].matches('\n').count() + 1;
+    let rest = &text[blank..];
+    let fence = rest.split_inclusive('\n').next().unwrap_or_default();
+    if fence.trim_end() != FENCE {
+        return match misplaced(rest) {
+            Some((at, why)) => Err(Complaint { line: opened + at, why }),
+            None => Ok(Parts { matter: "", first_line: None, body: text }),
+        };
+    }
+    let rest = &rest[fence.len()..];
     let mut start = 0;
     for line in rest.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            return Some((&rest[..start], &rest[start + line.len()..]));
+        if line.trim_end() == FENCE {
+            let (matter, body) = (&rest[..start], &rest[start + line.len()..]);
+            return Ok(Parts { matter, first_line: Some(opened + 1), body });
         }
         start += line.len();
     }
-    None
+    let why = "the front matter that `---` opens is not closed by another `---`".to_owned();
+    Err(Complaint { line: opened, why })
 }
 
+const FENCE: &str = "---";
+
+/// Lines that are looked at for front matter that was meant: further down, dashes are a rule of the prompt's own.
+const LOOKED_AT: usize = 40;
+
+/// Where something stands that was meant as front matter, counted from nothing, and what to write instead.
+fn misplaced(text: &str) -> Option<(usize, String)> {
+    let lines: Vec<&str> = text.lines().take(LOOKED_AT).collect();
+    let first = said_first(&lines)?;
+    if has_dashes(lines[first]) {
+        return Some((first, wrong_fence(lines[first])));
+    }
+    let fence = (first..lines.len()).find(|&at| has_dashes(lines[at]))?;
+    if is_field(lines[first]) {
+        return Some((first, "this looks like front matter; write a line `---` above it".to_owned()));
+    }
+    let is_followed = lines.get(fence + 1).is_some_and(|line| is_field(line));
+    is_followed.then(|| (fence, wrong_fence(lines[fence])))
+}
+
+fn wrong_fence(line: &str) -> String {
+    let line = line.trim_end();
+    format!(
+        "`{}` looks like the start of front matter; write `---` as the first line of the file, not indented, with nothing above it",
+        line.chars().take(60).collect::<String>()
+    )
+}
+
+/// The first line that is neither empty nor of a comment.
+fn said_first(lines: &[&str]) -> Option<usize> {
+    let mut in_comment = false;
+    lines.iter().position(|line| {
+        let begins = line.trim_start().starts_with("<!--");
+        let is_comment = in_comment || begins;
+        in_comment = is_comment && !line.contains("-->");
+        !is_comment && !line.trim().is_empty()
+    })
+}
+
+fn has_dashes(line: &str) -> bool {
+    let line = line.trim();
+    line.len() >= FENCE.len() && line.bytes().all(|byte| byte == b'-')
+}
+
+/// Does the line begin with the name of one of an agent's fields?
+fn is_field(line: &str) -> bool {
+    key_of(line.trim_start()).is_some_and(|key| FIELDS.contains(&key))
+}
+
+/// What front matter may say. A test holds it against what is read.
+const FIELDS: &[&str] = &[
+    "name",
+    "role",
+    "description",
+    "model",
+    "models",
+    "tools",
+    "harness",
+    "harness_config",
+    "autonomy",
+    "limits",
+    "verify",
+    "protect",
+    "protect_policy",
+    "permissions",
+    "mcp",
+    "summarizer",
+    "judge",
+    "accept",
+    "compaction",
+];
+
 impl Matter {
-    pub(crate) fn parse(text: &str) -> Result<Matter, Complaint> {
+    /// `first_line` is where the text stands in its file.
+    pub(crate) fn parse(text: &str, first_line: usize) -> Result<Matter, Complaint> {
         let says_nothing =
             text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
         if says_nothing {
             return Ok(Matter::default());
         }
         let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| complaint(text, &error))
+        serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| complaint(text, first_line, &error))
     }
 }
 
 /// One sentence for an error of YAML's.
-fn complaint(text: &str, error: &Error) -> Complaint {
-    let at = error.location().map_or(1, |location| usize::try_from(location.line()).unwrap_or(1)).max(1);
-    // The front matter begins on the second line of its file.
-    let line = at + 1;
-    let field = path_at(text, at);
+fn complaint(text: &str, first_line: usize, error: &Error) -> Complaint {
+    let place = error.location();
+    let number = |number: u64| usize::try_from(number).unwrap_or(1).max(1);
+    let at = place.map_or(1, |place| number(place.line()));
+    let line = first_line + at - 1;
+    let field = place.map_or_else(String::new, |place| field_at(text, at, number(place.column())));
     let named = |why: &str| if field.is_empty() { why.to_owned() } else { format!("`{field}`: {why}") };
     #[expect(
         clippy::wildcard_enum_match_arm,
@@ -119,7 +214,7 @@ fn complaint(text: &str, error: &Error) -> Complaint {
         Error::InvalidScalar { ty, .. } => named(wanted(ty)),
         Error::InvalidBooleanStrict { .. } => named("must be true or false"),
         Error::Unexpected { expected, .. } => named(wanted(expected)),
-        other => named(&first_line(&other.to_string())),
+        other => named(&in_short(&other.to_string())),
     };
     Complaint { line, why }
 }
@@ -145,7 +240,7 @@ pub(crate) fn unknown(what: &str, typed: &str, known: &[&str]) -> String {
 /// What a field takes, in words.
 fn wanted(yaml: &'static str) -> &'static str {
     match yaml {
-        "i64" => "must be a whole number",
+        "i128" => "must be a whole number of at most 38 digits",
         "f64" => "must be a number",
         "sequence start" => "must be a list",
         "string scalar" => "must be a text",
@@ -155,7 +250,7 @@ fn wanted(yaml: &'static str) -> &'static str {
 }
 
 /// The first line of YAML's own words, without the place: that is said in lines of the file.
-fn first_line(text: &str) -> String {
+fn in_short(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let (why, _) = line.split_once(" at line ").unwrap_or((line, ""));
     why.trim().chars().take(300).collect()
@@ -183,15 +278,27 @@ fn path_at(text: &str, line: usize) -> String {
     path.join(".")
 }
 
+/// The same, and within a mapping that is written on one line the field that the column belongs to.
+fn field_at(text: &str, line: usize, column: usize) -> String {
+    let holder = path_at(text, line);
+    let written = text.lines().nth(line - 1).unwrap_or_default();
+    let before: String = written.chars().take(column - 1).collect();
+    let inner = before.contains('{').then(|| before.rsplit(['{', ',']).next()).flatten();
+    match inner.and_then(|inner| key_of(inner.trim_start())) {
+        Some(key) if !holder.is_empty() => format!("{holder}.{key}"),
+        Some(_) | None => holder,
+    }
+}
+
 fn key_of(line: &str) -> Option<&str> {
     let (key, _) = line.split_once(':')?;
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     (!key.is_empty() && !key.starts_with('-') && key.chars().all(plain)).then_some(key)
 }
 
-/// On which line of the file each field stands, as far as it has one of its own.
+/// On which line of the file each field stands, as far as it has one of its own. `None` for a file without front matter.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lines(BTreeMap<String, usize>);
+pub(crate) struct Lines(Option<BTreeMap<String, usize>>);
 
 /// Where fields stand is no part of what an agent is.
 impl PartialEq for Lines {
@@ -201,41 +308,50 @@ impl PartialEq for Lines {
 }
 
 impl Lines {
-    pub(crate) fn of(matter: &str) -> Lines {
+    pub(crate) fn of(matter: &str, first_line: usize) -> Lines {
         let mut lines = BTreeMap::new();
         let (mut section, mut entries) = ("", 0);
         for (at, line) in matter.lines().enumerate() {
             let inner = line.trim_start();
             // An entry of a list that has a line of its own.
             if inner == "-" || inner.starts_with("- ") {
-                lines.entry(format!("{section}[{entries}]")).or_insert(at + 2);
+                lines.entry(format!("{section}[{entries}]")).or_insert(first_line + at);
                 entries += 1;
                 continue;
             }
             let Some(key) = key_of(inner) else { continue };
             if inner.len() == line.len() {
                 (section, entries) = (key, 0);
-                lines.entry(key.to_owned()).or_insert(at + 2);
+                lines.entry(key.to_owned()).or_insert(first_line + at);
             } else {
-                lines.entry(format!("{section}.{key}")).or_insert(at + 2);
+                lines.entry(format!("{section}.{key}")).or_insert(first_line + at);
             }
         }
-        Lines(lines)
+        Lines(Some(lines))
+    }
+
+    /// Is there front matter at all?
+    pub(crate) fn are_there(&self) -> bool {
+        self.0.is_some()
     }
 
     pub(crate) fn has(&self, field: &str) -> bool {
-        self.0.contains_key(field)
+        self.own(field).is_some()
+    }
+
+    fn own(&self, field: &str) -> Option<usize> {
+        self.0.as_ref()?.get(field).copied()
     }
 
     /// The line of an entry of a list, or of the list if it is all on one line.
     pub(crate) fn line_of_entry(&self, field: &str, entry: usize) -> usize {
-        self.0.get(&format!("{field}[{entry}]")).copied().unwrap_or_else(|| self.line(field))
+        self.own(&format!("{field}[{entry}]")).unwrap_or_else(|| self.line(field))
     }
 
     /// The line of a field, or of the one it stands in; the first one if that is not known.
     pub(crate) fn line(&self, field: &str) -> usize {
         let section = field.split('.').next().unwrap_or_default();
-        self.0.get(field).or_else(|| self.0.get(section)).copied().unwrap_or(1)
+        self.own(field).or_else(|| self.own(section)).unwrap_or(1)
     }
 }
 
@@ -243,18 +359,58 @@ impl Lines {
 mod tests {
     use super::*;
 
+    fn parts(text: &str) -> Result<(&str, Option<usize>, &str), usize> {
+        let parts = split(text).map_err(|complaint| complaint.line)?;
+        Ok((parts.matter, parts.first_line, parts.body))
+    }
+
+    /// D1.2: white space after a fence and above the first one is nobody's intent.
     #[test]
     fn front_matter_is_split_off() {
-        assert_eq!(split("---\na: 1\n---\nbody\n"), Some(("a: 1\n", "body\n")));
-        assert_eq!(split("\u{feff}---\r\na: 1\r\n---\r\nbody"), Some(("a: 1\r\n", "body")));
-        assert_eq!(split("no matter"), Some(("", "no matter")));
-        assert_eq!(split("---\na: 1\nbody"), None);
+        assert_eq!(parts("---\na: 1\n---\nbody\n"), Ok(("a: 1\n", Some(2), "body\n")));
+        assert_eq!(parts("\u{feff}---\r\na: 1\r\n---\r\nbody"), Ok(("a: 1\r\n", Some(2), "body")));
+        assert_eq!(parts("--- \t\na: 1\n---  \nbody"), Ok(("a: 1\n", Some(2), "body")));
+        assert_eq!(parts("\u{feff}\n \t\n---\na: 1\n---\nbody"), Ok(("a: 1\n", Some(4), "body")));
+        assert_eq!(parts("---\n---\n"), Ok(("", Some(2), "")));
+        assert_eq!(parts("---\na: 1\nbody"), Err(1));
+        assert_eq!(parts("\n---\na: 1\n----\nbody"), Err(2));
+    }
+
+    /// D1.2: what was meant as front matter is never taken for a prompt.
+    #[test]
+    fn what_looks_like_front_matter_is_no_prompt() {
+        for (text, line) in [
+            ("----\ntools: [read]\n----\nx", 1),
+            (" ---\ntools: [read]\n ---\nx", 1),
+            ("\n\t---\ntools: [read]\n---\nx", 2),
+            ("<!-- c -->\n---\ntools: [read]\n---\nx", 2),
+            ("<!-- c\nmore\n-->\n\n---\ntools: [read]\n---\nx", 5),
+            ("# Reader\n---\ntools: [read]\n---\nx", 2),
+            ("tools: [read]\n---\nx", 1),
+        ] {
+            assert_eq!(parts(text), Err(line), "{text}");
+        }
+        for text in [
+            "no matter",
+            "Reader\n---\nReads.\n",
+            "# Reader\n\n---\n\nname: what it is called",
+            "role: reader\n",
+        ] {
+            assert_eq!(parts(text), Ok(("", None, text)), "{text}");
+        }
+    }
+
+    /// What is looked for in a prompt is what can be read.
+    #[test]
+    fn every_field_is_looked_for() {
+        let error = Matter::parse("nonsense: 1", 2).map(drop).unwrap_err();
+        assert!(error.why.ends_with(&format!("there are: {}", FIELDS.join(", "))), "{}", error.why);
     }
 
     #[test]
     fn fields_are_found_again() {
         let matter = "model: a/b\nlimits:\n  max_cost: 1\n  max_tokens: 2\nverify:\n  - x: y\n";
-        let lines = Lines::of(matter);
+        let lines = Lines::of(matter, 2);
         assert_eq!((lines.line("limits.max_tokens"), lines.line("limits.other"), lines.line("x")), (5, 3, 1));
         assert_eq!((lines.line_of_entry("verify", 0), lines.line_of_entry("verify", 1)), (7, 6));
         assert_eq!(path_at(matter, 4), "limits.max_tokens");

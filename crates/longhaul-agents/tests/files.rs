@@ -207,7 +207,7 @@ fn what_is_wrong_is_said_with_its_line() {
             x.md:2: `permissions`: `maybe` is not a choice; there are: allow, ask, deny
             x.md:2: `permissions` cannot hold: permissions.bash: a pattern is empty or longer than 512 bytes
             x.md:3: `model` is there twice
-            x.md:2: `compaction`: must be true or false"#]],
+            x.md:2: `compaction.enabled`: must be true or false"#]],
     );
 }
 
@@ -222,6 +222,8 @@ fn absurd_limits_are_refused() {
             "harness_config:\n  max_steps: 99999999999999999999999",
             "harness_config:\n  max_steps: many",
             "harness_config: { max_steps: 1.5 }",
+            "limits: { max_tool_calls: 99999999999999999999999 }",
+            "limits: { max_cost: 1, max_tool_calls: 9999999999999999999999999999999999999999 }",
             "harness_config:\n  doom_loop_threshold: 1",
             "harness_config:\n  timeout: 0s",
             "harness_config:\n  timeout: soon",
@@ -244,9 +246,11 @@ fn absurd_limits_are_refused() {
         expect![[r#"
             x.md:3: `harness_config.max_steps` is -1; it is from 1 to 1000000
             x.md:3: `harness_config.max_steps` is 0; it is from 1 to 1000000
-            x.md:3: `harness_config.max_steps`: must be a whole number
-            x.md:3: `harness_config.max_steps`: must be a whole number
-            x.md:2: `harness_config`: must be a whole number
+            x.md:3: `harness_config.max_steps` is 99999999999999999999999; it is from 1 to 1000000
+            x.md:3: `harness_config.max_steps`: must be a whole number of at most 38 digits
+            x.md:2: `harness_config.max_steps`: must be a whole number of at most 38 digits
+            x.md:2: `limits.max_tool_calls` is 99999999999999999999999; it is from 0 to 1000000
+            x.md:2: `limits.max_tool_calls`: must be a whole number of at most 38 digits
             x.md:3: `harness_config.doom_loop_threshold` is 1; it is from 2 to 50
             x.md:3: `harness_config.timeout` is `0s`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
             x.md:3: `harness_config.timeout` is `soon`; write it like 90s, 10m, 2h or 1h30m, from 1s to 30d
@@ -307,15 +311,21 @@ fn what_is_no_agent_file_is_refused() {
         .unwrap()
         .set_len(50 * 1024 * 1024)
         .unwrap();
+    desk.write("agents/empty.md", "");
+    desk.write("agents/blank.md", "\u{feff} \n\n");
+    desk.write("agents/dashes.md", "----\ntools: [read]\n----\nx");
     desk.write("agents/open.md", "---\nmodel: a/b\nYou are");
     desk.write("agents/latin.md", b"---\nmodel: a/b\n---\n\xe9");
     desk.write("secret", "key");
     symlink(desk.path("secret"), desk.path("agents/link.md")).unwrap();
-    let said =
-        ["huge", "open", "latin", "link", "../x", ".x", ""].map(|name| said(&desk.find(name).unwrap_err()));
+    let said = ["huge", "empty", "blank", "dashes", "open", "latin", "link", "../x", ".x", ""]
+        .map(|name| said(&desk.find(name).unwrap_err()));
     let text = said.join("\n").replace(&desk.path("").display().to_string(), "DESK/");
     expect![[r#"
         huge.md: has 52428800 bytes; an agent file has at most 1048576
+        empty.md: is empty
+        blank.md: is empty
+        dashes.md:1: `----` looks like the start of front matter; write `---` as the first line of the file, not indented, with nothing above it
         open.md:1: the front matter that `---` opens is not closed by another `---`
         latin.md: is not UTF-8
         link.md: is reached by a link that leads out of DESK/agents
@@ -325,6 +335,16 @@ fn what_is_no_agent_file_is_refused() {
     .assert_eq(&text);
     fs::create_dir(desk.path("agents/dir.md")).unwrap();
     assert!(desk.find("dir").unwrap_err().to_string().ends_with("is no regular file"));
+}
+
+/// D1.2: a file without front matter is an agent, and one that can be told from those that say what they may.
+#[test]
+fn a_file_with_only_a_prompt_is_told() {
+    assert!(read("You read.\n").unwrap().has_only_a_prompt());
+    assert!(!read("---\n---\nYou read.\n").unwrap().has_only_a_prompt());
+    assert!(!Desk::new().find("nobody").unwrap().has_only_a_prompt());
+    let late = said(&read("\n\n---\ndescription: x\nautonomy: 9\n---\nx").unwrap_err());
+    assert_eq!(late, "x.md:5: `autonomy` is 1 to 5, not 9");
 }
 
 /// D1.2: the project's file goes first, then the user's, then what is built in; each whole.
@@ -371,7 +391,15 @@ fn unknown_tools_and_servers_are_named() {
         said(&agent.check_servers(&["files"]).unwrap_err()),
         "x.md:2: `mcp`: `flies` is not a configured MCP server; did you mean `files`?"
     );
-    assert!(agent.check_servers(&["flies"]).is_ok() && agent.check_servers(&[]).is_err());
+    assert!(agent.check_servers(&["flies", "files"]).is_ok());
+    assert_eq!(
+        said(&agent.check_servers(&[]).unwrap_err()),
+        "x.md:2: `mcp`: `flies` is not a configured MCP server; none is configured"
+    );
+    assert_eq!(
+        said(&agent.check_servers(&["flies"]).unwrap_err()),
+        "x.md:3: `tools`: `files` is not a configured MCP server; did you mean `flies`?"
+    );
     let rule = read("---\npermissions: { writ: ask, \"*\": deny }\n---\nx").unwrap();
     assert_eq!(
         said(&rule.check_tools(&["write"], known).unwrap_err()),

@@ -12,7 +12,7 @@ use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX, STEP_SA
 use crate::money::Usd;
 use crate::plan::{Step, StepStatus};
 use crate::prompt::head;
-use crate::run::{Gate, Judgement, Run};
+use crate::run::{Gate, Judgement, PassedLimit, Run};
 use crate::status::{Status, Wait};
 use crate::view::{ChildView, gate_id};
 
@@ -30,6 +30,10 @@ pub struct Report {
     pub finish_reason: Option<String>,
     pub reason: Option<String>,
     pub error: Option<String>,
+    /// What to type so that it goes on. Whoever knows the commands says it.
+    pub how_to_go_on: Option<String>,
+    /// Limits that were reached and only warned of.
+    pub limits_passed: Vec<PassedLimit>,
     /// What the agent said last, whether or not that ended its work.
     pub output: String,
     /// What differs from the commit the work began with.
@@ -169,6 +173,8 @@ impl Report {
             finish_reason: finish_reason(run),
             reason: run.reason.clone(),
             error: run.error.clone(),
+            how_to_go_on: None,
+            limits_passed: run.passed.clone(),
             output: said(run).unwrap_or("").to_owned(),
             changes: seen.and_then(|seen| seen.found.changes.clone()),
             changed_files: run.changed_files.clone(),
@@ -310,22 +316,58 @@ fn remaining(run: &Run) -> Vec<String> {
 }
 
 fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or("")
+    text.split(ENDS_LINE).next().unwrap_or("")
+}
+
+/// What ends a line in Markdown.
+const ENDS_LINE: [char; 2] = ['\n', '\r'];
+
+/// Somebody's words on one line: what they say must not be taken for what the report says.
+fn flat(text: &str) -> String {
+    text.replace("\r\n", " ").replace(ENDS_LINE, " ")
+}
+
+/// Somebody's words, each line of them marked as a quotation, so that none can be taken for the report's own.
+fn quoted(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let lines = text.trim().lines().map(|line| format!("> {line}").trim_end().to_owned());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The same after a heading of one word: one line stands beside it, several stand below it.
+fn told(text: &str) -> String {
+    let text = text.trim();
+    if text.contains(ENDS_LINE) { format!("\n\n{}", quoted(text)) } else { text.to_owned() }
+}
+
+/// What was printed, between fences that are longer than any in it.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.saturating_add(1).max(3));
+    format!("{fence}\n{text}\n{fence}\n")
 }
 
 impl Report {
     /// The report as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("# {}\n\n", self.headline());
-        text.push_str(&format!("**Asked:** {}\n\n", self.task.trim()));
+        text.push_str(&format!("**Asked:** {}\n\n", told(&self.task)));
         if let Some(reason) = self.error.as_ref().or(self.reason.as_ref()) {
-            text.push_str(&format!("**Why it {}:** {reason}\n\n", self.ended_how()));
+            text.push_str(&format!("**Why it {}:** {}\n\n", self.ended_how(), told(reason)));
         }
-        self.section(&mut text, "What the agent says", self.output.trim());
+        if let Some(way) = &self.how_to_go_on {
+            text.push_str(&format!("**How to go on:** {}\n\n", told(way)));
+        }
+        for PassedLimit { limit, spent, max } in &self.limits_passed {
+            text.push_str(&format!(
+                "**Limit passed:** {limit} reached: {spent} of {max}; it was only to warn\n\n"
+            ));
+        }
+        self.section(&mut text, "What the agent says", &quoted(&self.output));
         self.done(&mut text);
         self.planned(&mut text);
         self.shown(&mut text);
-        let left: Vec<String> = self.remaining.iter().map(|item| format!("- {item}")).collect();
+        let left: Vec<String> = self.remaining.iter().map(|item| format!("- {}", flat(item))).collect();
         self.section(&mut text, "What remains", &left.join("\n"));
         let asked: Vec<String> = self
             .approvals
@@ -335,7 +377,7 @@ impl Report {
                     "- {}: {} ({})",
                     one.id,
                     first_line(&one.about),
-                    one.answer.as_deref().unwrap_or("waiting")
+                    flat(one.answer.as_deref().unwrap_or("waiting"))
                 )
             })
             .collect();
@@ -383,9 +425,9 @@ impl Report {
     fn done(&self, text: &mut String) {
         let mut body = String::new();
         match &self.changes {
-            Some(changes) => body.push_str(&format!("```\n{}\n```\n", changes.trim_end())),
+            Some(changes) => body.push_str(&fenced(changes.trim_end())),
             None if !self.changed_files.is_empty() => {
-                body.push_str(&format!("Files changed by tools: {}\n", self.changed_files.join(", ")));
+                body.push_str(&format!("Files changed by tools: {}\n", flat(&self.changed_files.join(", "))));
             }
             None => {}
         }
@@ -414,10 +456,10 @@ impl Report {
         if let Some(evidence) = &self.evidence {
             for check in &evidence.checks {
                 let mark = if check.passed { "passed" } else { "FAILED" };
-                body.push_str(&format!("- {mark}: `{}` ({})\n", check.command, check.ended));
+                body.push_str(&format!("- {mark}: `{}` ({})\n", flat(&check.command), check.ended));
                 if !check.passed {
                     let output = tail(&check.output, REPORTED_OUTPUT_BYTES_MAX).trim_end();
-                    body.push_str(&format!("\n```\n{output}\n```\n\n"));
+                    body.push_str(&format!("\n{}\n", fenced(output)));
                 }
             }
             let tree = evidence.tree.as_deref().map_or("unknown", |tree| &tree[..tree.len().min(12)]);
@@ -434,16 +476,17 @@ impl Report {
             let how = if judged.accepted { "accepted" } else { "NOT accepted" };
             body.push_str(&format!("\nThe work was {how} by the judge {}", judged.model));
             body.push_str(if judged.acceptance.is_empty() { ".\n" } else { ", who was to see that:\n" });
-            judged.acceptance.iter().for_each(|text| body.push_str(&format!("- {text}\n")));
+            judged.acceptance.iter().for_each(|text| body.push_str(&format!("- {}\n", flat(text))));
             if !judged.reasons.is_empty() {
                 body.push_str("\nIts reasons:\n");
-                judged.reasons.iter().for_each(|reason| body.push_str(&format!("- {reason}\n")));
+                judged.reasons.iter().for_each(|reason| body.push_str(&format!("- {}\n", flat(reason))));
             }
         }
         if let Some(features) = &self.features {
             body.push_str(&format!("{} of {} features pass.\n", features.passing, features.total));
             if !features.restored.is_empty() {
-                body.push_str(&format!("Put back in feature_list.json: {}.\n", features.restored.join(", ")));
+                let restored = flat(&features.restored.join(", "));
+                body.push_str(&format!("Put back in feature_list.json: {restored}.\n"));
             }
         }
         for change in &self.protected {
@@ -452,7 +495,7 @@ impl Report {
                 _ if change.undone => "; put back".to_owned(),
                 _ => String::new(),
             };
-            body.push_str(&format!("- protected file {} was {}{undone}\n", change.path, change.what));
+            body.push_str(&format!("- protected file {} was {}{undone}\n", flat(&change.path), change.what));
         }
         if body.is_empty() && self.status == Status::Completed {
             body.push_str("Nothing: no verify commands were given (`--verify CMD`).");
@@ -511,5 +554,19 @@ pub fn commit_message(run: &Run) -> String {
             )
         }
         Some(_) | None => format!("{title}\n\nAgent: {}", run.spec.agent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn somebodys_words_are_marked_as_theirs() {
+        assert_eq!(quoted("\none\r\n\rtwo\n"), "> one\n>\n> two");
+        assert_eq!((told("one "), told("one\ntwo")), ("one".to_owned(), "\n\n> one\n> two".to_owned()));
+        assert_eq!(flat("a\r\nb\rc\nd"), "a b c d");
+        assert_eq!(fenced("x"), "```\nx\n```\n");
+        assert_eq!(fenced("```\n## y\n````"), "`````\n```\n## y\n````\n`````\n");
     }
 }

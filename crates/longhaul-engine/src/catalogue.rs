@@ -71,7 +71,8 @@ fn refresh(row: &mut RunRow, run: &Run) {
     row.last_seq = run.seq;
     row.gates = gates(run);
     let looping = run.spec.conduct().looping.as_ref();
-    row.iteration_count = looping.map_or(0, |_| run.iteration);
+    // As `show` counts: how often the loop has begun anew.
+    row.iteration_count = looping.map_or(0, |_| run.iteration.saturating_sub(1));
     row.max_iterations = looping.map(|looping| looping.max_iterations);
     row.completion_promise = looping.map(|looping| looping.promise.clone());
 }

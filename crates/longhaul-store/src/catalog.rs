@@ -21,8 +21,8 @@ use crate::journal::Backend;
 use crate::limits;
 use crate::query::{self, Answer};
 
-/// Changing the columns is a new version; the old file is then moved away and the rows derived again.
-const VERSION: u32 = 3;
+/// Changing the columns, or what is counted in one, is a new version; the old file is then moved away and the rows derived again.
+const VERSION: u32 = 4;
 
 const TABLES: &str = "
     CREATE TABLE runs (
@@ -40,7 +40,7 @@ const TABLES: &str = "
     CREATE INDEX runs_by_parent ON runs (parent, created_at);
     CREATE INDEX runs_by_age ON runs (created_at);
     CREATE INDEX runs_that_wait ON runs (created_at) WHERE gates IS NOT NULL;
-    PRAGMA user_version = 3;
+    PRAGMA user_version = 4;
 ";
 
 const COLUMNS: &str = "id, kind, agent, task, task_id, status, wait, reason, steps_total, steps_completed, \

@@ -25,6 +25,10 @@ pub enum Error {
     Poisoned { run: RunId },
     #[error("`{}` is damaged at byte {offset}: {what}", file.display())]
     Damaged { file: PathBuf, offset: u64, what: String },
+    #[error("nothing in `{}` is sound: {what}", file.display())]
+    NothingSound { run: RunId, file: PathBuf, what: String },
+    #[error("the journal of run `{run}` is gone: `{}` was removed while the run worked", file.display())]
+    Gone { run: RunId, file: PathBuf },
     #[error("`{}` has format version {version}, which is newer than this program knows", file.display())]
     TooNew { file: PathBuf, version: u32 },
     #[error("no space left to write `{}`", file.display())]

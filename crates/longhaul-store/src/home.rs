@@ -154,6 +154,14 @@ impl Home {
         Ok(self.readable_journals()?.into_iter().map(|(run, _)| run).collect())
     }
 
+    /// Runs of which only a directory is left: their journal is gone, and nothing but these names would say so.
+    pub fn lost_runs(&self) -> Result<Vec<RunId>, Error> {
+        let in_fallback = self.fallback_runs().unwrap_or_default();
+        let mut lost = self.engine.without_journal()?;
+        lost.retain(|run| !in_fallback.contains(run));
+        Ok(lost)
+    }
+
     fn fallback_runs(&self) -> Result<Vec<RunId>, Error> {
         self.fallback_if_there()?.map_or(Ok(Vec::new()), |fallback| fallback.runs())
     }

@@ -158,8 +158,14 @@ fn a_repair_that_would_keep_nothing_is_refused() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[150] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    assert!(matches!(engine.repair(&run_id(1), &writer()), Err(Error::Damaged { .. })));
-    assert_eq!(fs::read(&path).unwrap(), bytes);
+    for bytes in [bytes, b"not even a header".to_vec(), Vec::new()] {
+        fs::write(&path, &bytes).unwrap();
+        assert!(matches!(engine.repair(&run_id(1), &writer()), Err(Error::NothingSound { .. })));
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+        let left = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+        let copies = left.filter(|name| name.to_string_lossy().starts_with("journal.")).count();
+        assert_eq!(copies, 0, "nothing was changed, so nothing is kept");
+    }
 }
 
 #[test]
@@ -273,4 +279,30 @@ fn only_files_are_commands() {
     let shown: Vec<_> = pending.into_iter().map(|posted| (posted.id, posted.body)).collect();
     assert_eq!(shown, [(CommandId::from_bits(6), b"pause".to_vec())]);
     engine.settle(&run_id(1), &CommandId::from_bits(6)).unwrap();
+}
+
+/// F16: a writer whose journal was removed says that, and not that somebody took the run over.
+#[test]
+fn a_journal_that_was_removed_is_not_taken_for_a_newer_writer() {
+    let dir = TempDir::new().unwrap();
+    let engine = Engine::new(dir.path());
+    let mut journal = engine.create(&run_id(1), &writer(), &entries(["a"])).unwrap();
+    fs::remove_dir_all(dir.path().join("runs")).unwrap();
+    let error = journal.append(&entries(["b"])).unwrap_err();
+    assert!(matches!(error, Error::Gone { .. }), "{error}");
+}
+
+/// A run of which only the directory is left is named; one in the fallback or with its journal is not.
+#[test]
+fn a_run_without_its_journal_is_named() {
+    let dir = TempDir::new().unwrap();
+    let home = longhaul_store::Home::open(dir.path()).unwrap();
+    for number in [1, 2] {
+        home.engine().create(&run_id(number), &writer(), &entries(["a"])).unwrap().close().unwrap();
+    }
+    home.fallback_store().unwrap().create(&run_id(3), &writer(), &entries(["a"])).unwrap();
+    fs::create_dir(home.run_dir(&run_id(3))).unwrap();
+    assert_eq!(home.lost_runs().unwrap(), []);
+    fs::remove_file(home.engine().journal_path(&run_id(2))).unwrap();
+    assert_eq!(home.lost_runs().unwrap(), [run_id(2)]);
 }

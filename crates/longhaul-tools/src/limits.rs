@@ -249,6 +249,16 @@ pub const HOSTS_SHOWN_MAX: usize = 5;
 /// A verify command may take longer than a command of the agent: it may build everything and run every test.
 pub const VERIFY_TIME_MAX: Duration = Duration::from_secs(1800);
 
+/// Bytes of a glob that a complaint about it shows: enough to find it again.
+pub const GLOB_SHOWN_BYTES_MAX: usize = 80;
+
+/// How old a directory among the temporary files is before it can be a leftover: its maker locks it right after making it, and that
+/// one may be among other processes than we see.
+pub const LEFTOVER_AGE_MIN: Duration = Duration::from_secs(1);
+
+/// Entries of the temporary files that are looked at for leftovers: everybody's are there, and a run waits for it.
+pub const TEMPORARY_ENTRIES_MAX: usize = 20_000;
+
 /// Protected files of one run; their contents are kept.
 pub const PROTECTED_FILES_MAX: usize = 5000;
 

@@ -5,6 +5,7 @@
 //! and servers are only those that the settings have, trusted as those are.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use longhaul_agents::{Agent, BadAgent, Origin, Roster};
 use longhaul_core::conduct::Compaction;
@@ -133,6 +134,35 @@ pub fn check(agent: &Agent, most: Most) -> Result<(), Failure> {
         return Err(raised("limits.policies", format!("a limit of {own}"), "a mere warning".to_owned()));
     }
     Ok(())
+}
+
+/// Refuses what can only be told with the settings: tools, servers and globs, each with the line it stands in.
+pub fn check_names(agent: &Agent, settings: &Settings) -> Result<(), Failure> {
+    let toolbox = Toolbox::builtin(Sandbox::off());
+    let mut names = toolbox.names();
+    names.push("search");
+    let is_known = |name: &str| names.contains(&toolbox.canonical(name));
+    agent.check_tools(&names, is_known).map_err(wrong)?;
+    let servers: Vec<&str> = settings.mcp_servers.keys().map(String::as_str).collect();
+    agent.check_servers(&servers).map_err(|bad| {
+        wrong(bad)
+            .hint("`longhaul mcp list` shows them; they are configured under `mcp.servers` in longhaul.yaml")
+    })?;
+    for (place, glob) in agent.protect.iter().flatten().enumerate() {
+        let is_glob = longhaul_tools::check_globs(std::slice::from_ref(glob), Path::new("/"));
+        is_glob.map_err(|why| wrong(agent.bad_entry("protect", place, why)))?;
+    }
+    Ok(())
+}
+
+/// What is to be said of an agent whose file is nothing but a prompt: whoever forgot the front matter did not mean that.
+pub fn caution(agent: &Agent) -> Option<String> {
+    let file = agent.file.as_ref().filter(|_| agent.has_only_a_prompt())?;
+    Some(format!(
+        "{} has no front matter, so {} has every tool, and no limits or rules of its own",
+        file.display(),
+        agent.name
+    ))
 }
 
 /// Refuses models of providers that there are none of, with the line they stand in.

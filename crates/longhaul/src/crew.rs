@@ -66,7 +66,8 @@ impl Staff {
     fn tools(&self, of_sender: &[ToolGrant], agent: &Agent) -> Result<Vec<ToolGrant>, Failure> {
         let Some(names) = agent.tools.clone() else { return Ok(of_sender.to_vec()) };
         let names = servers::spelled_out(names, &self.toolbox.names());
-        let own = self.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
+        let own = self.toolbox.grants(&names);
+        let own = own.map_err(|error| agents::wrong(agent.bad("tools", error.to_string())))?;
         let both = own.iter().filter_map(|own| of_sender.iter().find(|grant| grant.name == own.name));
         Ok(both.cloned().collect())
     }

@@ -194,6 +194,22 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
                     .to_owned(),
             ),
         ),
+        StoreError::NothingSound { run, file, .. } => {
+            let log = file.with_file_name("events.jsonl");
+            let told = if log.exists() {
+                format!("; {} may tell what was done", log.display())
+            } else {
+                String::new()
+            };
+            let hint = format!(
+                "there is nothing to keep, and nothing was changed{told}; `longhaul rm {run} --force` forgets the run"
+            );
+            (Exit::Failed, Some(hint))
+        }
+        StoreError::Gone { .. } => (
+            Exit::Failed,
+            Some("the run cannot go on without it; what it did to its files is where it worked".to_owned()),
+        ),
         StoreError::Query { .. } | StoreError::QueryWrites | StoreError::QueryTooSlow { .. } => {
             (Exit::Usage, None)
         }

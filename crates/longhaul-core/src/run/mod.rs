@@ -124,6 +124,9 @@ pub struct Run {
     /// Limits that were reached and only warn, so that each is told once.
     #[serde(default)]
     pub warned: Vec<String>,
+    /// The same for whoever reads what came of the run: each limit once, as it was told last.
+    #[serde(default)]
+    pub passed: Vec<PassedLimit>,
     pub gates: Vec<Gate>,
     pub checkpoints: u32,
     pub last_checkpoint_at: Option<Timestamp>,
@@ -229,6 +232,14 @@ pub struct Seen {
     pub head: Option<String>,
 }
 
+/// A limit that was reached and only warned of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedLimit {
+    pub limit: String,
+    pub spent: String,
+    pub max: String,
+}
+
 /// A judge's opinion of the work, and what it went by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -329,6 +340,7 @@ impl Run {
             reserve: Usage::default(),
             spending: Vec::new(),
             warned: Vec::new(),
+            passed: Vec::new(),
             gates: Vec::new(),
             checkpoints: 0,
             last_checkpoint_at: None,

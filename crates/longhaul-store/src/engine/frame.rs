@@ -64,6 +64,11 @@ pub(crate) fn file_header(run: &RunId) -> [u8; FILE_HEADER] {
     header
 }
 
+/// From what all frames of a run's journal start their checksums: that of its header, which is the same for one run at any time.
+pub(crate) fn seed(run: &RunId) -> u32 {
+    crc32c::crc32c(&file_header(run)[..92])
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileHeader {
     Ours { seed: u32 },

@@ -90,6 +90,28 @@ impl Engine {
         Ok(journals)
     }
 
+    /// Runs whose directory is there and whose journal is not. Only what the engine has made has a lock in it.
+    pub fn without_journal(&self) -> Result<Vec<RunId>, Error> {
+        let failed = |error| Error::io("list", &self.runs, error);
+        let entries = match fs::read_dir(&self.runs) {
+            Ok(entries) => entries,
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut lost = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            if let Some(run) = name.to_str().and_then(|name| RunId::parse(name).ok())
+                && !self.contains(&run)
+                && fs::symlink_metadata(self.runs.join(&name).join("lock")).is_ok()
+            {
+                lost.push(run);
+            }
+        }
+        lost.sort();
+        Ok(lost)
+    }
+
     /// When a run's journal last changed; nothing if there is none.
     pub fn changed_ns(&self, run: &RunId) -> Option<i64> {
         let found = fs::symlink_metadata(self.journal_path(run)).ok()?;

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::ids::RunId;
 
+use super::Engine;
 use super::disk::{self, Access, LogFile};
 use super::frame::{self, FileHeader};
 use super::inbox::{TEMPORARY, nanos_now};
 use super::lock::Lock;
+use super::scan::{Cursor, Scanner};
 use super::tail::Tail;
 use super::writer::sound_end;
-use super::{Engine, scan::Scanner};
 use crate::error::Error;
 use crate::journal::{Record, Writer};
 use crate::limits;
@@ -82,16 +83,14 @@ impl Engine {
         let failed = |error| Error::io("repair", &path, error);
         let len = file.len().map_err(failed)?;
         let header_fits = header_is_ours(&*file, run, &path)?;
-        let (kept_as, found) = match (header_fits, survey(&*file, &path, run)) {
-            (true, Ok(found)) if !found.damaged => (None, found),
-            (true, found) => (Some(self.copy_aside(&dir, "damaged")?), found?),
+        // Looked at before anything is written: a repair that keeps nothing leaves nothing behind either.
+        let found = survey(&*file, &path, run)?;
+        let is_changed = found.damaged || !header_fits;
+        let kept_as = is_changed.then(|| self.copy_aside(&dir, "damaged")).transpose()?;
+        if !header_fits {
             // The header holds nothing but the run's name, so it can be written again.
-            (false, _) => {
-                let copy = self.copy_aside(&dir, "damaged")?;
-                disk::write_all(&*file, &frame::file_header(run), 0).map_err(|error| failed(error.source))?;
-                (Some(copy), survey(&*file, &path, run)?)
-            }
-        };
+            disk::write_all(&*file, &frame::file_header(run), 0).map_err(|error| failed(error.source))?;
+        }
         let bytes_cut = if found.damaged { len.saturating_sub(found.end) } else { 0 };
         // What is kept goes to disk before the file ends with it, which is how readers know that it is there.
         file.sync_data().map_err(failed)?;
@@ -152,14 +151,19 @@ struct Found {
     damaged: bool,
 }
 
-/// Where the sound part ends. Fails if there is none: then a repair would only destroy.
+/// Where the sound part ends, whatever the header says. Fails if there is none: then a repair would only destroy.
 fn survey(file: &dyn LogFile, path: &Path, run: &RunId) -> Result<Found, Error> {
-    let mut scanner = Scanner::from_start(file, path, run)?;
+    let cursor = Cursor::start(frame::seed(run));
+    let mut scanner = Scanner::resume(file, path, cursor)?;
     let tail = scanner.show(u64::MAX, &mut |_: Record<'_>| Ok(()))?;
     let (records, end) = (scanner.cursor.last_seq, scanner.cursor.offset);
     if records == 0 {
-        sound_end(path, &scanner.cursor, tail)?;
-        return Ok(Found { records, end, damaged: false });
+        let what = match sound_end(path, &scanner.cursor, tail) {
+            Err(Error::Damaged { what, .. }) => what,
+            Err(error) => return Err(error),
+            Ok(_) => "the first batch is missing".to_owned(),
+        };
+        return Err(Error::NothingSound { run: run.clone(), file: path.to_owned(), what });
     }
     Ok(Found { records, end, damaged: matches!(tail, Tail::Damaged { .. }) })
 }

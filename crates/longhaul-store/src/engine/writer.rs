@@ -166,6 +166,10 @@ impl EngineJournal {
         }
         if !self.lock.still_ours() {
             self.poisoned = true;
+            // Who took the run over has left its journal where it was.
+            if std::fs::symlink_metadata(&self.path).is_err_and(|error| super::is_absent(&error)) {
+                return Err(Error::Gone { run: self.run.clone(), file: self.path.clone() });
+            }
             return Err(Error::Fenced { run: self.run.clone(), generation: self.lock.generation() });
         }
         Ok(())

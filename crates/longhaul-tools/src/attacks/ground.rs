@@ -14,13 +14,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::cases::{Place, Proof};
 use crate::limits;
-use crate::sandbox::scratch;
+use crate::sandbox::Scratch;
 
 /// What no command may get to see.
 const CANARY: &str = "CANARY-4f9c2e";
 
 pub(super) struct Ground {
-    base: PathBuf,
+    base: Scratch,
     place: Place,
     /// Unlike anything else on the machine.
     word: String,
@@ -44,13 +44,12 @@ impl Drop for Ground {
         for place in ["/tmp", "/dev/shm"] {
             fs::remove_file(Path::new(place).join(format!("{}-made", self.word))).ok();
         }
-        fs::remove_dir_all(&self.base).ok();
     }
 }
 
 impl Ground {
     pub(super) fn new(place: Place) -> io::Result<Ground> {
-        let base = scratch().map_err(io::Error::other)?;
+        let base = Scratch::new().map_err(io::Error::other)?;
         let word = base.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let open_path = base.join("open-file");
         fs::write(&open_path, CANARY)?;

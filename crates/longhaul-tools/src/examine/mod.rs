@@ -178,7 +178,7 @@ fn look_at_files(asked: &Examine, context: &Context) -> Examination {
             Some(features::look(asked.feature_list.as_deref(), is_list_new, context, &mut found.warnings));
     }
     if asked.purpose == Purpose::Baseline {
-        match protect::keep(asked.protect.as_ref(), context) {
+        match protect::keep(asked.protect.as_ref(), context, &mut found.warnings) {
             Ok(baseline) => found.baseline = baseline,
             Err(why) => found.warnings.push(why),
         }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::conduct::{Protect, ProtectPolicy};
 use longhaul_core::evidence::ProtectedChange;
+use longhaul_core::prompt::head;
 use longhaul_core::tool::Outcome;
 use longhaul_workspace::EntryKind;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{PROTECTED_BYTES_MAX, PROTECTED_FILES_MAX};
+use crate::limits::{GLOB_SHOWN_BYTES_MAX, PROTECTED_BYTES_MAX, PROTECTED_FILES_MAX};
 use crate::patience::Patience;
 use crate::pattern::Pattern;
 use crate::tool::Context;
@@ -34,12 +35,18 @@ impl Baseline {
 }
 
 /// Keeps what the globs name. The error says why that cannot be, and then nothing is protected.
-pub(super) fn keep(protect: Option<&Protect>, context: &Context) -> Result<Option<String>, String> {
+pub(super) fn keep(
+    protect: Option<&Protect>,
+    context: &Context,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, String> {
     let Some(protect) = protect.filter(|protect| !protect.globs.is_empty()) else { return Ok(None) };
     let (mut files, mut executable, mut links) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
     let mut room = PROTECTED_BYTES_MAX;
     let workspace = &context.workspace;
-    for path in matching(protect, context)? {
+    let found = matching(protect, context)?;
+    warnings.extend(unmatched(protect, &found, workspace.root()));
+    for path in found {
         if let Some((_, target)) = workspace.link_on_the_way(&path).map_err(|error| error.to_string())? {
             links.insert(path, target);
             continue;
@@ -150,9 +157,11 @@ pub(super) fn compare(protect: &Protect, baseline: Option<&Baseline>, context: &
 pub(super) fn patterns(globs: &[String], root: &Path) -> Result<Vec<Pattern>, Outcome> {
     let both = globs.iter().flat_map(|glob| {
         let glob = glob.trim_end_matches('/');
-        [glob.to_owned(), format!("{glob}/**")]
+        // Whoever gave several is told which of them is meant.
+        let shown = head(glob, GLOB_SHOWN_BYTES_MAX);
+        [glob.to_owned(), format!("{glob}/**")].map(|both| Pattern::parse(shown, &both, root))
     });
-    both.map(|glob| Pattern::parse("protect", &glob, root)).collect()
+    both.collect()
 }
 
 /// A directory that leads to what a glob names, and how deep it lies: `a` and `a/*` of `a/*/b/**`. A link there would put something
@@ -174,6 +183,19 @@ fn ways(globs: &[String], root: &Path) -> Vec<Way> {
         }
     }
     ways
+}
+
+/// What is to be said of globs that name nothing: whoever mistyped one believes that something is protected.
+fn unmatched(protect: &Protect, found: &[String], root: &Path) -> Vec<String> {
+    let names_one = |glob: &String| {
+        let patterns = patterns(std::slice::from_ref(glob), root).unwrap_or_default();
+        found.iter().any(|path| patterns.iter().any(|pattern| pattern.matches(Path::new(path))))
+    };
+    let idle = protect.globs.iter().filter(|glob| !names_one(glob));
+    idle.map(|glob| {
+        format!("no file matches `{}`, so nothing is protected by it", head(glob, GLOB_SHOWN_BYTES_MAX))
+    })
+    .collect()
 }
 
 struct Matching<'a> {

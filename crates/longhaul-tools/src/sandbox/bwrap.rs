@@ -40,11 +40,14 @@ pub(super) struct Abilities {
     pub(super) size: bool,
 }
 
+/// What is missing where it is not found.
+pub(super) const NOT_INSTALLED: &str = "bubblewrap (bwrap) is not installed";
+
 impl Bubblewrap {
     pub(super) fn find() -> Result<Bubblewrap, String> {
         let candidates = PLACES.iter().map(|place| Path::new(place).join("bwrap"));
         let program = candidates.into_iter().find(|file| is_the_systems(file));
-        let program = program.ok_or_else(|| "bubblewrap (bwrap) is not installed".to_owned())?;
+        let program = program.ok_or_else(|| NOT_INSTALLED.to_owned())?;
         let said = Command::new(&program).arg("--help").env_clear().stdin(Stdio::null()).output();
         let said = said.map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
         let said = [said.stdout, said.stderr].concat();

@@ -21,6 +21,7 @@ mod probe;
 mod proxy;
 mod relay;
 mod report;
+mod scratch;
 #[cfg(any(test, target_os = "macos"))]
 mod seatbelt;
 #[cfg(target_os = "linux")]
@@ -43,7 +44,8 @@ pub use orders::ENTER;
 pub use policy::{Host, Mount, Policy, PolicyError};
 pub use relay::{RELAY, relay};
 pub use report::{REPORT, answer};
-pub(crate) use wrapped::{Kept, Wrapped, scratch};
+pub(crate) use scratch::Scratch;
+pub(crate) use wrapped::{Kept, Wrapped};
 
 use bwrap::Bubblewrap;
 use orders::Limits;
@@ -64,6 +66,13 @@ pub struct Options {
 #[error("the sandbox that is required cannot be had: {}", missing.join("; "))]
 pub struct Refused {
     pub missing: Vec<String>,
+}
+
+impl Refused {
+    /// Would it help to install bubblewrap?
+    pub fn lacks_bubblewrap(&self) -> bool {
+        self.missing.iter().any(|why| why == bwrap::NOT_INSTALLED)
+    }
 }
 
 /// How all commands of one harness are run. Cheap to clone; proved once.

@@ -19,6 +19,7 @@ use super::network::Network;
 use super::orders::Limits;
 use super::policy::{Host, Policy};
 use super::report::{self, Questions, REPORT, Report};
+use super::scratch::Scratch;
 use super::{Job, More, Options, Proof, Refused, Tools, pids, wrapped};
 use crate::limits;
 
@@ -146,21 +147,15 @@ fn judge(report: &Report, wrapping: Wrapping, network: &Network) -> Result<(bool
 
 /// A workspace to be held in, and things outside of it.
 struct Rig {
-    directory: PathBuf,
+    directory: Scratch,
     listener: TcpListener,
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.directory).ok();
-    }
 }
 
 impl Rig {
     fn new() -> Result<Rig, String> {
         let failed = |error: std::io::Error| format!("the self-probe could not be set up: {error}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        let rig = Rig { directory: wrapped::scratch()?, listener };
+        let rig = Rig { directory: Scratch::new()?, listener };
         fs::create_dir(rig.workspace()).map_err(failed)?;
         fs::create_dir(rig.directory.join("outside")).map_err(failed)?;
         fs::write(rig.directory.join("secret"), "secret").map_err(failed)?;
@@ -206,7 +201,8 @@ fn run(mut command: Command) -> Result<String, String> {
         }
         if start.elapsed() > limits::PROBE_TIME_MAX {
             child.kill().and_then(|()| child.wait()).map_err(failed)?;
-            return Err("the self-probe hung".to_owned());
+            let seconds = limits::PROBE_TIME_MAX.as_secs();
+            return Err(format!("the self-probe hung: it gave no answer in {seconds} s"));
         }
         thread::sleep(limits::PROBE_LOOK_PAUSE);
     };

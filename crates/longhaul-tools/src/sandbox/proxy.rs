@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::hosts::{self, HostName, Rule};
-use super::wrapped;
+use super::scratch::Scratch;
 use crate::limits;
 
 /// How names become addresses and which of those are gone to. Tests have one of their own.
@@ -33,7 +33,7 @@ impl World {
 /// A proxy that listens as long as it is kept.
 #[derive(Debug)]
 pub(super) struct Proxy {
-    directory: PathBuf,
+    directory: Scratch,
     stopped: Arc<AtomicBool>,
 }
 
@@ -48,13 +48,12 @@ impl Drop for Proxy {
         self.stopped.store(true, Ordering::SeqCst);
         // Wakes the one who waits for the next.
         UnixStream::connect(self.socket()).ok();
-        std::fs::remove_dir_all(&self.directory).ok();
     }
 }
 
 impl Proxy {
     pub(super) fn start(rules: Vec<Rule>, world: World) -> Result<Proxy, String> {
-        let directory = wrapped::scratch()?;
+        let directory = Scratch::new()?;
         let proxy = Proxy { directory, stopped: Arc::default() };
         let listening = UnixListener::bind(proxy.socket()).and_then(|listener| {
             let (stopped, gate) =

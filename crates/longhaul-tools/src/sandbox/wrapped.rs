@@ -6,12 +6,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::network::Network;
 #[cfg(target_os = "linux")]
@@ -20,6 +18,7 @@ use super::orders::{ENTER, Orders};
 use super::pids::Group;
 use super::policy::{Mount, Policy};
 use super::proxy::Proxy;
+use super::scratch::Scratch;
 use super::settings::Copies;
 use super::{Job, Tools, Wrapping, bwrap, relay, settings};
 use crate::process::Reach;
@@ -44,7 +43,7 @@ pub(crate) struct Wrapped {
 
 /// What a command needs while it runs; cleared up when dropped.
 pub(crate) struct Kept {
-    scratch: Option<PathBuf>,
+    scratch: Option<Scratch>,
     swept: Vec<PathBuf>,
     /// What bounds the number of its processes, if the kernel's own limit does not.
     group: Option<Group>,
@@ -116,9 +115,6 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         self.sweep();
-        if let Some(scratch) = &self.scratch {
-            fs::remove_dir_all(scratch).ok();
-        }
     }
 }
 
@@ -156,8 +152,8 @@ pub(super) fn wrap(
             command
         }
         (Wrapping::Restrictions, _) => {
-            let scratch = scratch()?;
-            orders.write.push(scratch.clone());
+            let scratch = Scratch::new()?;
+            orders.write.push(scratch.to_path_buf());
             let mut command = Command::new(&tools.helper);
             command.env_clear().envs(private(policy, passed, &scratch));
             kept.scratch = Some(scratch);
@@ -276,7 +272,7 @@ fn profile(
     passed: &[(OsString, OsString)],
     mut kept: Kept,
 ) -> Result<Wrapped, String> {
-    let scratch = scratch()?;
+    let scratch = Scratch::new()?;
     let profile = super::seatbelt::profile(policy, &scratch)?;
     let mut command = Command::new("/usr/bin/sandbox-exec");
     command.arg("-p").arg(profile).args(words).current_dir(&policy.cwd).env_clear();
@@ -293,17 +289,4 @@ fn profile(
     _kept: Kept,
 ) -> Result<Wrapped, String> {
     Err("profiles are for macOS".to_owned())
-}
-
-/// A directory among the temporary files that nobody else can enter.
-pub(crate) fn scratch() -> Result<PathBuf, String> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let started =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let name = format!("longhaul-{}-{number}-{started:x}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    // Made here and by nobody before: a name that exists is somebody else's.
-    let made = fs::DirBuilder::new().mode(0o700).create(&path).and_then(|()| path.canonicalize());
-    made.map_err(|error| format!("cannot make a directory among the temporary files: {error}"))
 }

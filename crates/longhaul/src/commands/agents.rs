@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use longhaul_agents::{Agent, BadAgent, Group, Listed, Origin, Roster};
 use longhaul_model::Models;
-use longhaul_tools::{Sandbox, Toolbox};
 use serde_json::{Value, json};
 
-use crate::agents::{self, check, check_models, wrong};
+use crate::agents::{self, caution, check, check_models, check_names, wrong};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -183,12 +182,16 @@ fn validate(app: &App, settings: &Settings, names: &[String]) -> Result<Exit, Fa
     let mut broken = 0;
     let mut shown = Vec::new();
     for (name, agent) in checked {
+        let warning = agent.as_ref().ok().and_then(caution);
         let error = agent
             .and_then(|agent| whole(settings, &models, &agent))
             .err()
             .map(|failure| failure.error.to_string());
         broken += usize::from(error.is_some());
-        shown.push(json!({ "name": name, "valid": error.is_none(), "error": error }));
+        if let Some(warning) = &warning {
+            render::warn(warning);
+        }
+        shown.push(json!({ "name": name, "valid": error.is_none(), "error": error, "warning": warning }));
     }
     if app.json() {
         render::json(&shown);
@@ -222,21 +225,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(one, other)| one == other)
 }
 
-/// What can only be told with the settings: tools, servers, models, and what a repository may not raise.
+/// All that a run would refuse.
 fn whole(settings: &Settings, models: &Models, agent: &Agent) -> Result<(), Failure> {
-    let toolbox = Toolbox::builtin(Sandbox::off());
-    let mut names = toolbox.names();
-    names.push("search");
-    let is_known = |name: &str| names.contains(&toolbox.canonical(name));
-    agent.check_tools(&names, is_known).map_err(wrong)?;
-    let servers: Vec<&str> = settings.mcp_servers.keys().map(String::as_str).collect();
-    agent.check_servers(&servers).map_err(wrong)?;
-    check_models(agent, models)?;
-    for (place, glob) in agent.protect.iter().flatten().enumerate() {
-        let is_glob = longhaul_tools::check_globs(std::slice::from_ref(glob), Path::new("/"));
-        is_glob.map_err(|why| wrong(agent.bad_entry("protect", place, why)))?;
-    }
-    check(agent, settings.agent_dirs.most)
+    check(agent, settings.agent_dirs.most)?;
+    check_names(agent, settings)?;
+    check_models(agent, models)
 }
 
 fn new(app: &App, settings: &Settings, name: &str) -> Result<Exit, Failure> {

@@ -132,7 +132,7 @@ pub fn settled(
         )
         .hint("name them with `--protect GLOBS`"));
     }
-    longhaul_tools::check_globs(&globs, &app.project)
+    longhaul_tools::check_globs(&typed, &app.project)
         .map_err(|why| Failure::usage(format!("--protect: {why}")))?;
     let policy = args.protect_policy.map(ProtectArg::policy).or(of_file).unwrap_or_default();
     let protect = (!globs.is_empty()).then_some(Protect { globs, policy });

@@ -53,6 +53,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     findings.extend(trust(app));
     findings.extend(catalogue(app));
     findings.extend(fallback(app));
+    findings.extend(lost(app));
     let worst = findings.iter().any(|finding| matches!(finding.state, State::Bad));
     if app.json() {
         let list: Vec<_> = findings
@@ -142,6 +143,24 @@ fn fallback(app: &App) -> Option<Finding> {
     let said = format!("{}; {FALLBACK_HINT}", fallback_unread(error));
     Some(Finding { what: "fallback", state: State::Bad, said })
 }
+
+/// Said only of runs whose journal is gone: no list has them.
+fn lost(app: &App) -> Option<Finding> {
+    let home = app.home().ok()??;
+    let lost = home.lost_runs().ok().filter(|lost| !lost.is_empty())?;
+    let names: Vec<&str> = lost.iter().take(NAMED_MAX).map(|run| run.as_str()).collect();
+    let more = lost.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let said = format!(
+        "the journal is gone of {}{more}; what is left of them is in {}",
+        names.join(", "),
+        home.runs_dir().display()
+    );
+    Some(Finding { what: "runs", state: State::Bad, said })
+}
+
+/// Runs that are named in one line.
+const NAMED_MAX: usize = 5;
 
 fn settings(app: &App) -> Finding {
     let what = "settings";

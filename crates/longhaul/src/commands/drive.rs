@@ -10,6 +10,7 @@ use longhaul_core::event::{AskKind, Cause};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::RunId;
 use longhaul_core::run::Run;
+use longhaul_core::status::Status;
 use longhaul_core::view::{RunView, gate_id};
 use longhaul_engine::notify::Notifier;
 use longhaul_engine::watch::Watcher;
@@ -310,6 +311,17 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
             hint_at_gate(run);
         }
         Ending::Paused(cause) => render::hint(&after_pause(run, *cause, interrupted)),
+    }
+}
+
+/// How a run goes on that rests, in the words that were said when it came to rest. Nothing for one that has ended well, or that
+/// waits for an answer.
+pub fn how_to_go_on(run: &Run) -> Option<String> {
+    let is_asked = run.gates.iter().any(|gate| gate.answer.is_none());
+    match run.status {
+        Status::Paused if !is_asked => run.cause.map(|cause| after_pause(run, cause, false)),
+        Status::Failed if run.cause == Some(Cause::Limit) => Some(after_the_limit(run)),
+        Status::Paused | Status::Failed | Status::Created | Status::Running | Status::Completed => None,
     }
 }
 

@@ -68,8 +68,25 @@ pub fn tell(sandbox: &Sandbox) -> Result<(), Failure> {
 
 /// What to do about a sandbox that cannot be had.
 pub fn refused(refused: Refused) -> Failure {
-    Failure::usage(refused.to_string()).hint(
+    let hint = if refused.lacks_bubblewrap() {
         "install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`), look closer with `longhaul doctor`, or \
-         accept less with `--sandbox best_effort`",
-    )
+         accept less with `--sandbox best_effort`"
+    } else {
+        "try again if the machine is busy, look closer with `longhaul doctor`, or accept less with `--sandbox best_effort`"
+    };
+    Failure::usage(refused.to_string()).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody is told to install what is there.
+    #[test]
+    fn only_who_lacks_bubblewrap_is_told_to_install_it() {
+        let hint = |why: &str| refused(Refused { missing: vec![why.to_owned()] }).hint.unwrap();
+        assert!(hint("bubblewrap (bwrap) is not installed").starts_with("install bubblewrap"));
+        let hung = hint("the self-probe hung: it gave no answer in 10 s");
+        assert!(hung.starts_with("try again") && !hung.contains("install"), "{hung}");
+    }
 }

@@ -12,6 +12,7 @@ use longhaul_tools::hash_of;
 use longhaul_workspace::place;
 use serde::Serialize;
 
+use super::drive;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -52,6 +53,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         None => changes(&run).or(report.changes),
     };
     report.evidence = evidence(&run);
+    report.how_to_go_on = drive::how_to_go_on(&run);
     if args.output {
         render::words(&report.output);
     } else if app.json() {

@@ -28,6 +28,12 @@ pub struct Args {
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+    if app.json() && (args.dot || args.mermaid) {
+        let drawing = if args.dot { "--dot" } else { "--mermaid" };
+        return Err(Failure::usage(format!(
+            "{drawing} and --json are two forms of the same; give one of them"
+        )));
+    }
     let run = app.reading()?.look(&app.run(&args.id)?)?;
     match (args.dot, args.mermaid, app.json()) {
         (true, ..) => render::data(&dot(&run)),

@@ -265,12 +265,25 @@ fn stats(app: &App, id: &RunId) -> Result<Exit, Failure> {
 fn verify(app: &App, id: Option<&str>) -> Result<Exit, Failure> {
     let harness = app.reading()?;
     let Some(home) = harness.home() else { return Ok(Exit::Ok) };
+    let mut lost = home.lost_runs()?;
+    if let Some(id) = id {
+        lost.retain(|run| run.as_str() == id);
+    }
     let ids = match id {
+        Some(_) if !lost.is_empty() => Vec::new(),
         Some(id) => vec![app.run(id)?],
         None => home.readable_runs()?,
     };
     let trouble = home.fallback_trouble().filter(|_| id.is_none());
-    let mut sound = trouble.is_none();
+    let mut sound = trouble.is_none() && lost.is_empty();
+    for id in &lost {
+        let journal = home.engine().journal_path(id).display().to_string();
+        if app.json() {
+            render::json_line(&json!({ "id": id, "sound": false, "error": format!("{journal} is gone") }));
+        } else {
+            render::data(&format!("{id} has lost its journal: {journal} is gone"));
+        }
+    }
     for id in ids {
         let (line, well) =
             verify_one(&harness, home, &id).unwrap_or_else(|failure| (unchecked(&id, &failure), false));

@@ -155,7 +155,9 @@ fn agents_are_listed_and_validated() {
     );
     desk.write("agents/broken.md", "---\nmcp: [files]\n---\nx");
     assert!(
-        desk.say(&["agents", "validate", "broken"]).out.contains("names MCP servers, and none is configured")
+        desk.say(&["agents", "validate", "broken"])
+            .out
+            .contains("`files` is not a configured MCP server; none is configured")
     );
     for (matter, line) in [("model: antropic/claude", 2), ("role: x\njudge: antropic/claude", 3)] {
         desk.write("agents/broken.md", &format!("---\n{matter}\n---\nx"));
@@ -258,4 +260,67 @@ fn a_linked_directory_of_agents_is_not_read() {
     assert!(refused.code == 2 && refused.err.contains("a link that leads out of"), "{}", refused.err);
     let told = desk.say(&["agents", "list", "--json"]);
     assert!(told.code == 0 && !told.out.contains("private"), "{}", told.out);
+}
+
+/// D1.2: front matter that is not quite front matter is refused and not sent as a prompt; a file without any is an agent with
+/// every tool, which is said.
+#[test]
+fn front_matter_is_never_dropped_in_silence() {
+    let desk = with_agent(ENDLESS, "q", "----\ntools: [read]\n----\nYou only read.\n");
+    let run = ["create", "--task", "x", "--agent", "q", "--model", "scripted/s.yaml"];
+    for text in [
+        "----\ntools: [read]\n----\nx",
+        " ---\ntools: [read]\n ---\nx",
+        "<!-- c -->\n---\ntools: [read]\n---\nx",
+        "",
+    ] {
+        desk.write("agents/q.md", text);
+        let (checked, refused) = (desk.say(&["agents", "validate", "q"]), desk.say(&run));
+        assert_eq!((checked.code, refused.code), (2, 2), "{text}: {}{}", checked.out, refused.err);
+        assert!(checked.out.contains("q.md") && refused.err.contains("q.md"), "{text}: {}", refused.err);
+    }
+    for text in ["--- \ntools: [read]\n---\nx", "\u{feff}\n\n---\ntools: [read]\n--- \nx"] {
+        desk.write("agents/q.md", text);
+        let made = desk.say(&run);
+        assert!(made.code == 0 && !made.err.contains("front matter"), "{text}: {}", made.err);
+        assert_eq!(desk.json(&["agents", "show", "q"])["tools"], json!(["read"]), "{text}");
+    }
+    desk.write("agents/q.md", "You only read.\n");
+    let (checked, made) = (desk.say(&["agents", "validate", "q"]), desk.say(&run));
+    assert_eq!((checked.code, made.code, checked.out.as_str()), (0, 0, "q: valid\n"));
+    for said in [&checked.err, &made.err] {
+        assert!(said.contains("agents/q.md has no front matter, so q has every tool"), "{said}");
+    }
+    let checked = desk.json(&["agents", "validate", "q"]);
+    assert!(checked[0]["warning"].as_str().unwrap().contains("no front matter"), "{checked}");
+}
+
+/// D1.2: what `agents validate` says of a file is what a run says that is asked to use it.
+#[test]
+fn a_run_says_of_an_agent_what_validate_says() {
+    let desk = with_agent(ENDLESS, "bad", "x");
+    for (matter, why) in [
+        ("tools:\n  - read\n  - wriet", "bad.md:4: `tools`: `wriet` is not a tool; did you mean `write`?"),
+        (
+            "protect:\n  - ok\n  - \"[x\"",
+            "bad.md:4: `protect`: `[x` is not a glob pattern: unclosed character class",
+        ),
+        ("mcp: [nope]", "bad.md:2: `mcp`: `nope` is not a configured MCP server; none is configured"),
+        (
+            "tools: [read, nope__x]",
+            "bad.md:2: `tools`: `nope` is not a configured MCP server; none is configured",
+        ),
+        (
+            "limits: { max_tool_calls: 99999999999999999999999 }",
+            "bad.md:2: `limits.max_tool_calls` is 99999999999999999999999; it is from 0",
+        ),
+    ] {
+        desk.write("agents/bad.md", &format!("---\n{matter}\n---\nx"));
+        let checked = desk.say(&["agents", "validate", "bad"]);
+        let run = desk.say(&["run", "x", "--agent", "bad", "--model", "scripted/s.yaml"]);
+        assert!(checked.code == 2 && checked.out.contains(why), "{why}: {}", checked.out);
+        assert!(run.code == 2 && run.err.contains(why), "{why}: {}", run.err);
+    }
+    let typed = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--protect", "ok,[y"]);
+    assert!(typed.code == 2 && typed.err.contains("--protect: `[y` is not a glob pattern"), "{}", typed.err);
 }

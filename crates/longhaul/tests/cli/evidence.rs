@@ -297,3 +297,14 @@ fn what_was_there_before_is_not_the_runs_work() {
         assert!(!changes.contains("mine.txt") && !changes.contains("a.sh"), "{changes}");
     }
 }
+
+/// Whoever protects what is not there is told, before the agent begins.
+#[test]
+fn a_glob_that_protects_nothing_is_said() {
+    let desk = Desk::new();
+    desk.write("kept.txt", "x");
+    let run = ["run", "x", "--model", "scripted/s.yaml", "--in-place", "--protect", "kept.txt,tset/**"];
+    let said = desk.say(&run);
+    assert!(said.err.contains("no file matches `tset/**`, so nothing is protected by it"), "{}", said.err);
+    assert!(!said.err.contains("no file matches `kept.txt`"), "{}", said.err);
+}

@@ -341,3 +341,30 @@ fn limits_that_nobody_means_are_refused() {
     }
     assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1, "nothing was made");
 }
+
+/// AI5: the result in the morning says how to go on as it was said at night, and which limits only warned.
+#[test]
+fn a_result_says_how_to_go_on_and_what_was_passed() {
+    let result = |policy: &str| {
+        let desk = Desk::new();
+        let said = run(&desk, &["--max-cost", "0.004", "--limit-policy", &format!("max_cost={policy}")]);
+        let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+        let json: Value = serde_json::from_str(&desk.say(&["result", &id, "--json"]).out).unwrap();
+        (said.err, desk.say(&["result", &id]).out, json)
+    };
+    let (said, shown, json) = result("pause");
+    let hint = said.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap();
+    assert!(hint.contains("go on with a higher limit: `longhaul resume run_"), "{hint}");
+    assert!(shown.contains(&format!("**How to go on:** {hint}\n")), "{shown}");
+    assert_eq!((&json["howToGoOn"], &json["limitsPassed"]), (&hint.into(), &serde_json::json!([])));
+    let (_, shown, json) = result("warn");
+    assert!(
+        shown.contains("**Limit passed:** max_cost reached: $") && !shown.contains("How to go on"),
+        "{shown}"
+    );
+    let passed = &json["limitsPassed"][0];
+    assert_eq!(
+        (&passed["limit"], &passed["max"], &json["howToGoOn"]),
+        (&"max_cost".into(), &"$0.0040".into(), &Value::Null)
+    );
+}

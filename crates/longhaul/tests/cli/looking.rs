@@ -574,6 +574,11 @@ fn steps_are_given_to_other_programs() {
         "{mermaid}"
     );
     assert_eq!(desk.say(&["steps", &id, "--dot", "--mermaid"]).code, 2);
+    for drawing in ["--dot", "--mermaid"] {
+        let both = desk.say(&["steps", &id, drawing, "--json"]);
+        assert!(both.code == 2 && both.out.is_empty(), "{}", both.out);
+        assert!(both.err.contains(&format!("{drawing} and --json")), "{}", both.err);
+    }
     let steps = desk.json(&["steps", &id]);
     for field in ["id", "description", "assignedAgent", "dependencies", "critical", "status"] {
         assert!(steps[2].get(field).is_some(), "{field}: {steps}");

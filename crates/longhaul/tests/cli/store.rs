@@ -302,3 +302,45 @@ fn what_is_kept_is_ignored_by_git_whatever_came_with_the_repository() {
     desk.create();
     assert_eq!(std::fs::read_to_string(desk.path(".longhaul/.gitignore")).unwrap(), "*\n");
 }
+
+/// F06: where nothing before the damage is sound, repair says so and what is left to do, and leaves no copies.
+#[test]
+fn a_repair_of_nothing_does_not_send_one_to_repair() {
+    let desk = Desk::new();
+    let id = desk.completed();
+    std::fs::write(desk.journal(&id), "").unwrap();
+    for _ in 0..2 {
+        let said = desk.say(&["store", "repair", &id]);
+        assert!(said.code == 1 && said.err.contains("is sound: "), "{}", said.err);
+        assert!(!said.err.contains("store repair"), "{}", said.err);
+        assert!(
+            said.err.contains("events.jsonl may tell")
+                && said.err.contains(&format!("`longhaul rm {id} --force`")),
+            "{}",
+            said.err
+        );
+    }
+    let kept = std::fs::read_dir(desk.journal(&id).parent().unwrap()).unwrap();
+    assert!(!kept.flatten().any(|entry| entry.file_name().to_string_lossy().contains("damaged")));
+    assert_eq!(desk.say(&["rm", &id, "--force"]).code, 0);
+}
+
+/// F06: a run whose journal is gone is named by `store verify` and `doctor`, and is no success.
+#[test]
+fn a_lost_journal_is_named() {
+    let desk = Desk::new();
+    let (kept, lost) = (desk.completed(), desk.completed());
+    std::fs::remove_file(desk.journal(&lost)).unwrap();
+    let all = desk.say(&["store", "verify"]);
+    assert!(all.code == 1 && all.out.contains(&format!("{lost} has lost its journal: ")), "{}", all.out);
+    assert!(all.out.contains(&format!("{kept} is sound")), "{}", all.out);
+    let one = desk.say(&["store", "verify", &lost]);
+    assert!(
+        one.code == 1 && one.out.contains("has lost its journal") && !one.out.contains(&kept),
+        "{}",
+        one.out
+    );
+    assert_eq!(desk.say(&["store", "verify", &kept]).code, 0);
+    let doctor = desk.say(&["doctor", "--json"]);
+    assert!(doctor.code == 1 && doctor.out.contains(&lost) && !doctor.out.contains(&kept), "{}", doctor.out);
+}

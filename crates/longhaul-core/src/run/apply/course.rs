@@ -9,7 +9,7 @@ use crate::evidence::Examination;
 use crate::ids::Attempt;
 use crate::policy::Limit;
 use crate::prompt;
-use crate::run::{Baseline, Files, Judgement, Phase, Resumed, Run, Seen};
+use crate::run::{Baseline, Files, Judgement, PassedLimit, Phase, Resumed, Run, Seen};
 use crate::time::Timestamp;
 
 impl Run {
@@ -149,6 +149,16 @@ impl Run {
             FreshStart::NoPromise | FreshStart::Refuted | FreshStart::Limit => 0,
         };
         self.forget_warnings();
+    }
+
+    pub(super) fn pass_limit(&mut self, limit: &str, spent: &str, max: &str) {
+        self.warned.push(limit.to_owned());
+        self.passed.retain(|passed| passed.limit != limit);
+        self.passed.push(PassedLimit {
+            limit: limit.to_owned(),
+            spent: spent.to_owned(),
+            max: max.to_owned(),
+        });
     }
 
     /// What is counted anew with a conversation is told anew.

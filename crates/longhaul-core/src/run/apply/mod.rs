@@ -43,7 +43,7 @@ impl Run {
             Event::SchemaUpgraded { to, .. } => self.schema = Some(*to),
             Event::Contained { by } => self.contained = Some(by.clone()),
             Event::PersistenceFellBack { reason } => self.fallback = Some(reason.clone()),
-            Event::LimitPassed { limit, .. } => self.warned.push(limit.clone()),
+            Event::LimitPassed { limit, spent, max } => self.pass_limit(limit, spent, max),
             Event::LimitsChanged { limits } => {
                 self.spec.limits = *limits;
                 self.warned.clear();

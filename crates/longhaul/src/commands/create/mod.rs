@@ -121,7 +121,7 @@ pub fn made(
     for name in models.iter().map(String::as_str).chain(spec.conduct().other_models()) {
         check_model(harness, name, &spec.limits)?;
     }
-    let run = harness.create(spec).map_err(told)?;
+    let run = harness.create(spec).map_err(|error| unmade(error, told))?;
     warn_of_fallback(&run);
     session::note(app, &run)?;
     servers::keep_met(app)?;
@@ -153,4 +153,34 @@ pub(super) fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Res
         .hint("`context_window` is in tokens: 32000, 200000"));
     }
     Ok(())
+}
+
+/// What is said of a run that could not be made: there is none yet that could be resumed.
+fn unmade(error: longhaul_engine::Error, told: impl FnOnce(longhaul_engine::Error) -> Failure) -> Failure {
+    use longhaul_engine::Error::Store;
+    let is_full = matches!(error, Store(longhaul_store::Error::NoSpace { .. }));
+    let failure = told(error);
+    if is_full {
+        return failure
+            .hint("no run was made; free some space on that disk, and give the same command again");
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F56: on a full disk nobody is told to resume a run that there is not.
+    #[test]
+    fn a_run_that_was_not_made_is_not_to_be_resumed() {
+        let full = longhaul_store::Error::NoSpace {
+            file: "x".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        };
+        let failure = unmade(full.into(), Failure::from);
+        let hint = failure.hint.unwrap();
+        assert!(hint.starts_with("no run was made; free some space") && !hint.contains("resume"), "{hint}");
+        assert_eq!(failure.exit, Exit::Waiting);
+    }
 }

@@ -39,6 +39,10 @@ pub fn spec(
     if agent.origin == Origin::Default {
         warn_of_no_file(settings, &options.agent);
     }
+    if let Some(caution) = agents::caution(&agent) {
+        render::warn(&caution);
+    }
+    agents::check_names(&agent, settings)?;
     if options.model.is_empty() {
         agents::check_models(&agent, &harness.models)?;
     }
@@ -52,7 +56,7 @@ pub fn spec(
         file => read_plan(&app.cwd.join(file), &agent.name)?,
     };
     let planner = (options.plan == AUTO).then(|| planner(app, settings)).transpose()?;
-    let tools = asking(tools(harness, mode, options.tools.clone(), agent.tools.clone())?, &options.ask)?;
+    let tools = asking(tools(harness, mode, options.tools.clone(), &agent)?, &options.ask)?;
     // A branch goes where the repository goes.
     let told = app.secrets.strike(task);
     let naming = branch::Naming { git: &settings.git, task: &told, agent: &agent.name, id: &id };
@@ -224,17 +228,20 @@ fn tools(
     harness: &Harness,
     mode: Mode,
     typed: Option<Vec<String>>,
-    of_agent: Option<Vec<String>>,
+    agent: &Agent,
 ) -> Result<Vec<ToolGrant>, Failure> {
     let was_typed = typed.is_some();
     let all = || harness.toolbox.names().into_iter().map(str::to_owned).collect();
     let names = match (typed, mode) {
         (Some(typed), _) => typed,
         (None, Mode::Complete) => Vec::new(),
-        (None, Mode::Exec | Mode::Review) => of_agent.unwrap_or_else(all),
+        (None, Mode::Exec | Mode::Review) => agent.tools.clone().unwrap_or_else(all),
     };
     let names = servers::spelled_out(names, &harness.toolbox.names());
-    let grants = harness.toolbox.grants(&names).map_err(|error| Failure::usage(error.to_string()))?;
+    let grants = harness.toolbox.grants(&names).map_err(|error| match was_typed {
+        true => Failure::usage(error.to_string()),
+        false => agents::wrong(agent.bad("tools", error.to_string())),
+    })?;
     let (allowed, dropped): (Vec<ToolGrant>, Vec<ToolGrant>) =
         grants.into_iter().partition(|grant| mode.allows(grant.class));
     if let (true, Some(grant)) = (was_typed, dropped.first()) {
