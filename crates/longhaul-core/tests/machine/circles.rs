@@ -287,8 +287,9 @@ fn whoever_only_fails_is_paused() {
     assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Stuck)));
     assert!(sim.run.calls.len() <= 63, "{}", sim.run.calls.len());
 
-    let now_and_then =
-        |call: u32| if call.is_multiple_of(25) { Outcome::done(format!("made by {call}")) } else { denied(call) };
+    let now_and_then = |call: u32| {
+        if call.is_multiple_of(25) { Outcome::done(format!("made by {call}")) } else { denied(call) }
+    };
     let sim = play(Conduct::default(), other_each_time, now_and_then);
     assert_eq!((found(&sim).len(), sim.run.cause), (0, Some(Cause::Limit)));
     // A command that fails and says something brings news.
