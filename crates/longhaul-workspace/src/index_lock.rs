@@ -19,7 +19,7 @@ use crate::limits;
 use crate::process::Process;
 use crate::{checkout, process};
 
-const MARK: &str = "longhaul ";
+pub(crate) const MARK: &str = "longhaul ";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -230,7 +230,7 @@ fn clear_if_ours(directory: &Path) -> Result<(), Error> {
     fs::remove_file(&path).map_err(|source| io_error("remove", &path)(source).into())
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(held), Ok(named)) = (file.metadata(), path.symlink_metadata()) else { return false };
     (held.dev(), held.ino()) == (named.dev(), named.ino())
 }
