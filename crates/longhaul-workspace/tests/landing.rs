@@ -415,6 +415,10 @@ fn only_the_lock_of_a_dead_process_is_cleared() {
     };
     fs::write(&lock, said(own.pid)).unwrap();
     assert!(matches!(fixture.commit(), Err(commit::Error::Lock(index_lock::Error::Ours { .. }))));
+    // What became of a process of another host cannot be told here, so where its lock is has to be.
+    fs::write(&lock, said(i32::MAX).replace(&own.host, "elsewhere")).unwrap();
+    let refused = fixture.commit().unwrap_err().to_string();
+    assert!(refused.contains(lock.to_str().unwrap()) && refused.contains("elsewhere"), "{refused}");
     fs::write(&lock, said(i32::MAX)).unwrap();
     assert!(fixture.commit().is_ok());
     assert!(!lock.exists());
