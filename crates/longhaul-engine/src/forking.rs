@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::ids::RunId;
@@ -30,8 +31,15 @@ impl Forking {
         let note = place.with_extension(NOTE);
         let held = || -> io::Result<File> {
             fs::create_dir_all(place.parent().unwrap_or(place))?;
-            let mut file = File::options().create(true).append(true).open(&note)?;
-            file.try_lock()?;
+            let opened = || {
+                let file = File::options().create(true).append(true).open(&note)?;
+                file.lock().map(|()| file)
+            };
+            let mut file = opened()?;
+            // Before it was held, a cleanup may have taken it for one that was left empty.
+            if file.metadata()?.nlink() == 0 {
+                file = opened()?;
+            }
             file.write_all(&serde_json::to_vec(spec)?)?;
             file.sync_data()?;
             Ok(file)
@@ -96,7 +104,11 @@ impl Harness {
             }
             Err(_) => return None,
         }
-        let spec: RunSpec = serde_json::from_str(&text).ok()?;
+        let Ok(spec) = serde_json::from_str::<RunSpec>(&text) else {
+            // It was killed while it wrote this, before it made anything.
+            fs::remove_file(&note).ok();
+            return None;
+        };
         let place = self.place(&spec, &note.with_extension(""));
         let is_ours = !matches!(place, Place::InPlace(_)) && spec.id == id;
         is_ours.then_some(DeadFork { id, spec, place, note, _held: held })
