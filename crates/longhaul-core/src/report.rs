@@ -41,6 +41,8 @@ pub struct Report {
     pub changed_files: Vec<String>,
     /// The last commit that was made of the work.
     pub commit: Option<String>,
+    /// Why what came after that is not committed, if it is not.
+    pub uncommitted: Option<String>,
     pub evidence: Option<Evidence>,
     /// What the judge thought of the work when it was last claimed to be done.
     pub judgement: Option<Judgement>,
@@ -179,6 +181,7 @@ impl Report {
             changes: seen.and_then(|seen| seen.found.changes.clone()),
             changed_files: run.changed_files.clone(),
             commit: run.commits.last().cloned(),
+            uncommitted: run.uncommitted.clone(),
             evidence,
             judgement: run.judgement.clone(),
             protected: seen.map_or(Vec::new(), |seen| seen.found.protected.clone()),
@@ -296,6 +299,12 @@ fn remaining(run: &Run) -> Vec<String> {
     }
     if run.status == Status::Completed && run.owes_commit() {
         left.push(format!("the work is not committed yet; `longhaul resume {}` does that", run.spec.id));
+    }
+    if let Some(why) = &run.uncommitted {
+        let (id, place) = (&run.spec.id, &run.spec.workspace);
+        left.push(format!(
+            "the work is not committed: {why}; it stands in {place}, and `longhaul merge {id}` commits it and brings it in"
+        ));
     }
     if let Some(seen) = &run.examined {
         left.extend(seen.found.failed().map(|check| format!("`{}` fails ({})", check.command, check.ended)));

@@ -15,6 +15,7 @@ pub mod driver;
 mod error;
 pub mod exchange;
 pub mod fold;
+pub mod forking;
 pub mod harness;
 pub mod ledger;
 pub mod limits;

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoints::{CHILDREN_BEFORE, Point, Seen, TakenBack};
 use crate::error::Error;
 use crate::fold::{Fold, entry};
+use crate::forking::Forking;
 use crate::harness::Harness;
 use crate::undo;
 
@@ -329,12 +330,15 @@ impl Harness {
         if run.children.iter().any(|child| !child.has_ended()) {
             return Err(Error::ChildAtWork { run: id.clone(), point: point.to_string() });
         }
+        let making = Forking::begin(&path, &run.spec)?;
         ensure(&self.place(&run.spec, &path))?;
         let vault = Vault::open(&path, home.dir()).map_err(files(&path))?;
         let now = vault.store().map_err(files(&path))?.tree;
         vault.way(&now, &tree).map_err(lost(id, &point.to_string(), &path))?;
         vault.write(&now, &tree).map_err(files(&path))?;
-        self.adopt(new, export)
+        let run = self.adopt(new, export)?;
+        making.made();
+        Ok(run)
     }
 }
 

@@ -8,8 +8,8 @@
 use std::path::PathBuf;
 
 use crate::checkout::{self, Checkout, split};
-use crate::git;
 use crate::index_lock::{self, IndexLock};
+use crate::{abandoned, git};
 
 /// The trailer that says which run a commit is by.
 pub const TRAILER: &str = "Longhaul-Run";
@@ -57,7 +57,7 @@ pub struct Committed {
     pub nested: Vec<PathBuf>,
 }
 
-/// Commits everything that stands in the worktree and is not ignored, unless it is committed already.
+/// Commits everything that stands in the run's own worktree and is not ignored, unless it is committed already.
 pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {
     refuse_under_way(checkout)?;
     let head = checkout.head()?;
@@ -65,6 +65,7 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Err
     if let Some(branch) = &branch {
         refuse_shared(checkout, branch)?;
     }
+    abandoned::clear(checkout.top());
     let mut lock = IndexLock::take(checkout.directory())?;
     let index = checkout.index()?;
     let staged = checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"]).ok();

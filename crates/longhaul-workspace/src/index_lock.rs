@@ -19,7 +19,7 @@ use crate::limits;
 use crate::process::Process;
 use crate::{checkout, process};
 
-const MARK: &str = "longhaul ";
+pub(crate) const MARK: &str = "longhaul ";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -27,6 +27,8 @@ pub enum Error {
     Foreign { path: PathBuf },
     #[error("another longhaul (process {pid}) is at work in this checkout")]
     Ours { pid: i32 },
+    #[error("`{}` is there: a longhaul on {host} (process {pid}) is at work in this checkout, or was killed there", path.display())]
+    Elsewhere { path: PathBuf, host: String, pid: i32 },
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
@@ -74,7 +76,7 @@ impl IndexLock {
     fn take_for(directory: &Path, holder: &Process) -> Result<IndexLock, Error> {
         let mut taken = IndexLock::try_take(directory, holder);
         limits::within(limits::INDEX_WAIT_MAX, || {
-            let waits = matches!(taken, Ok(None) | Err(Error::Ours { .. }));
+            let waits = matches!(taken, Ok(None) | Err(Error::Ours { .. } | Error::Elsewhere { .. }));
             if waits {
                 taken = IndexLock::try_take(directory, holder);
             }
@@ -216,6 +218,9 @@ fn clear_if_ours(directory: &Path) -> Result<(), Error> {
     let said = lines.next().and_then(|line| line.strip_prefix(MARK));
     let said = said.and_then(|said| serde_json::from_str::<process::Process>(said).ok());
     let holder = said.ok_or_else(foreign)?;
+    if !holder.is_here() {
+        return Err(Error::Elsewhere { path, host: holder.host, pid: holder.pid });
+    }
     let is_held = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
     if !holder.is_over() || is_held {
         return Err(Error::Ours { pid: holder.pid });
@@ -230,7 +235,7 @@ fn clear_if_ours(directory: &Path) -> Result<(), Error> {
     fs::remove_file(&path).map_err(|source| io_error("remove", &path)(source).into())
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(held), Ok(named)) = (file.metadata(), path.symlink_metadata()) else { return false };
     (held.dev(), held.ino()) == (named.dev(), named.ino())
 }

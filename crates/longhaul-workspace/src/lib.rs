@@ -4,9 +4,10 @@
 //! crash leaves the old or the new bytes and nothing between (`files`), listing directories without
 //! ever following a link (`directory`), making the directory itself (`place`), how git is started (`git`), what stands in a checkout
 //! (`checkout`), how the files of a workspace are kept and brought back (`checkpoints`), with what is staged there (`staged`), and forgotten (`prune`), and how a run's work is kept (`commit`),
-//! brought to the user (`landing`) and joined with that of others (`joining`).
+//! brought to the user (`landing`) and joined with that of others (`joining`). What killed gits of agents leave is cleared (`abandoned`).
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
+pub mod abandoned;
 mod alone;
 mod beneath;
 pub mod carry;

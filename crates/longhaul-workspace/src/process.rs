@@ -25,9 +25,14 @@ impl Process {
         Process { pid, started: started(pid).unwrap_or(0), host: host() }
     }
 
+    /// Is it, or was it, on this host?
+    pub fn is_here(&self) -> bool {
+        self.host == host()
+    }
+
     /// Is it known to be over? What is on another host is not known to be.
     pub fn is_over(&self) -> bool {
-        if self.host != host() {
+        if !self.is_here() {
             return false;
         }
         // Another process with its number has another start time.

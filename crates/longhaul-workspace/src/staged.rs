@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::abandoned;
 use crate::checkout::{self, Change, Checkout, Index, Node, path_bytes, path_of, split};
 use crate::commit::{Error, refuse_under_way};
 use crate::index_lock::IndexLock;
@@ -29,6 +30,9 @@ pub fn settle(checkout: &Checkout, by: By<'_>) -> Result<(), Error> {
         return Ok(());
     }
     refuse_under_way(checkout)?;
+    if let By::Agent = by {
+        abandoned::clear(checkout.top());
+    }
     let lock = IndexLock::take(checkout.directory())?;
     let index = checkout.index()?;
     let git = || checkout.git().with("GIT_INDEX_FILE", &index.0);

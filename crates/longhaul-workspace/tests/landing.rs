@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use longhaul_workspace::checkout::{self, Checkout, Filters};
 use longhaul_workspace::commit::{self, Kept, commit};
@@ -381,22 +382,43 @@ fn work_is_committed_once() {
     assert_eq!(fixture.kept().unwrap(), Kept::Unchanged { head: head(&tree) });
 }
 
-/// F48: our own stale lock is cleared, another's never, and a live one of ours is waited out by whoever is asked.
+/// F48: in a run's own worktree, what a dead process left is cleared, and what a living one holds never is.
 #[test]
-fn only_our_own_stale_lock_is_cleared() {
+fn only_the_lock_of_a_dead_process_is_cleared() {
     let fixture = Fixture::new();
+    let own = fixture.repo().join(".git/worktrees/run_1");
+    let lock = own.join("index.lock");
+    // Somebody who has it open; a git that has closed it and waits for an editor.
+    let open = ["bash", "-c", r#"exec 7> "$LOCK"; echo; exec cat"#];
+    let waiting = ["git", "commit", "--all"];
+    for words in [open, waiting] {
+        write(&fixture.tree(), "file", words[2]);
+        let mut holder = Command::new(words[0]);
+        holder.args(&words[1..]).current_dir(fixture.tree()).env("LOCK", &lock);
+        holder.env("GIT_EDITOR", "echo; cat -; :").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        holder.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let refused = fixture.commit().unwrap_err();
+        assert!(matches!(refused, commit::Error::Lock(index_lock::Error::Foreign { .. })), "{refused}");
+        assert!(lock.exists());
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(lock.exists(), "it is left");
+        fs::write(own.join("HEAD.lock"), "").unwrap();
+        fixture.commit().unwrap();
+        assert!(!lock.exists() && !own.join("HEAD.lock").exists());
+    }
     write(&fixture.tree(), "new", "x\n");
-    let lock = fixture.repo().join(".git/worktrees/run_1/index.lock");
-    fs::write(&lock, "").unwrap();
-    let refused = fixture.commit().unwrap_err();
-    assert!(matches!(refused, commit::Error::Lock(index_lock::Error::Foreign { .. })), "{refused}");
-    assert!(lock.exists());
     let own = longhaul_workspace::process::Process::own();
     let said = |pid: i32| {
         format!("longhaul {{\"pid\":{pid},\"started\":{},\"host\":\"{}\"}}\n", own.started, own.host)
     };
     fs::write(&lock, said(own.pid)).unwrap();
     assert!(matches!(fixture.commit(), Err(commit::Error::Lock(index_lock::Error::Ours { .. }))));
+    // What became of a process of another host cannot be told here, so where its lock is has to be.
+    fs::write(&lock, said(i32::MAX).replace(&own.host, "elsewhere")).unwrap();
+    let refused = fixture.commit().unwrap_err().to_string();
+    assert!(refused.contains(lock.to_str().unwrap()) && refused.contains("elsewhere"), "{refused}");
     fs::write(&lock, said(i32::MAX)).unwrap();
     assert!(fixture.commit().is_ok());
     assert!(!lock.exists());

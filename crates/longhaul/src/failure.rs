@@ -155,12 +155,11 @@ fn classify(error: &EngineError) -> (Exit, Option<String>) {
         EngineError::Refused(Refusal::NoGate { .. }) => {
             (Exit::Usage, hint("list them with `longhaul approvals`"))
         }
-        EngineError::Refused(Refusal::Plan { .. }) => (Exit::Usage, None),
+        EngineError::Refused(Refusal::Plan { .. } | Refusal::Name { .. }) => (Exit::Usage, None),
         EngineError::Refused(
             Refusal::Transition { .. }
             | Refusal::OtherKind { .. }
             | Refusal::OtherAction { .. }
-            | Refusal::Name { .. }
             | Refusal::Answered { .. },
         )
         | EngineError::Stuck

@@ -165,6 +165,9 @@ pub struct Run {
     /// After how many completed steps the work was last kept.
     #[serde(skip)]
     pub kept_steps: u32,
+    /// Why the work was not committed when it was last to be kept, if it was not.
+    #[serde(skip)]
+    pub uncommitted: Option<String>,
     /// Has a tool ever shown an image? Only then is a long conversation looked through for those it still has.
     #[serde(skip)]
     pub has_images: bool,
@@ -358,6 +361,7 @@ impl Run {
             contained: None,
             setting_up: false,
             kept_steps: 0,
+            uncommitted: None,
             has_images: false,
             files: Files::Untouched,
             checkpoint_names: Vec::new(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_workspace::place::{self, Place};
-use longhaul_workspace::{Guard, Workspace, carry};
+use longhaul_workspace::{Guard, Workspace, abandoned, carry};
 
 use super::Harness;
 use crate::driver::Preparation;
@@ -41,6 +41,10 @@ impl Harness {
         place::ensure(&place).map_err(|error| failed(Box::new(error)))?;
         if let (Place::Worktree { repo, .. }, false) = (&place, run.has_worked()) {
             carry::ignored(repo, &path, &self.copied).map_err(|error| failed(Box::new(error)))?;
+        }
+        if self.home().is_some_and(|home| path.starts_with(home.dir())) {
+            // What an agent's git left that was killed with us: its next one would stop at it.
+            abandoned::clear(&path);
         }
         let workspace = Workspace::open(&path).map_err(|error| failed(Box::new(error)))?;
         Ok(workspace.guarded(self.guard(&path)))

@@ -18,10 +18,10 @@ use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::permission::Permissions;
-use longhaul_core::tool::Trace;
+use longhaul_core::tool::{Outcome, Trace};
 use longhaul_model::Deltas;
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Tool, Toolbox};
-use longhaul_workspace::Workspace;
+use longhaul_workspace::{Workspace, abandoned};
 use tokio::task::{JoinError, spawn_blocking};
 
 pub use self::keeping::RunBlobs;
@@ -203,7 +203,17 @@ impl Hands {
     fn run_tool(&self, work: ToolWork, cancel: Cancel) -> Doing {
         let (tool, context) = (self.tool(&work), self.context(&work, cancel));
         let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
-        Box::pin(async move { Some(struck_out(hooked(&toolbox.hooks, tool, context, work).await, &secrets)) })
+        let own_tree = self.own_tree();
+        Box::pin(async move {
+            let input = hooked(&toolbox.hooks, tool, context, work).await;
+            if let (Some(tree), Input::ToolEnded { outcome, .. }) = (own_tree, &input)
+                && !matches!(outcome, Outcome::Done { .. })
+            {
+                // A git that was stopped with its command would keep every later one from working.
+                spawn_blocking(move || abandoned::clear(&tree)).await.ok();
+            }
+            Some(struck_out(input, &secrets))
+        })
     }
 
     fn check_tool(&self, work: ToolWork, cancel: Cancel) -> Doing {
@@ -268,6 +278,13 @@ impl Hands {
 }
 
 impl Hands {
+    /// Where the run works, if that is a place of ours and not the user's.
+    fn own_tree(&self) -> Option<PathBuf> {
+        let state = self.harness.as_ref()?.home()?.dir().canonicalize().ok()?;
+        let tree = self.workspace.root();
+        tree.starts_with(state).then(|| tree.to_owned())
+    }
+
     fn bash(&self) -> Option<Arc<dyn Tool>> {
         self.toolbox.get("bash").cloned()
     }

@@ -17,6 +17,7 @@ use longhaul_engine::watch::Watcher;
 use longhaul_engine::{Driven, Ending, Harness, Opening};
 use longhaul_tools::{Cancel, Examine};
 use longhaul_workspace::place::{self, Standing};
+use longhaul_workspace::session::Held;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::answering::Desk;
@@ -26,7 +27,7 @@ use super::create::LimitArgs;
 use super::holding::HoldingArgs;
 use super::looping::IterationArgs;
 use super::notify::{self, Whole};
-use super::workspace;
+use super::{leavings, session, workspace};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -40,7 +41,30 @@ pub fn drive(
     opening: Opening,
     record: Option<&Path>,
 ) -> Result<Exit, Failure> {
-    let held = super::session::taken(app, harness, id)?;
+    let held = session::taken(app, harness, id)?;
+    drive_held(app, harness, id, opening, (held, record))
+}
+
+/// The same for a run that was made just now. If another one has its session by now, nothing is left of it: nobody has seen it.
+pub fn drive_new(app: &App, harness: &Harness, run: &Run, record: Option<&Path>) -> Result<Exit, Failure> {
+    let id = &run.spec.id;
+    let held = session::taken(app, harness, id).or_else(|refused| {
+        session::forget(app, run)?;
+        harness.remove(id)?;
+        leavings::of_removed(app, &run.spec);
+        Err(refused)
+    })?;
+    render::talk(&format!("{id} works in {}", run.spec.workspace));
+    drive_held(app, harness, id, Opening::default(), (held, record))
+}
+
+fn drive_held(
+    app: &App,
+    harness: &Harness,
+    id: &RunId,
+    opening: Opening,
+    (held, record): (Option<Held>, Option<&Path>),
+) -> Result<Exit, Failure> {
     let mut rested = until_rested(app, harness, id, opening)?;
     let mut desk = Desk::default();
     while let Rested::InOrder { ending: Ending::WaitingForHuman, interrupted: false, .. } = &rested

@@ -312,6 +312,10 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         | Error::Commit(commit::Error::Lock(index_lock::Error::Foreign { path })) => {
             format!("{untouched}; if no git is running there, remove {} yourself", path.display())
         }
+        Error::Lock(index_lock::Error::Elsewhere { path, host, .. })
+        | Error::Commit(commit::Error::Lock(index_lock::Error::Elsewhere { path, host, .. })) => {
+            format!("{untouched}; if no longhaul runs on {host}, remove {} yourself", path.display())
+        }
         Error::Commit(commit::Error::UnderWay { .. }) => {
             format!("{untouched}; finish or abort it first")
         }

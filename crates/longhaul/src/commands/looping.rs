@@ -6,7 +6,7 @@ use longhaul_core::permission::{Action, Here, judge};
 use longhaul_core::spec::{OnAsk, RunSpec};
 use longhaul_core::status::Status;
 use longhaul_core::suggest::closest;
-use longhaul_engine::{Harness, Opening};
+use longhaul_engine::Harness;
 
 use super::create::{self, LimitArgs, ModeArg, Options, settled_model};
 use super::drive::{self, Again};
@@ -171,14 +171,12 @@ fn start(app: &App, args: Args) -> Result<Exit, Failure> {
     let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &objective, &options)?;
     warn_of_commits(&run.spec);
-    let id = run.spec.id;
     tell(&sandbox)?;
     if args.detach {
         let again = Again { holding: args.holding, record, ..Again::default() };
-        return drive::detach(app, &harness, &id, &again);
+        return drive::detach(app, &harness, &run.spec.id, &again);
     }
-    render::talk(&format!("{id} works in {}", run.spec.workspace));
-    drive::drive(app, &harness, &id, Opening::default(), record.as_deref())
+    drive::drive_new(app, &harness, &run, record.as_deref())
 }
 
 /// Every pass over a list of features ends with a commit: whoever goes to bed should know that the first one waits for them.

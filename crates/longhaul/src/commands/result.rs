@@ -41,10 +41,12 @@ struct Judged<'a> {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let harness = app.reading()?;
-    let run = harness.look(&app.run(&args.id)?)?;
+    let mut run = harness.look(&app.run(&args.id)?)?;
     if let Some(hint) = super::show::how_it_stands(app, &run)? {
         render::hint(&hint);
     }
+    // A merge, or the user, may have committed it since.
+    run.uncommitted.take_if(|_| !place::is_dirty(Path::new(&run.spec.workspace)));
     let misfit = misfit(&run);
     let mut report = Report::of(&run);
     // What stands there now: the last look of the harness may have been before the last change.

@@ -185,7 +185,13 @@ pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
     }
     render::data(new.as_str());
     render::talk(&format!("{new} is {id} at checkpoint {}; it works in {}", args.at, run.spec.workspace));
-    render::talk(&format!("`longhaul resume {new}` goes on with it"));
+    if run.plan.completed_count() == run.plan.steps.len() {
+        render::talk(&format!(
+            "all of it was done there; `longhaul replan {new} --plan FILE` gives it more to do"
+        ));
+    } else {
+        render::talk(&format!("`longhaul resume {new}` goes on with it"));
+    }
     Ok(Exit::Ok)
 }
 

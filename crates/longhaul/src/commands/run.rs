@@ -62,15 +62,14 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     servers::meet(app, &settings, &sandbox, &args.options)?;
     let harness = app.holding(&settings, sandbox.clone())?;
     let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
-    let id = run.spec.id;
-    let record = remembered(&harness, &id, record);
+    let id = &run.spec.id;
+    let record = remembered(&harness, id, record);
     tell(&sandbox)?;
     if args.detach {
         let again = Again { holding: args.holding, record, ..Again::default() };
-        return drive::detach(app, &harness, &id, &again);
+        return drive::detach(app, &harness, id, &again);
     }
-    render::talk(&format!("{id} works in {}", run.spec.workspace));
-    drive::drive(app, &harness, &id, Opening::default(), record.as_deref())
+    drive::drive_new(app, &harness, &run, record.as_deref())
 }
 
 /// `harness.enabled: false`: the same work, with nothing written but what the agent writes.

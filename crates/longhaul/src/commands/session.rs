@@ -416,6 +416,15 @@ pub fn note(app: &App, run: &Run) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Strikes a run out of its session that never worked there.
+pub fn forget(app: &App, run: &Run) -> Result<(), Failure> {
+    let Some(session) = of_home(app, run.spec.home())? else { return Ok(()) };
+    session
+        .note(now(), |notes| notes.runs.retain(|visit| visit.run != run.spec.id.as_str()))
+        .map_err(failure)?;
+    Ok(())
+}
+
 /// Takes the session of a run that is about to be driven; nothing, if it is in none. Killed while it was created, it may not be in
 /// the notes yet, by which it is merged and kept.
 pub fn taken(app: &App, harness: &Harness, id: &RunId) -> Result<Option<Held>, Failure> {

@@ -150,7 +150,16 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     let older_than = older_than.unwrap_or(retention.cleanup_after);
     let harness = app.reading()?;
     let (mut gone, mut bytes) = (Vec::new(), 0);
-    let found = all(app, &harness);
+    for fork in harness.dead_forks() {
+        let freed = bytes_below(&app.state_dir.join("workspace").join("run").join(fork.id.as_str()));
+        let warned = |error| render::warn(&format!("{} stays: {:#}", fork.id, anyhow::Error::from(error)));
+        if dry_run || fork.remove().map_err(warned).is_ok() {
+            bytes += freed;
+            gone.push(fork.id.to_string());
+        }
+    }
+    let mut found = all(app, &harness);
+    found.retain(|found| !gone.contains(&found.name));
     let repositories = found.iter().filter_map(Found::repository).collect();
     for Found { path, name, run, begun } in found {
         let Some(run) = run else {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::checkout;
 use super::desk::Desk;
 
 const COMMITS: &str = "conversations: [ { turns: [ { calls: [
@@ -115,4 +116,39 @@ fn a_repository_inside_runs_nothing() {
     desk.write("sub/f", "three");
     desk.get(&["run", "x", "--model", "scripted/s.yaml"]);
     assert!(!mark.exists());
+}
+
+const LEAVES_LOCKS: &str = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "sh ./lock.sh 1" } } ]
+      - calls: [ { tool: bash, args: { command: "git add a.txt" } } ]
+      - calls: [ { tool: write, args: { path: b.txt, content: "b\n" } } ]
+      - calls: [ { tool: bash, args: { command: "sh ./lock.sh 0" } } ]
+      - text: "ok"
+"#;
+
+/// F48: the lock of an agent's dead git keeps neither its next one from working nor its work from being committed, where the run
+/// has a worktree of its own. In the user's checkout it stays.
+#[test]
+fn the_lock_of_an_agents_dead_git_is_cleared_in_its_own_worktree_only() {
+    let lock = "touch \"$(git rev-parse --git-dir)/index.lock\"; exit $1\n";
+    let desk = checkout::repository(LEAVES_LOCKS, &[("a.txt", "a\n"), ("lock.sh", lock)]);
+    let states = |id: &Value| -> Vec<Value> {
+        results(&desk, id).iter().map(|result| result["state"].clone()).collect()
+    };
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(states(&shown["id"]), ["failed", "done", "done", "done"]);
+    assert!(shown["commit"].is_string(), "{shown}");
+    // One that is left while nobody works does not keep the work from being merged.
+    let (id, worktree) = (shown["id"].as_str().unwrap(), shown["workspace"].as_str().unwrap());
+    let own = checkout::git_in(worktree.as_ref(), &["rev-parse", "--absolute-git-dir"]);
+    std::fs::write(format!("{own}/index.lock"), "").unwrap();
+    std::fs::write(format!("{worktree}/c.txt"), "c\n").unwrap();
+    desk.get(&["merge", id]);
+    assert!(desk.path("c.txt").exists());
+
+    let shown = desk.json(&["run", "x", "--in-place", "--model", "scripted/s.yaml"]);
+    assert_eq!(states(&shown["id"]), ["failed", "failed", "done", "done"]);
+    assert!(desk.path(".git/index.lock").exists());
 }

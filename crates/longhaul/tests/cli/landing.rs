@@ -62,6 +62,30 @@ fn work_is_shown_and_brought_in() {
     assert_eq!(desk.json(&["merge", &id])["commit"], json!(null));
 }
 
+/// F48: a result says that the work is not committed, why, and how to go on; no longer once it is.
+#[test]
+fn a_result_says_that_work_is_not_committed() {
+    let script = r#"conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: "sh ./begin.sh" } } ] }, { text: ok } ] } ]"#;
+    let begin = "git rev-parse HEAD > \"$(git rev-parse --git-dir)/MERGE_HEAD\"; echo new > new.txt\n";
+    let desk = checkout::repository(script, &[("begin.sh", begin)]);
+    let id = run(&desk, &[]);
+    let result = desk.json(&["result", &id]);
+    let place = result["workspace"].as_str().unwrap();
+    let why = format!("a merge is under way in `{place}`");
+    assert_eq!((&result["commit"], &result["uncommitted"]), (&json!(null), &json!(why)));
+    let said = format!(
+        "- the work is not committed: {why}; it stands in {place}, and `longhaul merge {id}` commits it and brings it in\n"
+    );
+    let printed = desk.get(&["result", &id]);
+    assert!(printed.contains(&said), "{printed}");
+    let own = git_in(Path::new(place), &["rev-parse", "--absolute-git-dir"]);
+    std::fs::remove_file(format!("{own}/MERGE_HEAD")).unwrap();
+    desk.get(&["merge", &id]);
+    assert!(desk.path("new.txt").exists());
+    assert_eq!(desk.json(&["result", &id])["uncommitted"], json!(null));
+    assert!(!desk.get(&["result", &id]).contains("not committed"));
+}
+
 /// D5.1, D5.2, D5.4: each step's work is one commit on a branch named after the task, with the run's name in it; a step
 /// that changes nothing has none, and two runs have two branches.
 #[test]

@@ -1,11 +1,13 @@
 //! What runs leave in the user's repository besides their branches, as a user meets it.
 
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::checkout::{self, git, git_in};
-use super::desk::{Desk, SCRIPT};
+use super::desk::{Desk, SCRIPT, files_below};
 
 fn repository() -> Desk {
     checkout::repository(SCRIPT, &[])
@@ -87,4 +89,39 @@ fn a_worktree_that_was_deleted_is_no_longer_listed() {
     assert_eq!(desk.get(&["diff", &deleted.0, "--name-only"]), "a.txt\n");
     assert_eq!(desk.say(&["rewind", &left.0, "--to", "1"]).code, 0);
     assert!(left.1.join("a.txt").exists() && listed(&left.0));
+}
+
+/// D11.16, D14.8: a fork that is killed while it is made leaves nothing that a cleanup does not take away, however new it is: no
+/// directory, no branch, no worktree, no lock. What a fork has made whole stays.
+#[test]
+fn what_a_killed_fork_leaves_is_cleaned_up() {
+    let desk = repository();
+    let (id, place) = run(&desk, &[]);
+    let begun = Instant::now();
+    let whole = desk.json(&["fork", &id, "--at", "1"])["id"].as_str().unwrap().to_owned();
+    let time = begun.elapsed();
+    for part in 0..24 {
+        let mut fork = desk.command(&["fork", &id, "--at", "1"]);
+        let mut fork = fork.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(time * part / 24);
+        fork.kill().unwrap();
+        fork.wait().unwrap();
+    }
+    desk.json(&["workspace", "cleanup"]);
+    let listed = desk.json(&["list"]);
+    let mut runs: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
+    runs.sort_unstable();
+    assert!(runs.contains(&id.as_str()) && runs.contains(&whole.as_str()), "{runs:?}");
+    let found = std::fs::read_dir(place.parent().unwrap()).unwrap();
+    let mut found: Vec<String> =
+        found.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    found.sort_unstable();
+    assert_eq!(found, runs);
+    assert_eq!(git(&desk, &["branch", "--list", "agent/*"]).lines().count(), runs.len());
+    assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), runs.len() + 1);
+    let locks = files_below(&desk.path(".git")).into_iter().map(|(path, _)| path);
+    let locks: Vec<PathBuf> =
+        locks.filter(|path| path.extension().is_some_and(|end| end == "lock")).collect();
+    assert_eq!(locks, Vec::<PathBuf>::new());
 }

@@ -568,7 +568,7 @@ fn a_checkpoint_has_a_name() {
     for (name, why) in [("before-x", "there is one of that name"), ("12", "no number"), ("@3", "begins with")]
     {
         let said = desk.say(&["checkpoint", id, "--name", name]);
-        assert!(said.code != 0 && said.err.contains(why), "{}", said.err);
+        assert!(said.code == 2 && said.err.contains(why), "{}", said.err);
     }
     let seq = made["seq"].as_u64().unwrap();
     let kept = desk.events(id);
@@ -646,6 +646,12 @@ fn the_last_checkpoint_of_a_completed_run_can_be_used() {
     assert_eq!(said.code, 0, "{}", said.err);
     let said = desk.say(&["resume", new]);
     assert_eq!((said.out.as_str(), said.code), ("All done.\n", 0), "{}", said.err);
+    // What is hinted at is what can be done: there is more only once it is given.
+    let said = desk.say(&["fork", &id, "--at", &last]).err;
+    assert!(said.contains("`longhaul replan run_") && !said.contains("longhaul resume"), "{said}");
+    let at = format!("@{}", points(&desk, &id)[1]["seq"]);
+    let said = desk.say(&["fork", &id, "--at", &at]).err;
+    assert!(said.contains("`longhaul resume run_") && !said.contains("longhaul replan"), "{said}");
     let other = desk.json(&["fork", &id, "--at", &last]);
     assert_eq!(desk.say(&["resume", other["id"].as_str().unwrap()]).code, 0);
 }

@@ -151,6 +151,32 @@ fn a_session_is_locked_by_who_works_there() {
     assert!(!lease.exists());
 }
 
+/// D16.5: of several that begin at once in a session, one has it, and the others leave no trace.
+#[test]
+fn who_does_not_get_the_session_leaves_no_run() {
+    let desk = repository();
+    desk.write("w.yaml", WAITS);
+    let waits = ["run", "x", "--model", "scripted/w.yaml", "--session=port", "--sandbox=off"];
+    let start = |_| desk.command(&waits).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut children: Vec<_> = (0..4).map(start).collect();
+    while children.len() > 1 {
+        let is_over = |child: &mut std::process::Child| child.try_wait().unwrap().is_some();
+        if let Some(over) = children.iter_mut().position(is_over) {
+            let refused = children.remove(over).wait_with_output().unwrap();
+            let said = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(7), "{said}");
+            assert!(!said.contains("works in"), "{said}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let works = desk.json(&["session", "info", "port"]);
+    std::fs::write(desk.path(".longhaul/sessions/port/workspace/go"), "").unwrap();
+    assert!(children.remove(0).wait().unwrap().success());
+    let runs = works["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), &runs[0]["run"]), (1, &works["lease"]["run"]), "{works}");
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1);
+}
+
 /// D17.2, D17.3, D20.7: only what is old, free and saved is cleaned up; a dry run removes nothing.
 #[test]
 fn sessions_are_removed_when_told() {

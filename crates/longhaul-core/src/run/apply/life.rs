@@ -76,8 +76,11 @@ impl Run {
 
     pub(super) fn keep_work(&mut self, steps: u32, kept: &Kept) {
         self.kept_steps = steps;
-        if let Kept::Committed { commit, .. } = kept {
-            self.commits.push(commit.clone());
+        self.uncommitted = None;
+        match kept {
+            Kept::Committed { commit, .. } => self.commits.push(commit.clone()),
+            Kept::Uncommitted { why } => self.uncommitted = Some(why.clone()),
+            Kept::Unchanged { .. } => {}
         }
         self.head = kept.head().map(str::to_owned);
         // What was kept is what was looked at only if nobody worked in between.
