@@ -625,3 +625,40 @@ fn a_narrow_grant_stays_narrow() {
         assert_eq!(verdict.action, expected, "{line:?}: {verdict:?}");
     }
 }
+
+/// A20, A23: the word behind a redirection is expanded whatever its operator, and runs what is in it.
+#[test]
+fn what_a_redirection_expands_is_seen() {
+    let operators = ["<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<<", "3<&", "2>&", "0<&", "<& "];
+    let words = [
+        "$(rm x)",
+        "\"$(rm x)\"",
+        "`rm x`",
+        "${x:-$(rm x)}",
+        "$((a[$(rm x)]))",
+        "$(rm x)-",
+        "1$(rm x)",
+        "$x$(rm x)",
+    ];
+    let commands = [
+        "cat ",
+        "",
+        "exec ",
+        "{ ls; } ",
+        "(ls) ",
+        "while ls; do true; done ",
+        "if ls; then ls; fi ",
+        "[[ x ]] ",
+        "((1)) ",
+        "f() { ls; } ",
+    ];
+    let both =
+        operators.iter().flat_map(|operator| words.iter().map(move |word| format!("{operator}{word}")));
+    let lines = both.flat_map(|both| commands.map(|command| format!("{command}{both}")));
+    let lines: Vec<String> = lines.chain(["cat <<E\n$(rm x)\nE".to_owned()]).collect();
+    all(&lines.iter().map(String::as_str).collect::<Vec<_>>(), |action| action == Action::Deny);
+    none_is_allowed(&["cat <&$fd", "cat <&\"$fd\"", "bash <&$fd", "ls >&1--/../../x"]);
+    let plain =
+        ["cat <&3", "cat 3<&0", "cat 0<&3-", "cat <&-", "ls >&2", "ls 2>&1", "ls 3>&-", "{ ls; } <&4"];
+    all(&plain, |action| action == Action::Allow);
+}

@@ -576,8 +576,8 @@ impl Parser<'_> {
         let target = match operator {
             "<<<" => Target::Text(word),
             "<<" | "<<-" => self.document_named(&word, operator == "<<-")?,
-            "<&" => Target::Descriptor,
-            ">&" if is_descriptor(&word) => Target::Descriptor,
+            // Anything but a number is expanded first, and that can run commands.
+            "<&" | ">&" if is_descriptor(&word) => Target::Descriptor,
             _ => Target::File(word),
         };
         Ok(Redirection { direction, target })
@@ -609,7 +609,7 @@ fn made(kind: Kind, words: Vec<Word>, parts: Vec<List>) -> Compound {
 
 fn is_descriptor(word: &Word) -> bool {
     word.value().is_some_and(|value| {
-        let digits = value.trim_end_matches('-');
+        let digits = value.strip_suffix('-').unwrap_or(&value);
         value == "-" || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }
