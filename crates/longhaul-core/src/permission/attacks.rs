@@ -662,3 +662,97 @@ fn what_a_redirection_expands_is_seen() {
         ["cat <&3", "cat 3<&0", "cat 0<&3-", "cat <&-", "ls >&2", "ls 2>&1", "ls 3>&-", "{ ls; } <&4"];
     all(&plain, |action| action == Action::Allow);
 }
+
+/// A19, A23: what a worktree shares with the user's checkout is not lost by another spelling of the option.
+#[test]
+fn what_a_worktree_shares_is_kept_by_whatever_spelling() {
+    use Action::{Allow, Ask, Deny};
+    let cases: &[(Action, &[&str])] = &[
+        (
+            Deny,
+            &[
+                "git branch -D x",
+                "git branch -d -f x",
+                "git branch -df x",
+                "git branch -fd x",
+                "git branch --delete --force x",
+                "git branch --force --delete x",
+                "git branch --del --forc x",
+                "git branch x -d --force",
+                "git branch -f x HEAD",
+                "git branch --force x HEAD",
+                "git branch -M x y",
+                "git branch -m -f x y",
+                "git branch -c -f main x",
+                "git branch -C main x",
+                "git -C sub branch -qf x HEAD",
+                "sh -c 'git branch --force x HEAD'",
+                "git tag -d v1",
+                "git tag --delete v1",
+                "git tag --del v1",
+                "git tag -f v1 HEAD",
+                "git tag --force v1 HEAD",
+                "git tag -am x -f v1",
+                "git fetch . +HEAD:x",
+                "git fetch -f . HEAD:x",
+                "git fetch . HEAD:refs/tags/v1 --force",
+                "git pull . +HEAD:x",
+                "git symbolic-ref refs/heads/x refs/heads/main",
+                "git symbolic-ref -m why refs/tags/v1 HEAD",
+                "git symbolic-ref -d refs/heads/x",
+                "git symbolic-ref refs/stash refs/heads/main",
+                "git reflog delete stash@{0}",
+            ],
+        ),
+        (
+            Ask,
+            &[
+                "git branch -m x y",
+                "git branch --move x y",
+                "git branch --mo x y",
+                "git checkout -B x",
+                "git checkout -qB x HEAD",
+                "git switch -C x",
+                "git switch --force-create x",
+                "git switch --force-c x HEAD",
+                "git fetch ./ +HEAD:x",
+                "git fetch --prune up 'refs/heads/*:refs/heads/*'",
+                "git rebase --update-refs main",
+            ],
+        ),
+        (
+            Allow,
+            &[
+                "git branch",
+                "git branch new",
+                "git branch -d merged",
+                "git branch --merged",
+                "git branch --format='%(refname)'",
+                "git branch -c new",
+                "git checkout main",
+                "git checkout -b new",
+                "git switch main",
+                "git switch -c new",
+                "git switch --create new",
+                "git tag v2",
+                "git tag -a v2 -m two",
+                "git tag --format='%(refname)' --list",
+                "git fetch origin",
+                "git fetch --prune origin",
+                "git fetch origin main:new",
+                "git pull --rebase",
+                "git symbolic-ref --short HEAD",
+                "git symbolic-ref refs/remotes/origin/HEAD",
+                "git reflog show",
+                "git rebase main",
+            ],
+        ),
+    ];
+    let wrong = cases.iter().flat_map(|(expected, lines)| lines.iter().map(move |line| (line, *expected)));
+    let wrong: Vec<String> = wrong
+        .map(|(line, expected)| (line, expected, verdict(&super::Permissions::default(), line)))
+        .filter(|(_, expected, verdict)| verdict.action != *expected)
+        .map(|(line, expected, verdict)| format!("{line:?} is not {expected:?}: {verdict:?}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -122,9 +122,14 @@ fn short_letters(wanted: &str) -> Option<&str> {
 /// Whether an argument holds an option, alone, among others, or by its long name.
 fn has_letter(term: &Term, letter: char) -> bool {
     term.texts().any(|text| match text.strip_prefix("--") {
-        Some(long) => match letter.to_ascii_lowercase() {
-            'r' => long.len() > 2 && "recursive".starts_with(long),
-            'f' => long.len() > 2 && (long.starts_with("force") || "force".starts_with(long)),
+        Some("") => false,
+        Some(long) => match letter {
+            'r' | 'R' => "recursive".starts_with(long),
+            'f' | 'F' => long.starts_with("force") || "force".starts_with(long),
+            // `git switch --force-create`
+            'C' => long.starts_with("force-c"),
+            'd' => "delete".starts_with(long),
+            'm' => "move".starts_with(long),
             _ => false,
         },
         None => text
