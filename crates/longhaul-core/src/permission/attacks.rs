@@ -756,3 +756,92 @@ fn what_a_worktree_shares_is_kept_by_whatever_spelling() {
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Everything is allowed but `rm` and `git push`: what is left is what rules see through.
+fn lenient() -> super::Permissions {
+    let bash = [("*", Action::Allow), ("rm *", Action::Deny), ("git push *", Action::Deny)];
+    rules(&[("bash", &bash), ("external_directory", &[("*", Action::Allow)])])
+}
+
+fn wrong_by(permissions: &super::Permissions, lines: &[&str], right: impl Fn(Action) -> bool) -> Vec<String> {
+    let judged = lines.iter().map(|line| (line, verdict(permissions, line)));
+    judged
+        .filter(|(_, verdict)| !right(verdict.action))
+        .map(|(line, verdict)| format!("{line:?}: {verdict:?}"))
+        .collect()
+}
+
+/// A19, A23: a command is seen behind programs that run what they are given, in words or in a text.
+#[test]
+fn a_wrapper_hides_nothing() {
+    let denied = [
+        "trap -- 'rm x' 0",
+        "trap -- 'rm x' EXIT",
+        "command trap -- 'rm x' 0",
+        "builtin trap -- 'rm x' 0",
+        "builtin trap 'rm x' 0",
+        "flock lk rm x",
+        "flock lk -c 'rm x'",
+        "flock -n lk -c 'rm x'",
+        "flock lk --command 'rm x'",
+        "flock --wait 3 --close lk sh -c 'rm x'",
+        "setpriv --no-new-privs sh -c 'rm x'",
+        "setpriv --reuid 0 rm x",
+        "setpriv --reuid=0 rm x",
+        "setarch x86_64 -R sh -c 'rm x'",
+        "setarch -R rm x",
+        "setarch x86_64 rm x",
+        "linux64 rm x",
+        "linux32 -R sh -c 'rm x'",
+        "i386 sh -c 'rm x'",
+        "sg users -c 'rm x'",
+        "sg users 'rm x'",
+        "sg - users -c 'rm x'",
+        "capsh -- -c 'rm x'",
+        "choom -n 0 -- sh -c 'rm x'",
+        "frob sh -c 'rm x'",
+        "frob -n 3 /bin/bash -ec 'git push'",
+    ];
+    let doubted = [
+        "flock lk -c \"$x\"",
+        "newgrp <<< 'rm x'",
+        "python3 /dev/stdin <<< x",
+        "python3 /dev/fd/0",
+        "python3 -m timeit x",
+        "python3 -mtimeit x",
+        "python3 -um timeit -s x y",
+        "python3 -m code <<< x",
+        "python3 -m \"$x\"",
+        "node /dev/stdin",
+        "find . -exec {} a \\;",
+        "find . -exec env {} a \\;",
+        "find . -exec sh -c {} \\;",
+        "frob python3 -c x",
+        "frob 'rm x'",
+        "frob -c 'cd a; rm x'",
+    ];
+    let plain = [
+        "trap - EXIT",
+        "trap -p EXIT",
+        "trap -- - EXIT",
+        "trap -- 'ls' EXIT",
+        "flock lk ls",
+        "flock -n lk -c 'ls'",
+        "setpriv --no-new-privs ls",
+        "setarch x86_64 -R ls",
+        "linux64 ls",
+        "sg users -c ls",
+        "python3 -m pytest -c x",
+        "python3 -m http.server",
+        "python3 x.py -m code",
+        "find . -exec cat {} +",
+        "frob --shell bash x",
+        "frob 'a text about farms'",
+    ];
+    let lenient = lenient();
+    let mut wrong = wrong_by(&lenient, &denied, |action| action == Action::Deny);
+    wrong.extend(wrong_by(&lenient, &doubted, |action| action != Action::Allow));
+    wrong.extend(wrong_by(&lenient, &plain, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    none_is_allowed(&["trap -- 'touchx' 0", "trap -- \"$x\" 0", "python3 /dev/stdin", "python3 -m timeit x"]);
+}

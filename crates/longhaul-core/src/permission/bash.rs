@@ -247,7 +247,9 @@ impl<'a> Bench<'a> {
             return own;
         }
         let fixed: Vec<&str> = call.arguments().iter().flat_map(Term::texts).collect();
-        match scan::found(words, &fixed) {
+        // A word that is a text of several may be given to a shell.
+        let in_text = |text: &&str| text.contains(char::is_whitespace) && scan::found_in(words, text);
+        match scan::found(words, &fixed) || (is_unknown && fixed.iter().any(in_text)) {
             true if within.runs_words => Match::Yes,
             true => own.max(Match::May),
             false => own,
