@@ -192,6 +192,10 @@ fn seen(line: &str) -> Option<Vec<Call>> {
     let mut waiting = walk(&script, start).calls;
     let mut calls = Vec::new();
     while let Some(call) = waiting.pop() {
+        // A pattern as a name may turn out to be `eval`, if a line before made a file of that name.
+        if matches!(call.terms.first(), Some(Term::Open { raw, .. }) if raw.contains(['*', '?', '['])) {
+            return None;
+        }
         let within = inner(&call, "/ws");
         if !within.hazards.is_empty() {
             return None;

@@ -424,6 +424,9 @@ impl Parser<'_> {
             simple.redirections.push(self.redirection()?);
             return Ok(());
         }
+        if before_redirection && word.raw.replace("\\\n", "").bytes().all(|byte| byte.is_ascii_digit()) {
+            return self.unclear("a number before a redirection on two lines");
+        }
         if before_redirection && word.raw.starts_with('{') && word.raw.ends_with('}') {
             return self.unclear("a variable as descriptor");
         }
