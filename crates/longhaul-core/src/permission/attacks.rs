@@ -845,3 +845,20 @@ fn a_wrapper_hides_nothing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     none_is_allowed(&["trap -- 'touchx' 0", "trap -- \"$x\" 0", "python3 /dev/stdin", "python3 -m timeit x"]);
 }
+
+/// A19, A23: a long option is what it is shortened to.
+#[test]
+fn a_shortened_option_is_the_option() {
+    let defaults = super::Permissions::default();
+    let denied =
+        ["git reset --har HEAD~1", "git reset -q --ha", "git push --forc", "git tag --del v1", "rm --r x"];
+    let mut wrong = wrong_by(&defaults, &denied, |action| action == Action::Deny);
+    let written = rules(&[("bash", &[("*", Action::Allow), ("frob --wipe-all *", Action::Deny)])]);
+    let wiping = ["frob --wipe-all", "frob --wipe", "frob --wi=x", "frob a --w"];
+    wrong.extend(wrong_by(&written, &wiping, |action| action == Action::Deny));
+    let others = ["frob -- wipe", "frob --", "frob --wise", "frob wipe", "frob --all"];
+    wrong.extend(wrong_by(&written, &others, |action| action == Action::Allow));
+    let plain = ["git reset --soft HEAD~1", "git reset --help", "git reset -- hard", "git log --format=%H"];
+    wrong.extend(wrong_by(&defaults, &plain, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -95,7 +95,9 @@ fn wanted_among(wanted: &str, arguments: &[&Term]) -> Match {
     let letters = short_letters(wanted);
     let found = match &letters {
         Some(letters) => letters.chars().all(|letter| arguments.iter().any(|term| has_letter(term, letter))),
-        None => arguments.iter().any(|term| term.texts().any(|text| glob(wanted, text))),
+        None => {
+            arguments.iter().any(|term| term.texts().any(|text| glob(wanted, text) || shortens(text, wanted)))
+        }
     };
     if found {
         return Match::Yes;
@@ -110,6 +112,12 @@ fn wanted_among(wanted: &str, arguments: &[&Term]) -> Match {
         }
     });
     if may { Match::May } else { Match::No }
+}
+
+/// Whether `--har` stands for `--hard`, as git and others take it.
+fn shortens(text: &str, wanted: &str) -> bool {
+    let typed = text.split('=').next().unwrap_or(text);
+    typed.len() > "--".len() && typed.starts_with("--") && wanted.starts_with(typed)
 }
 
 /// The letters of `-rf`; `None` for anything else.
