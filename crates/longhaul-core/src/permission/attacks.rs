@@ -862,3 +862,53 @@ fn a_shortened_option_is_the_option() {
     wrong.extend(wrong_by(&defaults, &plain, |action| action == Action::Allow));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A20, A23: a variable that bash keeps as a number evaluates what it is given, however it is given.
+#[test]
+fn what_a_number_of_bash_is_given_is_evaluated() {
+    let forms = [
+        "RANDOM='a[$(rm x)]'",
+        "RANDOM='a[$(rm x)]' true",
+        "RANDOM+='a[$(rm x)]'",
+        "RANDOM[0]='a[$(rm x)]'",
+        "RANDOM=a[\\$\\(rm\\ x\\)]",
+        "x='a[$(rm x)]'; RANDOM=$x",
+        "x='a[$(rm x)]'; RANDOM=x",
+        "export RANDOM='a[$(rm x)]'",
+        "declare RANDOM='a[$(rm x)]'",
+        "readonly RANDOM='a[$(rm x)]'",
+        "f() { local RANDOM='a[$(rm x)]'; }; f",
+        "command export RANDOM='a[$(rm x)]'",
+        "builtin declare RANDOM+='a[$(rm x)]'",
+        "command export RANDOM=\"$x\"",
+        "read RANDOM <<< 'a[$(rm x)]'",
+        "read -r a RANDOM <<< 'y a[$(rm x)]'",
+        "read -aRANDOM <<< 'a[$(rm x)]'",
+        "for RANDOM in 'a[$(rm x)]'; do true; done",
+        "printf -v RANDOM %s 'a[$(rm x)]'",
+        "printf -vRANDOM %s 'a[$(rm x)]'",
+        "mapfile RANDOM <<< 'a[$(rm x)]'",
+        "getopts a RANDOM",
+        "wait -pRANDOM",
+        "true ${RANDOM:='a[$(rm x)]'}",
+        "bash -c 'RANDOM=$1' x 'a[$(rm x)]'",
+    ];
+    let names = ["RANDOM", "SRANDOM", "HISTCMD", "SECONDS", "LINENO", "EPOCHSECONDS", "BASHPID"];
+    let lines: Vec<String> =
+        names.iter().flat_map(|name| forms.iter().map(move |form| form.replace("RANDOM", name))).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let mut wrong = wrong_by(&lenient(), &lines, |action| action != Action::Allow);
+    // A number is not all of this value.
+    let tail = ["x=$((1)),'a[$(rm x)]'; echo $((x))"];
+    wrong.extend(wrong_by(&lenient(), &tail, |action| action != Action::Allow));
+    let plain = [
+        "SECONDS=0; ls; echo $SECONDS",
+        "RANDOM=42",
+        "export RANDOM='7'",
+        "echo $((RANDOM % 6))",
+        "read line <<< 'a[$(x)]'",
+        "x=$((1 + 2)); echo $((x))",
+    ];
+    wrong.extend(wrong_by(&lenient(), &plain, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -621,6 +621,24 @@ pub(super) const STEERING: &[&str] = &[
     "PPID",
 ];
 
+/// Variables that bash keeps as numbers: what they are given is arithmetic, and that can run commands.
+pub(super) const INTEGERS: &[&str] = &[
+    "RANDOM",
+    "SRANDOM",
+    "HISTCMD",
+    "SECONDS",
+    "LINENO",
+    "EPOCHSECONDS",
+    "EPOCHREALTIME",
+    "BASHPID",
+    "BASH_SUBSHELL",
+    "BASH_MONOSECONDS",
+    "OPTIND",
+    "PPID",
+    "UID",
+    "EUID",
+];
+
 /// Variables that steer nothing but words and colours: they may stand before a command that a rule allows by name.
 pub(super) const HARMLESS_VARIABLES: &[&str] = &[
     "CI",

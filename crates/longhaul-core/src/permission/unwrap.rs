@@ -1,13 +1,14 @@
 //! What a command runs besides itself: commands in its words, code in its arguments, programs its options name.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::call::{Call, Term};
 use super::editors::{awk_is_plain, sed_is_plain};
 use super::pattern::basename;
 use super::programs::{
-    CODE_MODULES, HARMLESS_VARIABLES, HAZARD_TEXTS, HAZARDS, INTERPRETERS, MACHINES, OPAQUE, RUNNERS, SHELLS,
-    STEERING, Style, WRAPPERS, Wrapper, is_option, listed,
+    CODE_MODULES, HARMLESS_VARIABLES, HAZARD_TEXTS, HAZARDS, INTEGERS, INTERPRETERS, MACHINES, OPAQUE,
+    RUNNERS, SHELLS, STEERING, Style, WRAPPERS, Wrapper, is_option, listed,
 };
 use super::shell::{self, Direction, Facts, Target, Word};
 use super::walk::{Start, walk};
@@ -47,7 +48,9 @@ pub(super) fn inner(call: &Call, workspace: &str) -> Inner {
 /// What makes a text doubtful as a whole: constructs that evaluate what variables hold.
 pub(super) fn doubts(facts: &Facts) -> Vec<Hazard> {
     let constructs = facts.doubts.iter().map(|why| (*why).to_owned());
-    let evaluated = facts.arithmetic.iter().filter(|name| !is_number(facts, name));
+    let given = facts.values.keys().filter(|name| INTEGERS.contains(&name.as_str()));
+    let evaluated: BTreeSet<&String> = facts.arithmetic.iter().chain(given).collect();
+    let evaluated = evaluated.into_iter().filter(|name| !is_number(facts, name));
     let evaluated = evaluated.map(|name| format!("arithmetic evaluates `{name}`, which may hold commands"));
     let steering = facts.set_aside.iter().filter(|name| steers(name));
     let steering = steering.map(|name| format!("`{name}` decides what later commands do"));
@@ -69,7 +72,7 @@ fn is_number(facts: &Facts, name: &str) -> bool {
         return false;
     }
     let plain = |word: &Word| {
-        word.raw.starts_with("$((")
+        (word.raw.starts_with("$((") && word.pieces.len() == 1)
             || word.raw.bytes().all(|byte| byte.is_ascii_digit() || b"{}.,-\"'".contains(&byte))
     };
     facts.values.get(name).into_iter().flatten().all(|value| value.as_ref().is_some_and(plain))
@@ -345,10 +348,13 @@ impl Look<'_> {
                     if name.contains('[') {
                         self.hazard(None, "a subscript in a declaration is evaluated".to_owned());
                     }
+                    let value = word.split_once('=').map_or("", |(_, value)| value);
+                    self.integer(name, value.bytes().all(|byte| byte.is_ascii_digit()));
                     self.found.sets.push(name.to_owned());
                 }
                 Term::Open { prefix, .. } => match prefix.split_once('=') {
                     Some((name, _)) if !name.contains('[') => {
+                        self.integer(name.trim_end_matches('+'), false);
                         self.found.sets.push(name.trim_end_matches('+').to_owned());
                     }
                     Some(_) | None => {
@@ -393,11 +399,18 @@ impl Look<'_> {
         for target in targets(name, arguments) {
             match target.map(|word| word.split('[').next().unwrap_or(word).to_owned()) {
                 Some(variable) if steers(&variable) => self.found.sets.push(variable),
-                Some(_) => {}
+                Some(variable) => self.integer(&variable, false),
                 None => {
                     self.unreadable(None, format!("which variable `{name}` sets is not known before it runs"))
                 }
             }
+        }
+    }
+
+    /// What bash keeps as a number is evaluated when it is set.
+    fn integer(&mut self, variable: &str, is_plain: bool) {
+        if INTEGERS.contains(&variable) && !is_plain {
+            self.unreadable(None, format!("what `{variable}` is given is evaluated"));
         }
     }
 
