@@ -912,3 +912,32 @@ fn what_a_number_of_bash_is_given_is_evaluated() {
     wrong.extend(wrong_by(&lenient(), &plain, |action| action == Action::Allow));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A23: a rule for one name does not hold for what another command of the line makes of that name.
+#[test]
+fn what_renames_vouches_for_no_other_command() {
+    let names = ["alias", "shopt", "hash", "enable", "source", ".", "ls", "builtin"];
+    let patterns: Vec<String> = names.iter().map(|name| format!("{name} *")).collect();
+    let mut bash: Vec<(&str, Action)> = patterns.iter().map(|name| (name.as_str(), Action::Allow)).collect();
+    bash.push(("*", Action::Ask));
+    let named = rules(&[("bash", &bash)]);
+    let renamed = [
+        "alias ls=touchx; ls",
+        "alias ls=touchx\nls -la",
+        "shopt -s expand_aliases; ls",
+        "hash -p ./touchx ls; ls",
+        "enable -f ./x ls; ls",
+        "source ./x && ls",
+        ". ./x; ls",
+        "builtin alias ls=touchx; ls",
+        "{ alias ls=touchx; }; (ls)",
+    ];
+    let mut wrong = wrong_by(&named, &renamed, |action| action != Action::Allow);
+    let plain = ["alias ls=x", "source ./x", ". ./x", "shopt -s nullglob; ls", "hash -r; ls", "ls; ls"];
+    wrong.extend(wrong_by(&named, &plain, |action| action == Action::Allow));
+    let open = ["chmod 0777 x", "chmod 00777 x", "chmod a+rwx x", "chmod -R a=rwx x", "chmod ugo+rwx x"];
+    wrong.extend(wrong_by(&super::Permissions::default(), &open, |action| action == Action::Deny));
+    let narrow = ["chmod 755 x", "chmod 0755 x", "chmod u+rwx x", "chmod a+x x"];
+    wrong.extend(wrong_by(&super::Permissions::default(), &narrow, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

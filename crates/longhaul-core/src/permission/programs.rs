@@ -333,6 +333,10 @@ pub(super) const OPAQUE: &[&str] = &[
     "start-stop-daemon",
 ];
 
+/// Commands that change what later names mean, with the text that makes them do so, if not all do.
+pub(super) const RENAMING: &[(&str, &str)] =
+    &[("alias", ""), ("source", ""), (".", ""), ("shopt", "expand_aliases"), ("hash", "-p"), ("enable", "")];
+
 /// Options that make a program run another, or write where it usually does not.
 pub(super) const HAZARDS: &[(&str, &[&str])] = &[
     ("find", &["-delete", "-fprint", "-fprint0", "-fprintf", "-fls"]),
