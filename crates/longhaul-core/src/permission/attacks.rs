@@ -933,6 +933,13 @@ fn what_renames_vouches_for_no_other_command() {
         "{ alias ls=touchx; }; (ls)",
     ];
     let mut wrong = wrong_by(&named, &renamed, |action| action != Action::Allow);
+    let fed = [
+        "source /dev/stdin <<< touchx",
+        ". /dev/stdin <<E\ntouchx\nE",
+        ". -- /dev/fd/3",
+        "source /proc/self/fd/0",
+    ];
+    wrong.extend(wrong_by(&named, &fed, |action| action != Action::Allow));
     let plain = ["alias ls=x", "source ./x", ". ./x", "shopt -s nullglob; ls", "hash -r; ls", "ls; ls"];
     wrong.extend(wrong_by(&named, &plain, |action| action == Action::Allow));
     let open = ["chmod 0777 x", "chmod 00777 x", "chmod a+rwx x", "chmod -R a=rwx x", "chmod ugo+rwx x"];

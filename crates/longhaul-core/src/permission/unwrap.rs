@@ -118,6 +118,11 @@ impl Look<'_> {
         }
         if OPAQUE.contains(&name) {
             self.found.runs_words = true;
+            // A rule that names `source` means files, not text from the line.
+            let mut files = self.call.arguments().iter().filter_map(Term::fixed);
+            if matches!(name, "source" | ".") && files.any(is_input) {
+                self.input("bash");
+            }
             return self
                 .unreadable(Some(name), format!("`{name}` runs or changes what these rules cannot read"));
         }
