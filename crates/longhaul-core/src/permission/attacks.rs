@@ -625,3 +625,326 @@ fn a_narrow_grant_stays_narrow() {
         assert_eq!(verdict.action, expected, "{line:?}: {verdict:?}");
     }
 }
+
+/// A20, A23: the word behind a redirection is expanded whatever its operator, and runs what is in it.
+#[test]
+fn what_a_redirection_expands_is_seen() {
+    let operators = ["<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<<", "3<&", "2>&", "0<&", "<& "];
+    let words = [
+        "$(rm x)",
+        "\"$(rm x)\"",
+        "`rm x`",
+        "${x:-$(rm x)}",
+        "$((a[$(rm x)]))",
+        "$(rm x)-",
+        "1$(rm x)",
+        "$x$(rm x)",
+    ];
+    let commands = [
+        "cat ",
+        "",
+        "exec ",
+        "{ ls; } ",
+        "(ls) ",
+        "while ls; do true; done ",
+        "if ls; then ls; fi ",
+        "[[ x ]] ",
+        "((1)) ",
+        "f() { ls; } ",
+    ];
+    let both =
+        operators.iter().flat_map(|operator| words.iter().map(move |word| format!("{operator}{word}")));
+    let lines = both.flat_map(|both| commands.map(|command| format!("{command}{both}")));
+    let lines: Vec<String> = lines.chain(["cat <<E\n$(rm x)\nE".to_owned()]).collect();
+    all(&lines.iter().map(String::as_str).collect::<Vec<_>>(), |action| action == Action::Deny);
+    none_is_allowed(&["cat <&$fd", "cat <&\"$fd\"", "bash <&$fd", "ls >&1--/../../x"]);
+    let plain =
+        ["cat <&3", "cat 3<&0", "cat 0<&3-", "cat <&-", "ls >&2", "ls 2>&1", "ls 3>&-", "{ ls; } <&4"];
+    all(&plain, |action| action == Action::Allow);
+}
+
+/// A19, A23: what a worktree shares with the user's checkout is not lost by another spelling of the option.
+#[test]
+fn what_a_worktree_shares_is_kept_by_whatever_spelling() {
+    use Action::{Allow, Ask, Deny};
+    let cases: &[(Action, &[&str])] = &[
+        (
+            Deny,
+            &[
+                "git branch -D x",
+                "git branch -d -f x",
+                "git branch -df x",
+                "git branch -fd x",
+                "git branch --delete --force x",
+                "git branch --force --delete x",
+                "git branch --del --forc x",
+                "git branch x -d --force",
+                "git branch -f x HEAD",
+                "git branch --force x HEAD",
+                "git branch -M x y",
+                "git branch -m -f x y",
+                "git branch -c -f main x",
+                "git branch -C main x",
+                "git -C sub branch -qf x HEAD",
+                "sh -c 'git branch --force x HEAD'",
+                "git tag -d v1",
+                "git tag --delete v1",
+                "git tag --del v1",
+                "git tag -f v1 HEAD",
+                "git tag --force v1 HEAD",
+                "git tag -am x -f v1",
+                "git fetch . +HEAD:x",
+                "git fetch -f . HEAD:x",
+                "git fetch . HEAD:refs/tags/v1 --force",
+                "git pull . +HEAD:x",
+                "git symbolic-ref refs/heads/x refs/heads/main",
+                "git symbolic-ref -m why refs/tags/v1 HEAD",
+                "git symbolic-ref -d refs/heads/x",
+                "git symbolic-ref refs/stash refs/heads/main",
+                "git reflog delete stash@{0}",
+            ],
+        ),
+        (
+            Ask,
+            &[
+                "git branch -m x y",
+                "git branch --move x y",
+                "git branch --mo x y",
+                "git checkout -B x",
+                "git checkout -qB x HEAD",
+                "git switch -C x",
+                "git switch --force-create x",
+                "git switch --force-c x HEAD",
+                "git fetch ./ +HEAD:x",
+                "git fetch --prune up 'refs/heads/*:refs/heads/*'",
+                "git rebase --update-refs main",
+            ],
+        ),
+        (
+            Allow,
+            &[
+                "git branch",
+                "git branch new",
+                "git branch -d merged",
+                "git branch --merged",
+                "git branch --format='%(refname)'",
+                "git branch -c new",
+                "git checkout main",
+                "git checkout -b new",
+                "git switch main",
+                "git switch -c new",
+                "git switch --create new",
+                "git tag v2",
+                "git tag -a v2 -m two",
+                "git tag --format='%(refname)' --list",
+                "git fetch origin",
+                "git fetch --prune origin",
+                "git fetch origin main:new",
+                "git pull --rebase",
+                "git symbolic-ref --short HEAD",
+                "git symbolic-ref refs/remotes/origin/HEAD",
+                "git reflog show",
+                "git rebase main",
+            ],
+        ),
+    ];
+    let wrong = cases.iter().flat_map(|(expected, lines)| lines.iter().map(move |line| (line, *expected)));
+    let wrong: Vec<String> = wrong
+        .map(|(line, expected)| (line, expected, verdict(&super::Permissions::default(), line)))
+        .filter(|(_, expected, verdict)| verdict.action != *expected)
+        .map(|(line, expected, verdict)| format!("{line:?} is not {expected:?}: {verdict:?}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Everything is allowed but `rm` and `git push`: what is left is what rules see through.
+fn lenient() -> super::Permissions {
+    let bash = [("*", Action::Allow), ("rm *", Action::Deny), ("git push *", Action::Deny)];
+    rules(&[("bash", &bash), ("external_directory", &[("*", Action::Allow)])])
+}
+
+fn wrong_by(permissions: &super::Permissions, lines: &[&str], right: impl Fn(Action) -> bool) -> Vec<String> {
+    let judged = lines.iter().map(|line| (line, verdict(permissions, line)));
+    judged
+        .filter(|(_, verdict)| !right(verdict.action))
+        .map(|(line, verdict)| format!("{line:?}: {verdict:?}"))
+        .collect()
+}
+
+/// A19, A23: a command is seen behind programs that run what they are given, in words or in a text.
+#[test]
+fn a_wrapper_hides_nothing() {
+    let denied = [
+        "trap -- 'rm x' 0",
+        "trap -- 'rm x' EXIT",
+        "command trap -- 'rm x' 0",
+        "builtin trap -- 'rm x' 0",
+        "builtin trap 'rm x' 0",
+        "flock lk rm x",
+        "flock lk -c 'rm x'",
+        "flock -n lk -c 'rm x'",
+        "flock lk --command 'rm x'",
+        "flock --wait 3 --close lk sh -c 'rm x'",
+        "setpriv --no-new-privs sh -c 'rm x'",
+        "setpriv --reuid 0 rm x",
+        "setpriv --reuid=0 rm x",
+        "setarch x86_64 -R sh -c 'rm x'",
+        "setarch -R rm x",
+        "setarch x86_64 rm x",
+        "linux64 rm x",
+        "linux32 -R sh -c 'rm x'",
+        "i386 sh -c 'rm x'",
+        "sg users -c 'rm x'",
+        "sg users 'rm x'",
+        "sg - users -c 'rm x'",
+        "capsh -- -c 'rm x'",
+        "choom -n 0 -- sh -c 'rm x'",
+        "frob sh -c 'rm x'",
+        "frob -n 3 /bin/bash -ec 'git push'",
+    ];
+    let doubted = [
+        "flock lk -c \"$x\"",
+        "newgrp <<< 'rm x'",
+        "python3 /dev/stdin <<< x",
+        "python3 /dev/fd/0",
+        "python3 -m timeit x",
+        "python3 -mtimeit x",
+        "python3 -um timeit -s x y",
+        "python3 -m code <<< x",
+        "python3 -m \"$x\"",
+        "node /dev/stdin",
+        "find . -exec {} a \\;",
+        "find . -exec env {} a \\;",
+        "find . -exec sh -c {} \\;",
+        "frob python3 -c x",
+        "frob 'rm x'",
+        "frob -c 'cd a; rm x'",
+    ];
+    let plain = [
+        "trap - EXIT",
+        "trap -p EXIT",
+        "trap -- - EXIT",
+        "trap -- 'ls' EXIT",
+        "flock lk ls",
+        "flock -n lk -c 'ls'",
+        "setpriv --no-new-privs ls",
+        "setarch x86_64 -R ls",
+        "linux64 ls",
+        "sg users -c ls",
+        "python3 -m pytest -c x",
+        "python3 -m http.server",
+        "python3 x.py -m code",
+        "find . -exec cat {} +",
+        "frob --shell bash x",
+        "frob 'a text about farms'",
+    ];
+    let lenient = lenient();
+    let mut wrong = wrong_by(&lenient, &denied, |action| action == Action::Deny);
+    wrong.extend(wrong_by(&lenient, &doubted, |action| action != Action::Allow));
+    wrong.extend(wrong_by(&lenient, &plain, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    none_is_allowed(&["trap -- 'touchx' 0", "trap -- \"$x\" 0", "python3 /dev/stdin", "python3 -m timeit x"]);
+}
+
+/// A19, A23: a long option is what it is shortened to.
+#[test]
+fn a_shortened_option_is_the_option() {
+    let defaults = super::Permissions::default();
+    let denied =
+        ["git reset --har HEAD~1", "git reset -q --ha", "git push --forc", "git tag --del v1", "rm --r x"];
+    let mut wrong = wrong_by(&defaults, &denied, |action| action == Action::Deny);
+    let written = rules(&[("bash", &[("*", Action::Allow), ("frob --wipe-all *", Action::Deny)])]);
+    let wiping = ["frob --wipe-all", "frob --wipe", "frob --wi=x", "frob a --w"];
+    wrong.extend(wrong_by(&written, &wiping, |action| action == Action::Deny));
+    let others = ["frob -- wipe", "frob --", "frob --wise", "frob wipe", "frob --all"];
+    wrong.extend(wrong_by(&written, &others, |action| action == Action::Allow));
+    let plain = ["git reset --soft HEAD~1", "git reset --help", "git reset -- hard", "git log --format=%H"];
+    wrong.extend(wrong_by(&defaults, &plain, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A20, A23: a variable that bash keeps as a number evaluates what it is given, however it is given.
+#[test]
+fn what_a_number_of_bash_is_given_is_evaluated() {
+    let forms = [
+        "RANDOM='a[$(rm x)]'",
+        "RANDOM='a[$(rm x)]' true",
+        "RANDOM+='a[$(rm x)]'",
+        "RANDOM[0]='a[$(rm x)]'",
+        "RANDOM=a[\\$\\(rm\\ x\\)]",
+        "x='a[$(rm x)]'; RANDOM=$x",
+        "x='a[$(rm x)]'; RANDOM=x",
+        "export RANDOM='a[$(rm x)]'",
+        "declare RANDOM='a[$(rm x)]'",
+        "readonly RANDOM='a[$(rm x)]'",
+        "f() { local RANDOM='a[$(rm x)]'; }; f",
+        "command export RANDOM='a[$(rm x)]'",
+        "builtin declare RANDOM+='a[$(rm x)]'",
+        "command export RANDOM=\"$x\"",
+        "read RANDOM <<< 'a[$(rm x)]'",
+        "read -r a RANDOM <<< 'y a[$(rm x)]'",
+        "read -aRANDOM <<< 'a[$(rm x)]'",
+        "for RANDOM in 'a[$(rm x)]'; do true; done",
+        "printf -v RANDOM %s 'a[$(rm x)]'",
+        "printf -vRANDOM %s 'a[$(rm x)]'",
+        "mapfile RANDOM <<< 'a[$(rm x)]'",
+        "getopts a RANDOM",
+        "wait -pRANDOM",
+        "true ${RANDOM:='a[$(rm x)]'}",
+        "bash -c 'RANDOM=$1' x 'a[$(rm x)]'",
+    ];
+    let names = ["RANDOM", "SRANDOM", "HISTCMD", "SECONDS", "LINENO", "EPOCHSECONDS", "BASHPID"];
+    let lines: Vec<String> =
+        names.iter().flat_map(|name| forms.iter().map(move |form| form.replace("RANDOM", name))).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let mut wrong = wrong_by(&lenient(), &lines, |action| action != Action::Allow);
+    // A number is not all of this value.
+    let tail = ["x=$((1)),'a[$(rm x)]'; echo $((x))"];
+    wrong.extend(wrong_by(&lenient(), &tail, |action| action != Action::Allow));
+    let plain = [
+        "SECONDS=0; ls; echo $SECONDS",
+        "RANDOM=42",
+        "export RANDOM='7'",
+        "echo $((RANDOM % 6))",
+        "read line <<< 'a[$(x)]'",
+        "x=$((1 + 2)); echo $((x))",
+    ];
+    wrong.extend(wrong_by(&lenient(), &plain, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A23: a rule for one name does not hold for what another command of the line makes of that name.
+#[test]
+fn what_renames_vouches_for_no_other_command() {
+    let names = ["alias", "shopt", "hash", "enable", "source", ".", "ls", "builtin"];
+    let patterns: Vec<String> = names.iter().map(|name| format!("{name} *")).collect();
+    let mut bash: Vec<(&str, Action)> = patterns.iter().map(|name| (name.as_str(), Action::Allow)).collect();
+    bash.push(("*", Action::Ask));
+    let named = rules(&[("bash", &bash)]);
+    let renamed = [
+        "alias ls=touchx; ls",
+        "alias ls=touchx\nls -la",
+        "shopt -s expand_aliases; ls",
+        "hash -p ./touchx ls; ls",
+        "enable -f ./x ls; ls",
+        "source ./x && ls",
+        ". ./x; ls",
+        "builtin alias ls=touchx; ls",
+        "{ alias ls=touchx; }; (ls)",
+    ];
+    let mut wrong = wrong_by(&named, &renamed, |action| action != Action::Allow);
+    let fed = [
+        "source /dev/stdin <<< touchx",
+        ". /dev/stdin <<E\ntouchx\nE",
+        ". -- /dev/fd/3",
+        "source /proc/self/fd/0",
+    ];
+    wrong.extend(wrong_by(&named, &fed, |action| action != Action::Allow));
+    let plain = ["alias ls=x", "source ./x", ". ./x", "shopt -s nullglob; ls", "hash -r; ls", "ls; ls"];
+    wrong.extend(wrong_by(&named, &plain, |action| action == Action::Allow));
+    let open = ["chmod 0777 x", "chmod 00777 x", "chmod a+rwx x", "chmod -R a=rwx x", "chmod ugo+rwx x"];
+    wrong.extend(wrong_by(&super::Permissions::default(), &open, |action| action == Action::Deny));
+    let narrow = ["chmod 755 x", "chmod 0755 x", "chmod u+rwx x", "chmod a+x x"];
+    wrong.extend(wrong_by(&super::Permissions::default(), &narrow, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

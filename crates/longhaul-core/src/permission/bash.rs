@@ -3,8 +3,8 @@
 use super::always;
 use super::call::{Call, Cwd, Term};
 use super::paths::{Place, is_harmless_device, place, places};
-use super::pattern::{Match, proves, reaches, stages, weight};
-use super::programs::{Access, HARMLESS_VARIABLES, PATHS, STEERING, TEXTUAL, listed};
+use super::pattern::{Match, basename, proves, reaches, stages, weight};
+use super::programs::{Access, HARMLESS_VARIABLES, PATHS, RENAMING, STEERING, TEXTUAL, listed};
 use super::rules::{Permissions, Rules, name};
 use super::scan;
 use super::shell::{self, Direction, Redirection, Script, Target};
@@ -91,6 +91,25 @@ impl<'a> Bench<'a> {
         self.bomb(walked.is_bomb);
         walked.calls.iter().for_each(|call| self.call(call));
         self.pipes();
+        self.meanings();
+    }
+
+    /// What changes the meaning of names is allowed alone, by a rule that names it, and vouches for no other command.
+    fn meanings(&mut self) {
+        let changes = |ordered: &Ordered| {
+            let words: Vec<&str> = ordered.terms.iter().filter_map(Term::fixed).collect();
+            RENAMING.iter().any(|(name, option)| {
+                words.first().is_some_and(|first| basename(first) == *name)
+                    && (option.is_empty() || words.iter().any(|word| word.contains(option)))
+            })
+        };
+        if self.order.len() > 1
+            && let Some(change) = self.order.iter().find(|ordered| changes(ordered))
+        {
+            let name = change.terms.first().map(Term::shown).unwrap_or_default();
+            self.findings
+                .push(Finding::ask(format!("`{name}` changes what other commands of the line mean")));
+        }
     }
 
     /// Text that was not read is never allowed, and searched for what is denied.
@@ -247,7 +266,9 @@ impl<'a> Bench<'a> {
             return own;
         }
         let fixed: Vec<&str> = call.arguments().iter().flat_map(Term::texts).collect();
-        match scan::found(words, &fixed) {
+        // A word that is a text of several may be given to a shell.
+        let in_text = |text: &&str| text.contains(char::is_whitespace) && scan::found_in(words, text);
+        match scan::found(words, &fixed) || (is_unknown && fixed.iter().any(in_text)) {
             true if within.runs_words => Match::Yes,
             true => own.max(Match::May),
             false => own,

@@ -192,6 +192,10 @@ fn seen(line: &str) -> Option<Vec<Call>> {
     let mut waiting = walk(&script, start).calls;
     let mut calls = Vec::new();
     while let Some(call) = waiting.pop() {
+        // A pattern as a name may turn out to be `eval`, if a line before made a file of that name.
+        if matches!(call.terms.first(), Some(Term::Open { raw, .. }) if raw.contains(['*', '?', '['])) {
+            return None;
+        }
         let within = inner(&call, "/ws");
         if !within.hazards.is_empty() {
             return None;
@@ -292,7 +296,11 @@ fn command(random: &mut Random, depth: usize) -> String {
     if depth == 0 || random.below(3) > 0 {
         return simple(random, depth);
     }
-    let depth = depth - 1;
+    let compound = compound(random, depth - 1);
+    format!("{compound}{}", redirection(random))
+}
+
+fn compound(random: &mut Random, depth: usize) -> String {
     match random.below(14) {
         0 => format!("({})", list(random, depth)),
         1 => format!("{{ {}; }}", simple(random, depth)),
@@ -368,22 +376,42 @@ fn simple(random: &mut Random, depth: usize) -> String {
         text += random.one(&[" ", " ", " ", "  ", "\t", " \\\n"]);
         text += &word(random, depth);
     }
-    if random.below(8) == 0 {
-        text += random.one(&[
-            " >f1",
-            " 2>&1",
-            " >>f1",
-            " <f1",
-            " &>f1",
-            " 2>f1",
-            " <<<x",
-            " <<< \"$(s5 h)\"",
-            " >|f1",
-            " >&f1",
-            " 3<f1",
-        ]);
-    }
+    text += redirection(random);
     text
+}
+
+/// Mostly none. Behind a command, and behind what is made of several.
+fn redirection(random: &mut Random) -> &'static str {
+    if random.below(8) > 0 {
+        return "";
+    }
+    random.one(&[
+        " >f1",
+        " 2>&1",
+        " >>f1",
+        " <f1",
+        " &>f1",
+        " 2>f1",
+        " <<<x",
+        " <<< \"$(s5 h)\"",
+        " >|f1",
+        " >&f1",
+        " 3<f1",
+        " <&$(bad)",
+        " <&\"$(s4 d)\"",
+        " 3<&`bad`",
+        " 0<&$(s5)-",
+        " <&${X:-$(bad)}",
+        " <& $V$(s3)",
+        " <&$((y[$(bad)]))",
+        " >&$(bad)",
+        " 2>&$(s3)1",
+        " <>$(bad)f1",
+        " &>>$(s4)f1",
+        " >|\"$(bad)f1\"",
+        " 3<&0",
+        " 0<&-",
+    ])
 }
 
 fn name(random: &mut Random, depth: usize) -> String {
@@ -429,6 +457,9 @@ fn name(random: &mut Random, depth: usize) -> String {
         "echo",
         "true",
         ":",
+        "<&$(bad);",
+        "exec 3<&$(bad);",
+        "[[ a ]] <&$(bad);",
     ];
     random.one(&names).to_owned()
 }

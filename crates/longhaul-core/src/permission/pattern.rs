@@ -95,7 +95,9 @@ fn wanted_among(wanted: &str, arguments: &[&Term]) -> Match {
     let letters = short_letters(wanted);
     let found = match &letters {
         Some(letters) => letters.chars().all(|letter| arguments.iter().any(|term| has_letter(term, letter))),
-        None => arguments.iter().any(|term| term.texts().any(|text| glob(wanted, text))),
+        None => {
+            arguments.iter().any(|term| term.texts().any(|text| glob(wanted, text) || shortens(text, wanted)))
+        }
     };
     if found {
         return Match::Yes;
@@ -112,6 +114,12 @@ fn wanted_among(wanted: &str, arguments: &[&Term]) -> Match {
     if may { Match::May } else { Match::No }
 }
 
+/// Whether `--har` stands for `--hard`, as git and others take it.
+fn shortens(text: &str, wanted: &str) -> bool {
+    let typed = text.split('=').next().unwrap_or(text);
+    typed.len() > "--".len() && typed.starts_with("--") && wanted.starts_with(typed)
+}
+
 /// The letters of `-rf`; `None` for anything else.
 fn short_letters(wanted: &str) -> Option<&str> {
     let letters = wanted.strip_prefix('-')?.trim_end_matches('*');
@@ -122,9 +130,14 @@ fn short_letters(wanted: &str) -> Option<&str> {
 /// Whether an argument holds an option, alone, among others, or by its long name.
 fn has_letter(term: &Term, letter: char) -> bool {
     term.texts().any(|text| match text.strip_prefix("--") {
-        Some(long) => match letter.to_ascii_lowercase() {
-            'r' => long.len() > 2 && "recursive".starts_with(long),
-            'f' => long.len() > 2 && (long.starts_with("force") || "force".starts_with(long)),
+        Some("") => false,
+        Some(long) => match letter {
+            'r' | 'R' => "recursive".starts_with(long),
+            'f' | 'F' => long.starts_with("force") || "force".starts_with(long),
+            // `git switch --force-create`
+            'C' => long.starts_with("force-c"),
+            'd' => "delete".starts_with(long),
+            'm' => "move".starts_with(long),
             _ => false,
         },
         None => text

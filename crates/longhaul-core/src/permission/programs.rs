@@ -72,14 +72,80 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     wrapper(&["command"], &["-p"], &[], 0, Style::Words),
     wrapper(&["exec"], &["-c", "-l"], &["-a"], 0, Style::Words),
     wrapper(
-        &["chronic", "ts", "caffeinate", "rlwrap", "xvfb-run", "dbus-run-session", "setarch", "prlimit"],
+        &["chronic", "ts", "caffeinate", "rlwrap", "xvfb-run", "dbus-run-session", "prlimit"],
         &[],
         &[],
         0,
         Style::Words,
     ),
     wrapper(&["taskset", "chrt", "gosu", "su-exec", "chroot"], &["-a"], &[], 1, Style::Words),
-    wrapper(&["flock"], &["-x", "-s", "-n", "-u", "-o", "-e"], &["-w", "-E", "--timeout"], 1, Style::Words),
+    wrapper(
+        &["flock"],
+        &[
+            "-x",
+            "-s",
+            "-n",
+            "-u",
+            "-o",
+            "-e",
+            "-F",
+            "--exclusive",
+            "--shared",
+            "--nonblock",
+            "--nb",
+            "--unlock",
+            "--close",
+            "--no-fork",
+            "--verbose",
+        ],
+        &["-w", "-E", "--timeout", "--wait", "--conflict-exit-code"],
+        1,
+        Style::Words,
+    ),
+    wrapper(
+        &["setarch", "linux32", "linux64", "i386", "i486", "i586", "i686", "x86_64", "uname26"],
+        &[
+            "-R",
+            "-B",
+            "-F",
+            "-I",
+            "-L",
+            "-S",
+            "-T",
+            "-X",
+            "-Z",
+            "-3",
+            "-v",
+            "--addr-no-randomize",
+            "--32bit",
+            "--verbose",
+        ],
+        &[],
+        1,
+        Style::Words,
+    ),
+    wrapper(
+        &["setpriv"],
+        &["--no-new-privs", "--nnp", "--clear-groups", "--keep-groups", "--init-groups", "--reset-env"],
+        &[
+            "--reuid",
+            "--regid",
+            "--ruid",
+            "--euid",
+            "--rgid",
+            "--egid",
+            "--groups",
+            "--inh-caps",
+            "--ambient-caps",
+            "--bounding-set",
+            "--securebits",
+            "--pdeathsig",
+        ],
+        0,
+        Style::Words,
+    ),
+    wrapper(&["sg"], &["-"], &[], 1, Style::Joined),
+    wrapper(&["choom"], &[], &["-n", "--adjust"], 0, Style::Words),
     wrapper(
         &["strace", "ltrace"],
         &["-f", "-ff", "-c", "-q", "-qq", "-t", "-tt", "-T", "-y", "-v"],
@@ -174,6 +240,39 @@ pub(super) const INTERPRETERS: &[(&str, &str, &[&str])] = &[
     ("tclsh", "c", &[]),
 ];
 
+/// What `setarch` takes for a machine, each a program of its own as well.
+pub(super) const MACHINES: &[&str] = &[
+    "linux32", "linux64", "i386", "i486", "i586", "i686", "x86_64", "uname26", "athlon", "aarch64", "arm64",
+    "armv7l", "armv8l", "arm", "ppc", "ppc64", "ppc64le", "s390", "s390x", "mips", "mips64", "sparc",
+    "sparc64", "ia64", "alpha",
+];
+
+/// Modules of Python that run code from their words or their input, or run another module that does.
+pub(super) const CODE_MODULES: &[&str] = &[
+    "timeit",
+    "code",
+    "codeop",
+    "pdb",
+    "bdb",
+    "cProfile",
+    "profile",
+    "trace",
+    "tracemalloc",
+    "runpy",
+    "asyncio",
+    "idlelib",
+    "IPython",
+    "ptpython",
+    "bpython",
+    "pyrepl",
+    "_pyrepl",
+    "pyperf",
+    "kernprof",
+    "viztracer",
+    "scalene",
+    "debugpy",
+];
+
 /// Programs that read commands of their own, or change what later commands mean: only a rule that names them allows them.
 pub(super) const OPAQUE: &[&str] = &[
     "source",
@@ -210,6 +309,9 @@ pub(super) const OPAQUE: &[&str] = &[
     "dc",
     "su",
     "runuser",
+    "capsh",
+    "newgrp",
+    "pkexec",
     "script",
     "nsenter",
     "unshare",
@@ -230,6 +332,10 @@ pub(super) const OPAQUE: &[&str] = &[
     "run-parts",
     "start-stop-daemon",
 ];
+
+/// Commands that change what later names mean, with the text that makes them do so, if not all do.
+pub(super) const RENAMING: &[(&str, &str)] =
+    &[("alias", ""), ("source", ""), (".", ""), ("shopt", "expand_aliases"), ("hash", "-p"), ("enable", "")];
 
 /// Options that make a program run another, or write where it usually does not.
 pub(super) const HAZARDS: &[(&str, &[&str])] = &[
@@ -517,6 +623,24 @@ pub(super) const STEERING: &[&str] = &[
     "UID",
     "EUID",
     "PPID",
+];
+
+/// Variables that bash keeps as numbers: what they are given is arithmetic, and that can run commands.
+pub(super) const INTEGERS: &[&str] = &[
+    "RANDOM",
+    "SRANDOM",
+    "HISTCMD",
+    "SECONDS",
+    "LINENO",
+    "EPOCHSECONDS",
+    "EPOCHREALTIME",
+    "BASHPID",
+    "BASH_SUBSHELL",
+    "BASH_MONOSECONDS",
+    "OPTIND",
+    "PPID",
+    "UID",
+    "EUID",
 ];
 
 /// Variables that steer nothing but words and colours: they may stand before a command that a rule allows by name.

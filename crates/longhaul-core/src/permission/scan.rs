@@ -37,6 +37,11 @@ pub(super) fn found<T: AsRef<str>>(pattern: &[&str], words: &[T]) -> bool {
     })
 }
 
+/// Whether the command of a pattern is written anywhere in a text.
+pub(super) fn found_in(pattern: &[&str], text: &str) -> bool {
+    text.split([';', '\n', '&', '|']).any(|command| found(pattern, &words(command)))
+}
+
 /// Words without quotes and without what code puts around them.
 fn words(text: &str) -> Vec<String> {
     let plain: String = text.chars().filter(|letter| !matches!(letter, '\'' | '"' | '\\')).collect();

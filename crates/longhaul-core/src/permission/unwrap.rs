@@ -1,12 +1,14 @@
 //! What a command runs besides itself: commands in its words, code in its arguments, programs its options name.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::call::{Call, Term};
 use super::editors::{awk_is_plain, sed_is_plain};
+use super::pattern::basename;
 use super::programs::{
-    HARMLESS_VARIABLES, HAZARD_TEXTS, HAZARDS, INTERPRETERS, OPAQUE, RUNNERS, SHELLS, STEERING, Style,
-    WRAPPERS, Wrapper, is_option, listed,
+    CODE_MODULES, HARMLESS_VARIABLES, HAZARD_TEXTS, HAZARDS, INTEGERS, INTERPRETERS, MACHINES, OPAQUE,
+    RUNNERS, SHELLS, STEERING, Style, WRAPPERS, Wrapper, is_option, listed,
 };
 use super::shell::{self, Direction, Facts, Target, Word};
 use super::walk::{Start, walk};
@@ -39,13 +41,16 @@ pub(super) fn inner(call: &Call, workspace: &str) -> Inner {
     let Some(name) = call.name().map(str::to_owned) else { return look.found };
     look.by_name(&name);
     look.by_options(&name);
+    look.names_in_words(&name);
     look.found
 }
 
 /// What makes a text doubtful as a whole: constructs that evaluate what variables hold.
 pub(super) fn doubts(facts: &Facts) -> Vec<Hazard> {
     let constructs = facts.doubts.iter().map(|why| (*why).to_owned());
-    let evaluated = facts.arithmetic.iter().filter(|name| !is_number(facts, name));
+    let given = facts.values.keys().filter(|name| INTEGERS.contains(&name.as_str()));
+    let evaluated: BTreeSet<&String> = facts.arithmetic.iter().chain(given).collect();
+    let evaluated = evaluated.into_iter().filter(|name| !is_number(facts, name));
     let evaluated = evaluated.map(|name| format!("arithmetic evaluates `{name}`, which may hold commands"));
     let steering = facts.set_aside.iter().filter(|name| steers(name));
     let steering = steering.map(|name| format!("`{name}` decides what later commands do"));
@@ -67,7 +72,7 @@ fn is_number(facts: &Facts, name: &str) -> bool {
         return false;
     }
     let plain = |word: &Word| {
-        word.raw.starts_with("$((")
+        (word.raw.starts_with("$((") && word.pieces.len() == 1)
             || word.raw.bytes().all(|byte| byte.is_ascii_digit() || b"{}.,-\"'".contains(&byte))
     };
     facts.values.get(name).into_iter().flatten().all(|value| value.as_ref().is_some_and(plain))
@@ -113,15 +118,40 @@ impl Look<'_> {
         }
         if OPAQUE.contains(&name) {
             self.found.runs_words = true;
+            // A rule that names `source` means files, not text from the line.
+            let mut files = self.call.arguments().iter().filter_map(Term::fixed);
+            if matches!(name, "source" | ".") && files.any(is_input) {
+                self.input("bash");
+            }
             return self
                 .unreadable(Some(name), format!("`{name}` runs or changes what these rules cannot read"));
         }
         if let Some((_, words)) = RUNNERS.iter().find(|(runner, _)| *runner == name) {
             return self.runner(name, words);
         }
-        let family = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-        if let Some((_, letters, valued)) = INTERPRETERS.iter().find(|(known, _, _)| *known == family) {
+        if let Some((letters, valued)) = interpreter(name) {
             self.interpreter(name, letters, valued);
+        }
+    }
+
+    /// A program that is not known may run its words: where a shell or an interpreter with an option stands among them, that is read too.
+    fn names_in_words(&mut self, name: &str) {
+        if self.call.terms[0].fixed().is_some_and(|program| program.contains("{}")) {
+            self.unreadable(None, "the name of a file is run as a command".to_owned());
+        }
+        if self.found.runs_words || is_plain(name) || RUNNERS.iter().any(|(runner, _)| *runner == name) {
+            return;
+        }
+        let arguments = self.call.arguments();
+        let begins = |at: &usize| {
+            let program = arguments[*at].fixed().map(basename);
+            let option =
+                arguments.get(at + 1).is_some_and(|next| next.texts().any(|text| text.starts_with('-')));
+            option
+                && program.is_some_and(|program| SHELLS.contains(&program) || interpreter(program).is_some())
+        };
+        if let Some(at) = (0..arguments.len()).find(begins) {
+            self.found.calls.push(self.call.running(arguments[at..].to_vec()));
         }
     }
 
@@ -276,9 +306,13 @@ impl Look<'_> {
     }
 
     fn trap(&mut self) {
-        match self.call.arguments() {
+        let (plain, arguments) = match self.call.arguments() {
+            [Term::Fixed(end), rest @ ..] if end == "--" => (["-", ""].as_slice(), rest),
+            arguments => (["-", "", "-l", "-p"].as_slice(), arguments),
+        };
+        match arguments {
             [] | [_] => {}
-            [Term::Fixed(code), ..] if matches!(code.as_str(), "-" | "" | "-l" | "-p") => {}
+            [Term::Fixed(code), ..] if plain.contains(&code.as_str()) => {}
             [Term::Fixed(code), ..] => self.code(&code.clone()),
             [Term::Open { .. }, ..] => {
                 self.unreadable(None, "what `trap` runs is not known before it runs".to_owned());
@@ -319,10 +353,13 @@ impl Look<'_> {
                     if name.contains('[') {
                         self.hazard(None, "a subscript in a declaration is evaluated".to_owned());
                     }
+                    let value = word.split_once('=').map_or("", |(_, value)| value);
+                    self.integer(name, value.bytes().all(|byte| byte.is_ascii_digit()));
                     self.found.sets.push(name.to_owned());
                 }
                 Term::Open { prefix, .. } => match prefix.split_once('=') {
                     Some((name, _)) if !name.contains('[') => {
+                        self.integer(name.trim_end_matches('+'), false);
                         self.found.sets.push(name.trim_end_matches('+').to_owned());
                     }
                     Some(_) | None => {
@@ -367,11 +404,18 @@ impl Look<'_> {
         for target in targets(name, arguments) {
             match target.map(|word| word.split('[').next().unwrap_or(word).to_owned()) {
                 Some(variable) if steers(&variable) => self.found.sets.push(variable),
-                Some(_) => {}
+                Some(variable) => self.integer(&variable, false),
                 None => {
                     self.unreadable(None, format!("which variable `{name}` sets is not known before it runs"))
                 }
             }
+        }
+    }
+
+    /// What bash keeps as a number is evaluated when it is set.
+    fn integer(&mut self, variable: &str, is_plain: bool) {
+        if INTEGERS.contains(&variable) && !is_plain {
+            self.unreadable(None, format!("what `{variable}` is given is evaluated"));
         }
     }
 
@@ -432,11 +476,37 @@ impl Look<'_> {
                 self.unreadable(Some(word), why);
             }
         }
-        at += wrapper.skipped;
+        at += self.skipped(wrapper, arguments.get(at));
+        // Behind the file of `flock` or the machine of `setarch`: further options, or a text for a shell.
+        while wrapper.skipped > 0
+            && let Some(word) = arguments.get(at).and_then(Term::fixed).filter(|word| word.starts_with('-'))
+        {
+            at += 1;
+            if matches!(word, "-c" | "--command") {
+                return self.wrapped_command(Style::Joined, arguments.get(at..).unwrap_or(&[]), None);
+            }
+            if word == "--" {
+                break;
+            }
+            if !wrapper.flags.contains(&word) {
+                let name = self.call.name().unwrap_or("");
+                self.unreadable(Some(word), format!("`{name} {word}` is not known to take no word with it"));
+            }
+        }
         if wrapper.style == Style::Assignments {
             at += self.assignments(arguments.get(at..).unwrap_or(&[]));
         }
         self.wrapped_command(wrapper.style, arguments.get(at..).unwrap_or(&[]), replaced.as_deref());
+    }
+
+    /// How many words stand between the options and the command; `setarch` takes its machine or leaves it out.
+    fn skipped(&self, wrapper: &Wrapper, next: Option<&Term>) -> usize {
+        let machine = next.and_then(Term::fixed).is_some_and(|word| MACHINES.contains(&word));
+        match self.call.name() {
+            Some("setarch") if !machine => 0,
+            Some(name) if MACHINES.contains(&name) => 0,
+            Some(_) | None => wrapper.skipped,
+        }
     }
 
     fn assignments(&mut self, arguments: &[Term]) -> usize {
@@ -510,11 +580,14 @@ impl Look<'_> {
             let Some(word) = term.fixed() else {
                 return self.unreadable(None, format!("what `{name}` runs is not known before it runs"));
             };
+            if is_input(word) && word != "-" {
+                return self.interpreted_input(name, Some(word));
+            }
             if !word.starts_with('-') {
                 return;
             }
-            if word == "-m" {
-                return;
+            if let Some(module) = module(name, word, arguments.clone().next()) {
+                return self.module(name, word, module);
             }
             if word == "-" {
                 return self.interpreted_input(name, Some("-"));
@@ -538,15 +611,31 @@ impl Look<'_> {
         }
     }
 
+    fn module(&mut self, name: &str, word: &str, module: Option<&str>) {
+        let family = module.map(|module| module.split('.').next().unwrap_or(module));
+        if family.is_none_or(|module| CODE_MODULES.contains(&module)) {
+            let why = format!("`{name} {word}` runs code that these rules cannot read");
+            let words = self.call.arguments().iter().flat_map(Term::texts).map(str::to_owned);
+            let code = words.chain(self.input_texts()).collect();
+            self.found.hazards.push(Hazard { trigger: module.map(str::to_owned), why, code });
+        }
+    }
+
     fn interpreted_input(&mut self, name: &str, trigger: Option<&str>) {
-        let facts = Rc::clone(&self.call.facts);
-        let code = self.call.redirections.iter().filter_map(|redirection| match &redirection.target {
+        let why = format!("`{name}` runs code from its input that these rules cannot read");
+        let code = self.input_texts();
+        self.found.hazards.push(Hazard { trigger: trigger.map(str::to_owned), why, code });
+    }
+
+    /// What is written on the line for its input.
+    fn input_texts(&self) -> Vec<String> {
+        let redirections = self.call.redirections.iter();
+        let texts = redirections.filter_map(|redirection| match &redirection.target {
             Target::Text(word) => Some(word.raw.clone()),
-            Target::Document(slot) => facts.documents.get(*slot).map(|word| word.raw.clone()),
+            Target::Document(slot) => self.call.facts.documents.get(*slot).map(|word| word.raw.clone()),
             Target::File(_) | Target::Descriptor => None,
         });
-        let why = format!("`{name}` runs code from its input that these rules cannot read");
-        self.found.hazards.push(Hazard { trigger: trigger.map(str::to_owned), why, code: code.collect() });
+        texts.collect()
     }
 
     fn sed(&mut self) {
@@ -683,6 +772,26 @@ fn targets<'a>(name: &str, arguments: &'a [Term]) -> Vec<Option<&'a str>> {
         _ => {}
     }
     targets
+}
+
+/// The letters and options of an interpreter, of whatever version.
+fn interpreter(name: &str) -> Option<(&'static str, &'static [&'static str])> {
+    let family = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let known = INTERPRETERS.iter().find(|(known, _, _)| *known == family);
+    known.map(|(_, letters, valued)| (*letters, *valued))
+}
+
+/// The module of `python -m`, also attached or behind other letters; the next word if it is not attached.
+fn module<'a>(name: &str, word: &'a str, next: Option<&'a Term>) -> Option<Option<&'a str>> {
+    let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+    let at = letters.find(['c', 'm'])?;
+    if !name.starts_with("py") || letters[at..].starts_with('c') || letters.starts_with(['W', 'X']) {
+        return None;
+    }
+    match &letters[at + 1..] {
+        "" => Some(next.and_then(Term::fixed)),
+        attached => Some(Some(attached)),
+    }
 }
 
 /// `tar xIf`: letters without a dash.

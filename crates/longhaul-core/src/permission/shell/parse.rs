@@ -424,6 +424,9 @@ impl Parser<'_> {
             simple.redirections.push(self.redirection()?);
             return Ok(());
         }
+        if before_redirection && word.raw.replace("\\\n", "").bytes().all(|byte| byte.is_ascii_digit()) {
+            return self.unclear("a number before a redirection on two lines");
+        }
         if before_redirection && word.raw.starts_with('{') && word.raw.ends_with('}') {
             return self.unclear("a variable as descriptor");
         }
@@ -576,8 +579,8 @@ impl Parser<'_> {
         let target = match operator {
             "<<<" => Target::Text(word),
             "<<" | "<<-" => self.document_named(&word, operator == "<<-")?,
-            "<&" => Target::Descriptor,
-            ">&" if is_descriptor(&word) => Target::Descriptor,
+            // Anything but a number is expanded first, and that can run commands.
+            "<&" | ">&" if is_descriptor(&word) => Target::Descriptor,
             _ => Target::File(word),
         };
         Ok(Redirection { direction, target })
@@ -609,7 +612,7 @@ fn made(kind: Kind, words: Vec<Word>, parts: Vec<List>) -> Compound {
 
 fn is_descriptor(word: &Word) -> bool {
     word.value().is_some_and(|value| {
-        let digits = value.trim_end_matches('-');
+        let digits = value.strip_suffix('-').unwrap_or(&value);
         value == "-" || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }
