@@ -48,15 +48,22 @@ impl Harness {
         // A run that is paused or stopped after its process died must not go on working behind our back.
         self.reap(id);
         let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
-        effects.extend(ledger.commit(Input::Command(command))?);
-        if let Some(home) = self.home().filter(|_| is_checkpoint) {
+        // What was asked earlier is seen through also if nothing is left to do for this one.
+        let refused = match ledger.commit(Input::Command(command)) {
+            Ok(more) => {
+                effects.extend(more);
+                None
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(home) = self.home().filter(|_| is_checkpoint && refused.is_none()) {
             let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), &self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
         self.end_children(&run, effects)?;
-        Ok(run)
+        refused.map_or(Ok(run), Err)
     }
 
     /// Ends what a run and those below it have left running.
