@@ -10,6 +10,7 @@ use crate::conversation::Usage;
 use crate::event::Cause;
 use crate::ids::{Attempt, CallId, RunId};
 use crate::limits::CHILD_TRIES_MAX;
+use crate::money::Usd;
 use crate::plan::{Plan, Step};
 use crate::report;
 use crate::run::Run;
@@ -99,12 +100,15 @@ pub struct Children {
     live: Vec<usize>,
     /// What those have used that have.
     ended: ChildLedger,
+    /// The most that one reply of those took.
+    dearest: Reply,
 }
 
 impl Children {
     pub fn push(&mut self, child: Child) {
         if child.has_ended() {
             self.ended.add(&child.ledger);
+            self.dearest = self.dearest.max(child.ledger.reply());
         } else {
             self.live.push(self.all.len());
         }
@@ -121,6 +125,11 @@ impl Children {
         self.ended
     }
 
+    /// The most that one reply of those took that have ended.
+    pub(crate) fn dearest(&self) -> Reply {
+        self.dearest
+    }
+
     /// Changes the one of that number, if it has not ended.
     pub(crate) fn change(&mut self, number: u32, change: impl FnOnce(&mut Child)) {
         let place = (number as usize).wrapping_sub(1);
@@ -128,6 +137,7 @@ impl Children {
         change(child);
         if child.has_ended() {
             self.ended.add(&child.ledger);
+            self.dearest = self.dearest.max(child.ledger.reply());
             self.live.retain(|live| *live != place);
         }
     }
@@ -174,6 +184,23 @@ pub struct ChildLedger {
     pub calls: u32,
     #[n(2)]
     pub turns: u32,
+}
+
+/// What one reply takes. Of money and tokens alike the most is kept that was seen, whichever reply it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) tokens: u64,
+    pub(crate) cost: Usd,
+}
+
+impl Reply {
+    pub(crate) fn of(usage: &Usage) -> Reply {
+        Reply { tokens: usage.tokens(), cost: usage.cost }
+    }
+
+    pub(crate) fn max(self, other: Reply) -> Reply {
+        Reply { tokens: self.tokens.max(other.tokens), cost: self.cost.max(other.cost) }
+    }
 }
 
 /// How a child came to rest.
@@ -291,6 +318,13 @@ impl ChildLedger {
         self.usage.add(&other.usage);
         self.calls = self.calls.saturating_add(other.calls);
         self.turns = self.turns.saturating_add(other.turns);
+    }
+
+    /// What a reply took, as far as a sum can tell: on average, rounded up.
+    pub(crate) fn reply(&self) -> Reply {
+        let turns = u64::from(self.turns.max(1));
+        let Reply { tokens, cost } = Reply::of(&self.usage);
+        Reply { tokens: tokens.div_ceil(turns), cost: Usd::from_nanos(cost.as_nanos().div_ceil(turns)) }
     }
 
     /// Adds what was granted to somebody who has used only so much of it.

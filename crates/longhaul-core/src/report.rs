@@ -81,6 +81,9 @@ pub struct StepReport {
     /// What people call the state it is in.
     #[serde(skip)]
     pub called: &'static str,
+    /// Was it done only when commands had shown it?
+    #[serde(skip)]
+    pub shown: bool,
 }
 
 impl StepReport {
@@ -93,6 +96,8 @@ impl StepReport {
             description: step.description.clone(),
             said: said.map(|said| head(said.trim(), STEP_SAID_BYTES_MAX).to_owned()),
             called: run.step_called(index),
+            shown: step.verify.as_ref().is_some_and(|verify| !verify.is_empty())
+                || !run.spec.conduct().verify.is_empty(),
         }
     }
 
@@ -395,8 +400,18 @@ impl Report {
         text
     }
 
+    /// What was shown of some steps says nothing of the others.
     fn headline(&self) -> String {
-        let what = match (self.status, self.evidence.as_ref()) {
+        let (shown, all) = (self.steps.iter().filter(|step| step.shown).count(), self.steps.len());
+        let what = self.ended_as();
+        if shown < all && what.contains("shown to be done") {
+            return format!("{}: completed; {shown} of {all} steps were shown to be done", self.id);
+        }
+        format!("{}: {what}", self.id)
+    }
+
+    fn ended_as(&self) -> &'static str {
+        match (self.status, self.evidence.as_ref()) {
             (Status::Completed, _) if self.protected.iter().any(|change| !change.undone) => {
                 "completed, BUT protected files were changed"
             }
@@ -412,8 +427,7 @@ impl Report {
             (Status::Failed | Status::Paused | Status::Running | Status::Created, _) => {
                 self.status.called(self.wait)
             }
-        };
-        format!("{}: {what}", self.id)
+        }
     }
 
     fn ended_how(&self) -> &'static str {

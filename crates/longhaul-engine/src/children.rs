@@ -303,6 +303,12 @@ impl Harness {
         }
     }
 
+    /// Ends whoever is left below a run that has ended: whoever stopped it may have died before they were told.
+    pub fn end_left_behind(&self, run: &Run, reason: &str) -> Result<(), Error> {
+        let left = run.live_children().filter(|_| run.status.is_terminal());
+        left.map(|child| self.end_child(&child.errand.id, Some(&run.spec.id), reason)).collect()
+    }
+
     /// Stops a child for good, and with it those below, whoever drives it. One that works for somebody else is left alone.
     pub(crate) fn end_child(&self, id: &RunId, parent: Option<&RunId>, reason: &str) -> Result<(), Error> {
         let command = self.command(Wish::Stop { reason: reason.to_owned() })?;
@@ -311,7 +317,7 @@ impl Harness {
                 return Ok(());
             };
             match run.status {
-                Status::Completed | Status::Failed => return Ok(()),
+                Status::Completed | Status::Failed => return self.end_left_behind(&run, reason),
                 // It has done nothing: there is nothing to keep. Its place goes first: without its record nobody would find it.
                 Status::Created => {
                     cleared(self, &run)?;

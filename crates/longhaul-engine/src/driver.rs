@@ -435,7 +435,12 @@ impl Driver {
                 // What was asked in the meantime belongs to this drive, not to the next.
                 None => {
                     (self.switch, self.cancel) = Cancel::new();
-                    return self.take_inbox();
+                    self.take_inbox()?;
+                    if self.is_at_work() || self.under_way.is_empty() {
+                        return Ok(());
+                    }
+                    // Who is stopped only now has those below it to end.
+                    self.switch.cancel();
                 }
             }
         }

@@ -3,7 +3,9 @@
 
 use super::limit::Drawn;
 use super::{Decision, call, limit, recovery, schedule};
-use crate::child::{Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, Origin, child_id};
+use crate::child::{
+    Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, Origin, Reply, child_id,
+};
 use crate::effect::Effect;
 use crate::event::{Cause, Event};
 use crate::ids::{Attempt, CallId};
@@ -125,17 +127,19 @@ impl Share {
 }
 
 /// What is left of the budget for one of those that divide it. All of it is set aside, so that those at work at once do not use
-/// the same twice.
+/// the same twice. Who cannot be given enough for a reply gets nothing, rests at once and is given more when others give back.
 fn allowance(run: &Run, share: Share, limits: Limits, decision: &Decision) -> Limits {
-    let mut gone = Drawn::from(run, decision).gone;
+    let Drawn { mut gone, reply, .. } = Drawn::from(run, decision);
     gone.add(&Drawn::next(run, decision));
     let (cost, tokens) = (gone.usage.cost, gone.usage.tokens());
     let spending = u64::from(share.spending.max(1));
     Limits {
         max_tool_calls: some_of(limits.max_tool_calls.saturating_sub(gone.calls), share.counts),
         max_steps: some_of(limits.max_steps.saturating_sub(gone.turns), share.counts),
-        max_tokens: limits.max_tokens.map(|max| max.saturating_sub(tokens) / spending),
-        max_cost: limits.max_cost.map(|max| max.less(cost).share(spending)),
+        max_tokens: limits
+            .max_tokens
+            .map(|max| enough_of(max.saturating_sub(tokens), spending, reply.tokens)),
+        max_cost: limits.max_cost.map(|max| enough_cost_of(max.less(cost), spending, reply)),
         timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(run.worked_ms(run.updated_at)).max(1)),
         ..limits
     }
@@ -146,7 +150,16 @@ fn some_of(left: u32, parts: u32) -> u32 {
     (left / parts.max(1)).max(left.min(1))
 }
 
-/// Is anything left that is set aside for nobody?
+/// One of so many parts, but no less than one reply takes; nothing, if there is not even that.
+fn enough_of(left: u64, parts: u64, reply: u64) -> u64 {
+    if left < reply { 0 } else { (left / parts.max(1)).max(reply) }
+}
+
+fn enough_cost_of(left: Usd, parts: u64, reply: Reply) -> Usd {
+    Usd::from_nanos(enough_of(left.as_nanos(), parts, reply.cost.as_nanos()))
+}
+
+/// Is enough left for a reply that is set aside for nobody?
 pub(super) fn has_room(run: &Run, limits: Limits, decision: &Decision) -> bool {
     let left = allowance(run, Share::WHOLE, limits, decision);
     let holds = |limit: Limit| limits.policy(limit) != Policy::Warn;
@@ -376,12 +389,13 @@ pub(super) fn rest_with(run: &Run, decision: &mut Decision) {
     });
     let Some((child, cause, reason)) = paused else { return };
     let Errand { id, agent, .. } = &child.errand;
-    let own = (cause == Cause::Limit).then(|| limit::counted_out(&ahead)).flatten();
+    let own = (cause == Cause::Limit).then(|| limit::counted_out(&ahead, decision)).flatten();
     let reason = own.as_ref().unwrap_or(reason);
     decision.pause(run, cause, format!("{reason} (sub-agent {agent}, {id})"));
 }
 
-/// Children came to the end of their part while somebody else moves: each gets half of what nobody has set aside.
+/// Children came to the end of their part while somebody else moves: each gets half of what nobody has set aside, if that is any
+/// use to it.
 fn pass_on(run: &Run, decision: &mut Decision) {
     let Some(ahead) = decision.ahead(run).filter(|ahead| ahead.status == Status::Running) else { return };
     for child in ahead.live_children().filter(|child| child.is_out()) {
@@ -473,7 +487,11 @@ fn becomes(event: &Event, child: u32) -> Option<Kind> {
 
 /// One of so many parts of what others have given back, for a child that came to the end of its own.
 fn more_for(run: &Run, child: &Child, parts: u32, decision: &Decision) -> Option<Limits> {
-    let (limits, had) = (Left::of(run, parts, decision).granted(child), child.errand.limits);
+    let left = Left::of(run, parts, decision);
+    let (limits, had) = (left.granted(child), child.errand.limits);
+    if !left.allows_reply(child, limits) {
+        return None;
+    }
     let is_more = limits.max_cost > had.max_cost
         || limits.max_tokens > had.max_tokens
         || limits.max_tool_calls > had.max_tool_calls
@@ -489,56 +507,109 @@ struct Left<'a> {
     /// What the run itself is about to take.
     next: ChildLedger,
     parts: u32,
+    /// What is drawn when all is divided anew.
+    anew: Option<Drawn>,
+}
+
+/// What becomes of what was set aside when a run is taken up again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Division {
+    /// Who may be at work keeps what it has, also if others have used more than was set aside for them.
+    Kept,
+    /// A person has set a limit lower: what is more than there is now is divided anew.
+    Anew,
+}
+
+impl Division {
+    pub(super) fn after(before: Limits, now: Limits) -> Division {
+        let is_lower = now.max_tool_calls < before.max_tool_calls
+            || now.max_steps < before.max_steps
+            || now.max_tokens.is_some_and(|now| before.max_tokens.is_none_or(|before| now < before))
+            || now.max_cost.is_some_and(|now| before.max_cost.is_none_or(|before| now < before));
+        if is_lower { Division::Anew } else { Division::Kept }
+    }
 }
 
 impl Left<'_> {
     fn of<'a>(run: &'a Run, parts: u32, decision: &Decision) -> Left<'a> {
         let (drawn, next) = (Drawn::from(run, decision), Drawn::next(run, decision));
-        Left { run, drawn, next, parts: parts.max(1) }
+        Left { run, drawn, next, parts: parts.max(1), anew: None }
+    }
+
+    fn divided<'a>(
+        run: &'a Run,
+        child: &Child,
+        parts: u32,
+        division: Division,
+        decision: &Decision,
+    ) -> Left<'a> {
+        let anew = || Drawn::up_to(run, child.errand.number, decision);
+        Left { anew: (division == Division::Anew).then(anew), ..Left::of(run, parts, decision) }
+    }
+
+    /// What a reply of that child takes: its own are known, or else the dearest of all.
+    fn reply(&self, child: &Child) -> Reply {
+        if child.ledger.turns > 0 { child.ledger.reply() } else { self.drawn.reply }
+    }
+
+    /// Has the child enough beyond what it has used for one more reply?
+    fn allows_reply(&self, child: &Child, limits: Limits) -> bool {
+        let (used, reply) = (&child.ledger.usage, self.reply(child));
+        let of_cost = |max: Usd| max > used.cost && max.less(used.cost) >= reply.cost;
+        let of_tokens = |max: u64| max > used.tokens() && max - used.tokens() >= reply.tokens;
+        limits.max_cost.is_none_or(of_cost) && limits.max_tokens.is_none_or(of_tokens)
     }
 
     /// What a child may use from here on, in all. What one who may be at work was granted stays its own, because what it has used
-    /// of that since it last said so is not known; one that has paused gets of what there is now. A person may have set a
-    /// limit so low that what is set aside is more than there is: then all of it is divided anew.
+    /// of that since it last said so is not known; one that has paused gets of what there is now. Where more was used than was
+    /// set aside, nothing is left for anybody until others give back.
     fn granted(&self, child: &Child) -> Limits {
         let (limits, own, had) = (self.run.spec.limits, &child.ledger, child.errand.limits);
-        let (Drawn { used, gone }, next) = (&self.drawn, &self.next);
-        let (parts, held) = (u64::from(self.parts), child.holds_budget());
-        let counts = |max: u32, used: u32, gone: u32, next: u32, own: u32, had: u32| {
-            if held && gone <= max {
+        let (Drawn { gone, .. }, next) = (&self.drawn, &self.next);
+        let again = self.anew.as_ref().map(|anew| anew.gone);
+        let (parts, held, reply) = (u64::from(self.parts), child.holds_budget(), self.reply(child));
+        let counts = |max: u32, again: Option<u32>, gone: u32, next: u32, own: u32, had: u32| {
+            let again = again.filter(|_| gone > max);
+            if held && again.is_none() {
                 return had;
             }
-            let base = if gone <= max { gone } else { used };
-            let left = max.saturating_sub(base.saturating_add(next));
+            let left = max.saturating_sub(again.unwrap_or(gone).saturating_add(next));
             let most = own.saturating_add(left.div_ceil(self.parts));
             // More calls help nobody who has not asked for more than it had.
             if own >= had && child.is_out() { most } else { most.min(had) }
         };
         let tokens = |max: u64| {
-            let (gone, used) = (gone.usage.tokens(), used.usage.tokens());
-            let base = if gone <= max { gone } else { used };
-            let left = max.saturating_sub(base.saturating_add(next.usage.tokens()));
-            let most = own.usage.tokens().saturating_add(left / parts);
-            had.max_tokens.filter(|_| held && gone <= max).unwrap_or(most)
+            let gone = gone.usage.tokens();
+            let again = again.map(|again| again.usage.tokens()).filter(|_| gone > max);
+            let left = max.saturating_sub(again.unwrap_or(gone).saturating_add(next.usage.tokens()));
+            let most = own.usage.tokens().saturating_add(enough_of(left, parts, reply.tokens));
+            had.max_tokens.filter(|_| held && again.is_none()).unwrap_or(most)
         };
         let cost = |max: Usd| {
-            let (gone, used) = (gone.usage.cost, used.usage.cost);
-            let base = if gone <= max { gone } else { used };
-            let left = max.less(base).less(next.usage.cost);
-            let most = [own.usage.cost, left.share(parts)].into_iter().sum();
-            had.max_cost.filter(|_| held && gone <= max).unwrap_or(most)
+            let gone = gone.usage.cost;
+            let again = again.map(|again| again.usage.cost).filter(|_| gone > max);
+            let left = max.less(again.unwrap_or(gone)).less(next.usage.cost);
+            let most = [own.usage.cost, enough_cost_of(left, parts, reply)].into_iter().sum();
+            had.max_cost.filter(|_| held && again.is_none()).unwrap_or(most)
         };
         let worked_ms = self.run.worked_ms(self.run.updated_at);
         Limits {
             max_tool_calls: counts(
                 limits.max_tool_calls,
-                used.calls,
+                again.map(|again| again.calls),
                 gone.calls,
                 next.calls,
                 own.calls,
                 had.max_tool_calls,
             ),
-            max_steps: counts(limits.max_steps, used.turns, gone.turns, next.turns, own.turns, had.max_steps),
+            max_steps: counts(
+                limits.max_steps,
+                again.map(|again| again.turns),
+                gone.turns,
+                next.turns,
+                own.turns,
+                had.max_steps,
+            ),
             max_tokens: limits.max_tokens.map(tokens),
             max_cost: limits.max_cost.map(cost),
             timeout_ms: limits.timeout_ms.map(|max| max.saturating_sub(worked_ms).max(1)),
@@ -549,7 +620,7 @@ impl Left<'_> {
 
 /// The run is taken up again: so are those it had sent, with the model that a person now wants. What a crash kept from being
 /// handed in is handed in now.
-pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
+pub(super) fn pick_up(run: &Run, model: Option<&str>, division: Division, decision: &mut Decision) {
     let live: Vec<&Child> = run.live_children().collect();
     // Each gets its part of what those before it left, and the run itself keeps the last.
     let parts = (2..=live.len() as u32 + 1).rev();
@@ -559,7 +630,7 @@ pub(super) fn pick_up(run: &Run, model: Option<&str>, decision: &mut Decision) {
             send_anew(run, child, parts, decision);
             continue;
         }
-        let limits = Left::of(run, parts, decision).granted(child);
+        let limits = Left::divided(run, child, parts, division, decision).granted(child);
         let is_new = limits != child.errand.limits;
         let model = model.filter(|model| child.model.as_deref() != Some(*model)).map(str::to_owned);
         if !child.is_working() || is_new || model.is_some() {

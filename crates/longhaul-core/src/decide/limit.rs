@@ -2,7 +2,7 @@
 
 use super::{Decision, call, child, iteration, step};
 use crate::budget::Exhausted;
-use crate::child::{Child, ChildLedger, Errand};
+use crate::child::{Child, ChildLedger, Errand, Reply};
 use crate::conversation::Usage;
 use crate::effect::Effect;
 use crate::event::{Cause, Event, FreshStart};
@@ -53,6 +53,13 @@ pub(super) fn permit_question(run: &Run, limits: Limits, decision: &mut Decision
     permit(run, run.turn(), limits, reached.into_iter().flatten(), decision)
 }
 
+/// May somebody else be sent, for whom a model is asked as well? What a reply took for others is known.
+pub(super) fn permit_errand(run: &Run, limits: Limits, decision: &mut Decision) -> bool {
+    let spent = Spent::for_errand(run, decision);
+    let reached = [spent.tokens(limits.max_tokens), spent.cost(limits.max_cost)];
+    permit(run, run.turn(), limits, reached.into_iter().flatten(), decision)
+}
+
 /// The same for a question that was asked before. Nobody could tell whether such a turn waits for others or for its answer, so
 /// what is only set aside counts as used.
 pub(super) fn permit_again(run: &Run, limits: Limits, decision: &mut Decision) -> bool {
@@ -62,9 +69,9 @@ pub(super) fn permit_again(run: &Run, limits: Limits, decision: &mut Decision) -
     permit(run, run.turn(), limits, reached, decision)
 }
 
-/// Is there enough of both? Decides nothing.
-pub(super) fn has_room_for_question(run: &Run, limits: Limits, decision: &Decision) -> bool {
-    let spent = Spent::with(run, decision);
+/// Is there enough of both for somebody else? Decides nothing.
+pub(super) fn has_room_for_errand(run: &Run, limits: Limits, decision: &Decision) -> bool {
+    let spent = Spent::for_errand(run, decision);
     spent.tokens(limits.max_tokens).is_none() && spent.cost(limits.max_cost).is_none()
 }
 
@@ -212,25 +219,22 @@ struct Spent {
     used: Usage,
     /// That, and what is set aside for others.
     gone: Usage,
-    next: Usage,
+    next: Reply,
 }
 
 impl Spent {
     fn with(run: &Run, decision: &Decision) -> Spent {
-        let (drawn, mut next) = (Drawn::from(run, decision), run.reserve);
-        let (mut used, mut gone) = (drawn.used.usage, drawn.gone.usage);
-        for event in decision.since(run) {
-            if let Event::ModelReplied { usage, .. } = event {
-                used.add(usage);
-                gone.add(usage);
-                next = *usage;
-            }
-        }
-        Spent { used, gone, next }
+        let (drawn, next) = (Drawn::from(run, decision), Reply::of(&last_reply(run, decision)));
+        Spent { used: drawn.used.usage, gone: drawn.gone.usage, next }
+    }
+
+    fn for_errand(run: &Run, decision: &Decision) -> Spent {
+        let Drawn { used, gone, reply, .. } = Drawn::from(run, decision);
+        Spent { used: used.usage, gone: gone.usage, next: reply }
     }
 
     fn tokens(&self, max: Option<u64>) -> Option<Reached> {
-        let (max, next) = (max?, self.next.tokens());
+        let (max, next) = (max?, self.next.tokens);
         let is_out = |used: u64| used.saturating_add(next) > max || used >= max;
         let is_set_aside = !is_out(self.used.tokens());
         let used = if is_set_aside { self.gone.tokens() } else { self.used.tokens() };
@@ -259,17 +263,28 @@ pub(super) struct Drawn {
     pub(super) used: ChildLedger,
     /// That, and what is set aside for those who may be at work.
     pub(super) gone: ChildLedger,
+    /// The most that one reply took, as far as it is known here.
+    pub(super) reply: Reply,
 }
 
 impl Drawn {
     pub(super) fn from(run: &Run, decision: &Decision) -> Drawn {
+        Drawn::up_to(run, u32::MAX, decision)
+    }
+
+    /// The same where all is divided anew: what children from that number on were granted is not set aside any more.
+    pub(super) fn up_to(run: &Run, number: u32, decision: &Decision) -> Drawn {
         let mut used = ChildLedger { usage: run.usage, calls: run.calls_started, turns: run.turns };
         used.add(&run.children.spent());
         used.calls = used.calls.saturating_add(calls_begun(run, decision));
-        let mut drawn = Drawn { used, gone: used };
         let since = decision.since(run);
+        since.iter().filter_map(usage_of).for_each(|usage| used.usage.add(usage));
+        let reply = run.children.dearest().max(Reply::of(&last_reply(run, decision)));
+        let mut drawn = Drawn { used, gone: used, reply };
         for child in run.live_children() {
-            drawn.count(Part::of(child), since);
+            let part = Part::of(child);
+            let since = if child.errand.number < number { since } else { &[] };
+            drawn.count(Part { is_held: part.is_held && child.errand.number < number, ..part }, since);
         }
         for event in since {
             if let Event::ChildSpawned(errand) = event {
@@ -286,7 +301,8 @@ impl Drawn {
             decision.since(run).iter().any(begins)
         };
         let call = run.open_call().filter(|call| call.is_uncounted() && !begun(call.id));
-        let asks = matches!(run.phase, Phase::Thinking { .. } | Phase::Resting { .. });
+        let is_heard = decision.since(run).iter().any(|event| matches!(event, Event::ModelReplied { .. }));
+        let asks = matches!(run.phase, Phase::Thinking { .. } | Phase::Resting { .. }) && !is_heard;
         let usage = if asks { run.reserve } else { Usage::default() };
         ChildLedger { usage, calls: u32::from(call.is_some()), turns: 0 }
     }
@@ -295,6 +311,7 @@ impl Drawn {
         let part = since.iter().fold(part, Part::after);
         self.used.add(&part.used);
         self.gone.add(&part.used);
+        self.reply = self.reply.max(part.used.reply());
         if part.is_held {
             self.gone.set_aside(&part.granted, &part.used);
         }
@@ -348,6 +365,26 @@ impl Part {
     }
 }
 
+/// What this very decision remembers as used by the run's own model.
+fn usage_of(event: &Event) -> Option<&Usage> {
+    if let Event::ModelReplied { usage, .. } = event {
+        return Some(usage);
+    }
+    if let Event::TurnFailed { usage, .. } | Event::AsideEnded { usage, .. } = event {
+        return usage.as_ref();
+    }
+    None
+}
+
+/// What the run's own last reply took.
+fn last_reply(run: &Run, decision: &Decision) -> Usage {
+    let now = decision.since(run).iter().rev().find_map(|event| {
+        let Event::ModelReplied { usage, .. } = event else { return None };
+        Some(*usage)
+    });
+    now.unwrap_or(run.reserve)
+}
+
 /// Calls that this very decision begins: several errands may be given in one.
 fn calls_begun(run: &Run, decision: &Decision) -> u32 {
     let begins = |event: &&Event| matches!(event, Event::CallStarted { attempt: Attempt::FIRST, .. });
@@ -360,7 +397,7 @@ fn with_next(spent: impl ToString, next: impl ToString, is_over: bool) -> String
 }
 
 fn steps(run: &Run, limits: Limits, decision: &Decision) -> Option<Reached> {
-    let (Drawn { used, gone }, max) = (Drawn::from(run, decision), limits.max_steps);
+    let (Drawn { used, gone, .. }, max) = (Drawn::from(run, decision), limits.max_steps);
     let reached = || Reached::of(Limit::Steps, with_set_aside(used.turns, gone.turns, max), max);
     (gone.turns >= max).then(|| reached().set_aside_if(used.turns < max))
 }
@@ -383,7 +420,7 @@ pub(super) struct CallsOut {
 }
 
 pub(super) fn calls_out(run: &Run, limits: Limits, decision: &Decision) -> Option<CallsOut> {
-    let (Drawn { used, gone }, max) = (Drawn::from(run, decision), limits.max_tool_calls);
+    let (Drawn { used, gone, .. }, max) = (Drawn::from(run, decision), limits.max_tool_calls);
     if gone.calls < max || limits.policy(Limit::ToolCalls) == Policy::Warn {
         return None;
     }
@@ -394,12 +431,14 @@ pub(super) fn calls_out(run: &Run, limits: Limits, decision: &Decision) -> Optio
 }
 
 /// Why nobody below may go on, in the run's own numbers: those of a part would say little to whoever set the whole.
-pub(super) fn counted_out(run: &Run) -> Option<String> {
+pub(super) fn counted_out(run: &Run, decision: &Decision) -> Option<String> {
     let (limits, used) = (run.spec.limits, run.ledger());
     let turns =
         (used.turns >= limits.max_steps).then(|| Reached::of(Limit::Steps, used.turns, limits.max_steps));
     let calls = || (used.calls >= limits.max_tool_calls).then(|| calls(run, limits));
-    turns.or_else(calls).map(|reached| reached.reason())
+    let spent = Spent::for_errand(run, decision);
+    let spent = || spent.tokens(limits.max_tokens).or_else(|| spent.cost(limits.max_cost));
+    turns.or_else(calls).or_else(spent).map(|reached| reached.reason())
 }
 
 /// `turn` is the one that would begin.

@@ -34,7 +34,7 @@ pub(super) struct Changed<'a> {
 
 /// Goes on from wherever the run stands, on the understanding that nothing is under way.
 pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) {
-    let limits = changed.limits.unwrap_or(run.spec.limits);
+    let (before, limits) = (run.spec.limits, changed.limits.unwrap_or(run.spec.limits));
     // A wait was for the old model; a new one is asked at once.
     let other_model = changed.model.is_some_and(|model| model != run.spec.model);
     let with_limits;
@@ -45,7 +45,8 @@ pub(super) fn pick_up(run: &Run, changed: Changed<'_>, decision: &mut Decision) 
         }
         Some(_) | None => run,
     };
-    child::pick_up(run, changed.model, decision);
+    let division = child::Division::after(before, limits);
+    child::pick_up(run, changed.model, division, decision);
     match &run.phase {
         Phase::Idle if !run.planned => return planning::begin(run, decision),
         Phase::Idle => return start_work(run, limits, decision),

@@ -66,8 +66,8 @@ fn go_on_from(run: &Run, limits: Limits, decision: &mut Decision) {
 
 /// May a model be asked by somebody else? What a limit leads to is for the run as it was before anybody was sent.
 fn permit_errand(run: &Run, known: usize, limits: Limits, decision: &mut Decision) -> bool {
-    limit::has_room_for_question(run, limits, decision)
-        || decision.ahead_by(run, known).is_some_and(|ahead| limit::permit_question(&ahead, limits, decision))
+    limit::has_room_for_errand(run, limits, decision)
+        || decision.ahead_by(run, known).is_some_and(|ahead| limit::permit_errand(&ahead, limits, decision))
 }
 
 /// Nothing more can begin: is there anything left to wait for?

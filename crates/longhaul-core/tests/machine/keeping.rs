@@ -7,6 +7,7 @@ use longhaul_core::event::{Cause, Event, Kept, Purpose};
 use longhaul_core::evidence::{Examination, Features};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
+use longhaul_core::plan::{Plan, Step};
 use longhaul_core::report::{Evidence, Now, Report, Sameness};
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
@@ -150,6 +151,25 @@ fn evidence_is_of_the_files_it_was_made_on() {
         let text = report.markdown();
         assert!(text.contains(headline) && text.contains(said), "{now:?}: {text}");
     }
+}
+
+/// What was shown of one step is not said of the others.
+#[test]
+fn a_headline_says_how_much_was_shown() {
+    let verified = |index: usize, step: Step| Step {
+        verify: (index == 0).then(|| vec!["make test".to_owned()]),
+        ..step
+    };
+    let steps = chain(3).steps.into_iter().enumerate().map(|(index, step)| verified(index, step));
+    let spec = RunSpec { plan: Plan { steps: steps.collect() }, ..spec() };
+    let mut sim = Sim::create(spec);
+    sim.start().unwrap();
+    sim.settle(&mut World { passes: vec![true], ..World::with_turns(&[&["write"]]) });
+    assert_eq!(sim.run.status, Status::Completed, "{:?}", sim.run.reason);
+    let seen = sim.run.examined.as_ref().unwrap().found.tree.clone().unwrap();
+    let report = Report { evidence: Some(evidence(&sim, &tree(&seen))), ..Report::of(&sim.run) };
+    let text = report.markdown();
+    assert!(text.contains(": completed; 1 of 3 steps were shown to be done\n"), "{text}");
 }
 
 /// Works a run to its end; what each step leaves is kept as this says, in order, before anything else happens.

@@ -25,4 +25,5 @@ mod replans;
 mod room;
 mod shares;
 mod sim;
+mod spending;
 mod telling;

@@ -322,7 +322,7 @@ impl Sim {
         self.journal.iter().map(|(_, _, event)| event).collect()
     }
 
-    fn answer(&mut self, world: &mut World, effect: Effect) -> Input {
+    pub fn answer(&mut self, world: &mut World, effect: Effect) -> Input {
         match effect {
             Effect::CallModel { turn, attempt } if attempt.retries() < world.model_failures => {
                 Input::ModelFailed {

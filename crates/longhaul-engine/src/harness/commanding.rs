@@ -53,11 +53,18 @@ impl Harness {
             let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), &self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
-        effects.extend(ledger.commit(Input::Command(command))?);
+        // What was asked earlier is seen through also if nothing is left to do for this one.
+        let refused = match ledger.commit(Input::Command(command)) {
+            Ok(more) => {
+                effects.extend(more);
+                None
+            }
+            Err(error) => Some(error),
+        };
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
         self.end_children(&run, effects)?;
-        Ok(run)
+        refused.map_or(Ok(run), Err)
     }
 
     /// Ends what a run and those below it have left running.

@@ -43,8 +43,16 @@ pub fn pause(app: &App, args: PauseArgs) -> Result<Exit, Failure> {
 }
 
 pub fn stop(app: &App, args: StopArgs) -> Result<Exit, Failure> {
-    let wish = Wish::Stop { reason: args.reason };
-    ask(app, &app.run(&args.id)?, wish, Status::Failed)
+    let id = app.run(&args.id)?;
+    let harness = app.telling()?;
+    let run = harness.look(&id)?;
+    // A stop that was killed half way is said again: who is left below ends now.
+    if run.status == Status::Failed && run.live_children().next().is_some() {
+        harness.end_left_behind(&run, &args.reason)?;
+        tell(app, &run);
+        return Ok(Exit::Ok);
+    }
+    ask(app, &id, Wish::Stop { reason: args.reason }, Status::Failed)
 }
 
 fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Failure> {
@@ -53,17 +61,21 @@ fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Fail
     let command = harness.command(wish)?;
     let run = obeyed(&harness, id, &command, expected)?;
     let_go(&harness, id)?;
-    if app.json() {
-        render::json(&RunView::of(&run));
-    } else {
-        render::talk(&format!("{id} is {}", run.called()));
-    }
+    tell(app, &run);
     if run.status != expected {
         let verb = command.wish.verb();
         render::warn(&format!("the {verb} is on record, but whoever drives {id} has not obeyed yet"));
         return Ok(Exit::Waiting);
     }
     Ok(Exit::Ok)
+}
+
+fn tell(app: &App, run: &Run) {
+    if app.json() {
+        render::json(&RunView::of(run));
+    } else {
+        render::talk(&format!("{} is {}", run.spec.id, run.called()));
+    }
 }
 
 /// Leaves the command with whoever drives the run, or applies it here when nobody does. It has one name throughout, so

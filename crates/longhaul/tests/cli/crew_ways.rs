@@ -44,6 +44,63 @@ fn a_stopped_child_stays_stopped() {
     assert!(error.starts_with("stopped by a person") && error.contains("wrong way"), "{error}");
 }
 
+/// Everybody sends somebody, down to a leaf that takes its time.
+const DEEP: &str = r#"
+conversations:
+  - match: { depth: 2 }
+    turns:
+      - { delay_ms: 60000, text: "leaf" }
+  - match: { depth: 1 }
+    turns:
+      - calls: [ { tool: spawn, args: { agent: MARS, task: "leaf" } } ]
+      - text: "mid"
+  - turns:
+      - calls: [ { tool: spawn, args: { agent: MARS, task: "mid a" } }, { tool: spawn, args: { agent: MARS, task: "mid b" } } ]
+      - text: "top"
+"#;
+
+fn deep(desk: &Desk) -> String {
+    desk.write("s.yaml", DEEP);
+    let args = ["run", "x", "--agent", "MARS", "--model", "scripted/s.yaml", "--detach"];
+    let id = desk.get(&args).trim().to_owned();
+    for leaf in ["1.1", "2.1"] {
+        until(desk, &format!("{id}.{leaf}"), "running");
+    }
+    id
+}
+
+/// F69: stopping a run that is driven ends those below those below it as well, whichever of them rests first.
+#[test]
+fn a_stop_reaches_those_below_those_below() {
+    for _ in 0..6 {
+        let desk = desk();
+        let id = deep(&desk);
+        desk.get(&["stop", &id, "--reason", "enough"]);
+        for below in ["", ".1", ".2", ".1.1", ".2.1"] {
+            let shown = until(&desk, &format!("{id}{below}"), "failed");
+            assert_eq!(shown["error"], "enough", "{below}: {shown}");
+        }
+    }
+}
+
+/// F69: a stop that died before those below were told is said again, and reaches them.
+#[test]
+fn a_stop_that_died_half_way_is_said_again() {
+    let desk = desk();
+    let id = deep(&desk);
+    desk.get(&["pause", &id]);
+    // As if it had died there: nobody finds the one in the middle while the root is stopped.
+    let (there, away) = (desk.path(&format!(".longhaul/runs/{id}.1")), desk.path("away"));
+    std::fs::rename(&there, &away).unwrap();
+    desk.get(&["stop", &id]);
+    std::fs::rename(&away, &there).unwrap();
+    assert_eq!(desk.json(&["show", &format!("{id}.1.1")])["status"], "paused");
+    desk.get(&["stop", &id]);
+    for below in [".1", ".1.1"] {
+        assert_eq!(desk.json(&["show", &format!("{id}{below}")])["status"], "failed", "{below}");
+    }
+}
+
 /// The model named when a run is taken up is also that of the sub-agents under way.
 #[test]
 fn another_model_reaches_the_children() {

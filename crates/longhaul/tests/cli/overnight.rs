@@ -248,6 +248,17 @@ fn money_is_shared() {
     assert!(said.out.contains("It was not finished: it reached a limit"), "{}", said.out);
 }
 
+/// A7.4: a night in which money or time cut every experiment short says so with exit code 4.
+#[test]
+fn a_night_that_finishes_nothing_for_want_of_means_says_so() {
+    for (means, given) in [("--max-cost", "0.1"), ("--timeout", "4s")] {
+        let desk = desk(&["Never ends", "Never ends either"]);
+        let said = start(&desk, &["--experiments", "2", means, given]);
+        assert_eq!(said.code, 4, "{means}: {}", said.err);
+        assert!(said.out.contains("It was not finished: it reached a limit"), "{means}: {}", said.out);
+    }
+}
+
 /// A7.4, A7.5: with a gate before every run the night waits with exit code 3, asks about all experiments at once, and goes on.
 #[test]
 fn a_night_waits_for_a_person() {

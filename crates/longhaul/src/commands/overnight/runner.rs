@@ -384,16 +384,22 @@ impl Runner<'_> {
     /// What a night that is over exits with.
     fn exit(&self) -> Exit {
         let gave_up = self.night.end.as_ref().is_some_and(|end| end.gave_up.is_some());
-        let skipped = self
-            .night
-            .experiments
-            .iter()
-            .any(|experiment| matches!(experiment.outcome, Some(Outcome::Skipped { .. })));
-        match (gave_up, skipped) {
+        let outcomes = || self.night.experiments.iter().map(|experiment| &experiment.outcome);
+        let skipped = outcomes().any(|outcome| matches!(outcome, Some(Outcome::Skipped { .. })));
+        let finished = outcomes().any(|outcome| matches!(outcome, Some(Outcome::Finished { .. })));
+        // One that never ends uses up its share beside others; where none came to its end, there was too little for any.
+        let cut_short = !finished && (0..self.night.experiments.len()).any(|index| self.is_at_limit(index));
+        match (gave_up, skipped || cut_short) {
             (true, _) => Exit::Failed,
             (false, true) => Exit::Limit,
             (false, false) => Exit::Ok,
         }
+    }
+
+    /// Did the run of an experiment come to the end of its share?
+    fn is_at_limit(&self, index: usize) -> bool {
+        let run = self.night.run_of(index).ok().and_then(|id| self.harness.look(&id).ok());
+        run.is_some_and(|run| run.cause == Some(Cause::Limit))
     }
 
     /// A run of that name, if it was made.
