@@ -63,6 +63,21 @@ pub(crate) fn rust_files(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
+/// The pages that people read, at the root and in `docs`.
+pub(crate) fn pages(root: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for folder in ["", "docs/"] {
+        let entries =
+            std::fs::read_dir(root.join(folder)).with_context(|| format!("cannot list {folder}"))?;
+        for entry in entries {
+            let name = entry.with_context(|| format!("cannot list {folder}"))?.file_name();
+            found.push(format!("{folder}{}", name.to_string_lossy()));
+        }
+    }
+    found.retain(|path| path.ends_with(".md"));
+    Ok(found)
+}
+
 /// Every file under `crates` and `xtask`, from the root, in order.
 pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();

@@ -6,10 +6,11 @@ mod direction;
 mod docs;
 mod golden;
 mod lengths;
+mod links;
 mod names;
 mod wiring;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -23,17 +24,17 @@ pub(crate) struct House {
     /// Path and text of each crate's Cargo.toml.
     manifests: Vec<(String, String)>,
     files: Vec<String>,
+    /// Path and text of each page that people read.
+    pages: Vec<(String, String)>,
+    root: PathBuf,
 }
 
 impl House {
     pub(crate) fn open(root: &Path) -> Result<House> {
         let files = source::files(root)?;
-        let manifests = files.iter().filter(|path| path.ends_with("/Cargo.toml")).map(|path| {
-            let text =
-                std::fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-            Ok((path.clone(), text))
-        });
-        Ok(House { sources: source::rust_files(root)?, manifests: manifests.collect::<Result<_>>()?, files })
+        let manifests = texts(root, files.iter().filter(|path| path.ends_with("/Cargo.toml")))?;
+        let pages = texts(root, source::pages(root)?.iter())?;
+        Ok(House { sources: source::rust_files(root)?, manifests, files, pages, root: root.to_owned() })
     }
 
     pub(crate) fn problems(&self) -> Vec<Problem> {
@@ -47,6 +48,9 @@ impl House {
             problems.extend(names::check(source));
             problems.extend(docs::check(source));
         }
+        for (path, text) in &self.pages {
+            problems.extend(links::check(path, text, |target| self.root.join(target).exists()));
+        }
         problems.extend(wiring::check(&self.sources));
         problems.extend(golden::check(&self.files, &self.sources));
         problems.sort();
@@ -58,6 +62,14 @@ impl House {
     pub(crate) fn longest(&self) -> String {
         lengths::report(&self.sources)
     }
+}
+
+fn texts<'a>(root: &Path, paths: impl Iterator<Item = &'a String>) -> Result<Vec<(String, String)>> {
+    let read = |path: &'a String| {
+        let text = std::fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
+        Ok((path.clone(), text))
+    };
+    paths.map(read).collect()
 }
 
 #[cfg(test)]
