@@ -305,8 +305,8 @@ impl Harness {
 
     /// Ends whoever is left below a run that has ended: whoever stopped it may have died before they were told.
     pub fn end_left_behind(&self, run: &Run, reason: &str) -> Result<(), Error> {
-        let left = run.live_children().filter(|_| run.status.is_terminal());
-        left.map(|child| self.end_child(&child.errand.id, Some(&run.spec.id), reason)).collect()
+        let mut left = run.live_children().filter(|_| run.status.is_terminal());
+        left.try_for_each(|child| self.end_child(&child.errand.id, Some(&run.spec.id), reason))
     }
 
     /// Stops a child for good, and with it those below, whoever drives it. One that works for somebody else is left alone.
