@@ -183,8 +183,8 @@ impl Plan {
         self.steps[index].status = StepStatus::Running;
     }
 
-    /// A step that failed is begun again, and what else failed, was left off or was blocked may begin again.
-    pub fn take_up(&mut self, index: usize) {
+    /// What failed, was left off or was blocked may begin again.
+    pub fn reopen(&mut self) {
         for step in self.steps.iter_mut().filter(|step| step.status != StepStatus::Completed) {
             step.status = StepStatus::Pending;
             step.error = None;
@@ -192,7 +192,6 @@ impl Plan {
         for other in 0..self.steps.len() {
             self.ready_if_free(other);
         }
-        self.start(index);
     }
 
     /// Completes a step and readies exactly the steps whose dependencies are now all completed.

@@ -83,6 +83,9 @@ pub enum BadPolicy {
     Nonsense { limit: Limit, policy: Policy, why: &'static str },
 }
 
+/// How a reason begins that is about money, before the limit's name.
+pub(crate) const COST_BUDGET: &str = "cost_budget: ";
+
 const WORDS: [&str; 4] = ["warn", "pause", "stop", "restart"];
 
 impl Policy {

@@ -361,6 +361,32 @@ impl Limits {
         self.policies.unwrap_or_default().of(limit)
     }
 
+    /// Does reaching it keep anybody from going on?
+    pub fn holds(&self, limit: Limit) -> bool {
+        self.policy(limit) != Policy::Warn
+    }
+
+    /// Is there more of that than before, or does it stop no run any more?
+    pub fn goes_beyond(&self, before: &Limits, limit: Limit) -> bool {
+        let most = |limits: &Limits| limits.amount(limit).unwrap_or(u64::MAX);
+        self.policy(limit) != Policy::Stop || most(self) > most(before)
+    }
+
+    /// How much of that there may be, if it is limited here: a loop has its iterations elsewhere.
+    fn amount(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            Limit::ToolCalls => Some(self.max_tool_calls.into()),
+            Limit::Steps => Some(self.max_steps.into()),
+            Limit::Tokens => self.max_tokens,
+            Limit::Cost => self.max_cost.map(Usd::as_nanos),
+            Limit::Timeout => self.timeout_ms,
+            Limit::Iterations => None,
+            Limit::IterationSteps => self.max_iteration_steps.map(u64::from),
+            Limit::IterationTokens => self.max_iteration_tokens,
+            Limit::IterationCost => self.max_iteration_cost.map(Usd::as_nanos),
+        }
+    }
+
     /// Refuses what makes no sense.
     pub fn check(&self) -> Result<(), BadSpec> {
         self.policies.unwrap_or_default().check()?;

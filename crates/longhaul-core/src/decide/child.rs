@@ -13,7 +13,7 @@ use crate::json::Json;
 use crate::limits::{EVENT_TEXT_BYTES_MAX, NOTE_BYTES_MAX, PARALLEL_DEFAULT, SPAWNS_MAX, TEXT_BYTES_MAX};
 use crate::money::Usd;
 use crate::plan::StepStatus;
-use crate::policy::{Limit, Policy};
+use crate::policy::Limit;
 use crate::prompt::{self, head};
 use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::Limits;
@@ -162,11 +162,13 @@ fn enough_cost_of(left: Usd, parts: u64, reply: Reply) -> Usd {
 /// Is enough left for a reply that is set aside for nobody?
 pub(super) fn has_room(run: &Run, limits: Limits, decision: &Decision) -> bool {
     let left = allowance(run, Share::WHOLE, limits, decision);
-    let holds = |limit: Limit| limits.policy(limit) != Policy::Warn;
-    left.max_cost.is_none_or(|left| left > Usd::ZERO)
-        && left.max_tokens.is_none_or(|left| left > 0)
-        && (left.max_tool_calls > 0 || !holds(Limit::ToolCalls))
-        && (left.max_steps > 0 || !holds(Limit::Steps))
+    let is_there = [
+        (Limit::Cost, left.max_cost.is_none_or(|left| left > Usd::ZERO)),
+        (Limit::Tokens, left.max_tokens.is_none_or(|left| left > 0)),
+        (Limit::ToolCalls, left.max_tool_calls > 0),
+        (Limit::Steps, left.max_steps > 0),
+    ];
+    is_there.into_iter().all(|(limit, is_there)| is_there || !limits.holds(limit))
 }
 
 /// A child came to rest.
@@ -557,7 +559,8 @@ impl Left<'_> {
         let (used, reply) = (&child.ledger.usage, self.reply(child));
         let of_cost = |max: Usd| max > used.cost && max.less(used.cost) >= reply.cost;
         let of_tokens = |max: u64| max > used.tokens() && max - used.tokens() >= reply.tokens;
-        limits.max_cost.is_none_or(of_cost) && limits.max_tokens.is_none_or(of_tokens)
+        (limits.max_cost.is_none_or(of_cost) || !limits.holds(Limit::Cost))
+            && (limits.max_tokens.is_none_or(of_tokens) || !limits.holds(Limit::Tokens))
     }
 
     /// What a child may use from here on, in all. What one who may be at work was granted stays its own, because what it has used

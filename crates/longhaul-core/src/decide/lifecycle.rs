@@ -246,7 +246,8 @@ fn go_past_limit(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decis
         }
         FreshStart::NoPromise
     } else {
-        if changed.limits.is_none() {
+        let now = changed.limits.unwrap_or(run.spec.limits);
+        if run.stopped_at().is_some_and(|limit| !now.goes_beyond(&run.spec.limits, limit)) {
             return refused("it was to stop at its limit; it goes on with a higher one");
         }
         FreshStart::Limit
@@ -259,7 +260,9 @@ fn go_past_limit(run: &Run, at: Timestamp, changed: Changed<'_>) -> Result<Decis
     decision.and(Event::StatusChanged { from, to, cause: Cause::Asked, reason: None });
     set_deadline(run, at, &changed, &mut decision);
     if let Some(ahead) = decision.ahead(run) {
-        iteration::sum_up(&ahead, 0, why, &mut decision);
+        if run.fell_at_limit() {
+            iteration::sum_up(&ahead, 0, why, &mut decision);
+        }
         schedule::go_on(&ahead, ahead.spec.limits, &mut decision);
     }
     Ok(decision)

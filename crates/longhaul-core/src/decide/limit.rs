@@ -9,7 +9,7 @@ use crate::event::{Cause, Event, FreshStart};
 use crate::ids::{Attempt, CallId};
 use crate::money::Usd;
 use crate::plan::StepStatus;
-use crate::policy::{Limit, Policy};
+use crate::policy::{COST_BUDGET, Limit, Policy};
 use crate::run::{CallState, Phase, Run};
 use crate::spec::Limits;
 use crate::status::Status;
@@ -184,8 +184,11 @@ pub(super) fn pause(run: &Run, reached: Reached, decision: &mut Decision) {
 fn stop(run: &Run, reached: Reached, decision: &mut Decision) {
     let reason = reached.reason();
     decision.and(reached.event());
-    if run.step().is_some_and(|step| step.status == StepStatus::Running) {
-        return step::failed_at_limit(run, &reason, &reason, decision);
+    // It may be this very decision that has begun it.
+    let ahead = decision.ahead(run);
+    let now = ahead.as_ref().unwrap_or(run);
+    if now.step().is_some_and(|step| step.status == StepStatus::Running) {
+        return step::failed_at_limit(now, &reason, &reason, decision);
     }
     decision.checkpoint(run);
     let (from, to) = (Status::Running, Status::Failed);
@@ -209,7 +212,7 @@ impl Reached {
 
     fn reason(&self) -> String {
         let Reached { limit, spent, max, .. } = self;
-        let budget = if *limit == Limit::Cost { "cost_budget: " } else { "" };
+        let budget = if *limit == Limit::Cost { COST_BUDGET } else { "" };
         format!("{budget}{limit} reached: {spent} of {max} used")
     }
 }
@@ -421,7 +424,7 @@ pub(super) struct CallsOut {
 
 pub(super) fn calls_out(run: &Run, limits: Limits, decision: &Decision) -> Option<CallsOut> {
     let (Drawn { used, gone, .. }, max) = (Drawn::from(run, decision), limits.max_tool_calls);
-    if gone.calls < max || limits.policy(Limit::ToolCalls) == Policy::Warn {
+    if gone.calls < max || !limits.holds(Limit::ToolCalls) {
         return None;
     }
     let reached = Reached::of(Limit::ToolCalls, with_set_aside(used.calls, gone.calls, max), max);
@@ -433,12 +436,16 @@ pub(super) fn calls_out(run: &Run, limits: Limits, decision: &Decision) -> Optio
 /// Why nobody below may go on, in the run's own numbers: those of a part would say little to whoever set the whole.
 pub(super) fn counted_out(run: &Run, decision: &Decision) -> Option<String> {
     let (limits, used) = (run.spec.limits, run.ledger());
-    let turns =
-        (used.turns >= limits.max_steps).then(|| Reached::of(Limit::Steps, used.turns, limits.max_steps));
-    let calls = || (used.calls >= limits.max_tool_calls).then(|| calls(run, limits));
     let spent = Spent::for_errand(run, decision);
-    let spent = || spent.tokens(limits.max_tokens).or_else(|| spent.cost(limits.max_cost));
-    turns.or_else(calls).or_else(spent).map(|reached| reached.reason())
+    let reached = [
+        (used.turns >= limits.max_steps).then(|| Reached::of(Limit::Steps, used.turns, limits.max_steps)),
+        (used.calls >= limits.max_tool_calls).then(|| calls(run, limits)),
+        spent.tokens(limits.max_tokens),
+        spent.cost(limits.max_cost),
+    ];
+    // One that only warns keeps nobody from going on.
+    let mut holding = reached.into_iter().flatten().filter(|reached| limits.holds(reached.limit));
+    holding.next().map(|reached| reached.reason())
 }
 
 /// `turn` is the one that would begin.

@@ -7,7 +7,7 @@ use crate::event::{Aside, Cause, Purpose};
 use crate::ids::CallId;
 use crate::limits::STEPS_MAX;
 use crate::plan::{BadPlan, Plan, Step, StepStatus};
-use crate::policy::{Limit, Policy};
+use crate::policy::{COST_BUDGET, Limit};
 use crate::status::{Status, Wait};
 use crate::time::Timestamp;
 
@@ -71,7 +71,7 @@ impl Run {
         let held = self.live_children().filter(|child| child.holds_budget());
         held.for_each(|child| gone.set_aside(&child.errand.limits, &child.ledger));
         let limits = &self.spec.limits;
-        gone.calls >= limits.max_tool_calls && limits.policy(Limit::ToolCalls) != Policy::Warn
+        gone.calls >= limits.max_tool_calls && limits.holds(Limit::ToolCalls)
     }
 
     /// What the conversation in hand waits for, or the run if it has none in hand.
@@ -192,14 +192,25 @@ impl Run {
     /// Did it fail only because its loop had no iterations left? With more of them it can go on. A sub-agent's parent has gone on
     /// without it.
     pub fn is_out_of_iterations(&self) -> bool {
-        self.was_stopped_at_limit() && self.reason.as_deref() == Some(Limit::Iterations.as_str())
+        self.stopped_at() == Some(Limit::Iterations)
     }
 
-    /// Did it fail only because the step in hand came to a limit that was to stop it? With a higher one it can go on.
+    /// Did it fail only because it came to a limit that was to stop it? With a higher one it can go on.
     pub fn was_stopped_at_limit(&self) -> bool {
-        let at_limit = self.status == Status::Failed && self.cause == Some(Cause::Limit);
-        let in_hand = self.step().is_some_and(|step| step.status == StepStatus::Failed);
-        at_limit && in_hand && self.spec.parent.is_none()
+        self.status == Status::Failed && self.cause == Some(Cause::Limit) && self.spec.parent.is_none()
+    }
+
+    /// Which limit that was.
+    pub fn stopped_at(&self) -> Option<Limit> {
+        let reason = self.reason.as_deref().filter(|_| self.was_stopped_at_limit())?;
+        reason.strip_prefix(COST_BUDGET).unwrap_or(reason).split(' ').next()?.parse().ok()
+    }
+
+    /// Was it the step in hand that came to it? None may have been, or one that had failed for reasons of its own.
+    pub(crate) fn fell_at_limit(&self) -> bool {
+        let failed = self.step().filter(|step| step.status == StepStatus::Failed);
+        let at_limit = |step: &Step| step.error == self.reason || self.is_out_of_iterations();
+        self.was_stopped_at_limit() && failed.is_some_and(at_limit)
     }
 
     /// What the agent said last, in the conversation in hand or before it.

@@ -104,8 +104,8 @@ fn go_on(
     if args.detach {
         let run = harness.look(id)?;
         if run.status != Status::Running {
-            let looping = opening.looping.clone();
-            refuse_early(harness, id, &Wish::Start { limits: None, model: None, looping })?;
+            let Opening { limits, model, looping, checks: _ } = opening.clone();
+            refuse_early(harness, id, &Wish::Start { limits, model, looping })?;
         }
         harness.models_for(&run, &opening)?;
         let (limits, holding, iterations) =

@@ -51,9 +51,13 @@ impl Run {
     }
 
     pub(super) fn reopen(&mut self) {
-        // What came to its limit goes on with the very step that failed.
         if self.was_stopped_at_limit() {
-            self.plan.take_up(self.current_step as usize);
+            // What came to its limit goes on with the very step that failed.
+            let in_hand = self.fell_at_limit();
+            self.plan.reopen();
+            if in_hand {
+                self.plan.start(self.current_step as usize);
+            }
         }
         self.status = Status::Paused;
         self.cause = Some(Cause::Asked);
