@@ -111,12 +111,11 @@ pub(super) fn examined(run: &Run, number: u32, tried: Attempt, found: Examinatio
 /// Would a fresh conversation be the last one over again? It was begun because the provider had no room for the one before it, and
 /// came to the same end: with nothing for its successor that it did not find itself, or at its very beginning, as those before it.
 fn comes_to_the_same(run: &Run, turn: u32, why: FreshStart, found: &Examination) -> bool {
-    let fresh_starts = run.pace.fresh_starts;
-    let overflowed = why == FreshStart::Context && run.fill.overflows > 0 && fresh_starts > 0;
+    let overflowed = why == FreshStart::Context && run.fill.overflows > 0 && run.pace.fresh_starts > 0;
     let before = run.examined.as_ref().filter(|_| overflowed);
     let before =
         before.filter(|before| matches!(before.purpose, Purpose::FreshStart { why: FreshStart::Context }));
-    let at_once = turn <= EARLY_TURNS && fresh_starts >= EARLY_OVERFLOWS_MAX;
+    let at_once = turn <= EARLY_TURNS && run.pace.early_overflows >= EARLY_OVERFLOWS_MAX;
     before.is_some_and(|before| {
         at_once || (&before.found.tree, &before.found.handoff) == (&found.tree, &found.handoff)
     })

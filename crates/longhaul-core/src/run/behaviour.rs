@@ -66,6 +66,8 @@ pub struct Pace {
     pub judged_tree: Option<String>,
     /// Conversations begun anew in this step since a person last started the run.
     pub fresh_starts: u32,
+    /// Of those, the last in a row that were begun because the one before did not fit the window at its beginning.
+    pub early_overflows: u32,
     /// The tree when the last iteration ended, or the last claim was refuted.
     pub tree: Option<String>,
 }

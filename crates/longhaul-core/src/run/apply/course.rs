@@ -7,6 +7,7 @@ use crate::conversation::{Message, ModelFailureKind};
 use crate::event::{Aside, FreshStart, Purpose, Rest};
 use crate::evidence::Examination;
 use crate::ids::Attempt;
+use crate::limits::EARLY_TURNS;
 use crate::policy::Limit;
 use crate::prompt;
 use crate::run::{Baseline, Files, Judgement, PassedLimit, Phase, Resumed, Run, Seen};
@@ -128,6 +129,8 @@ impl Run {
     }
 
     pub(super) fn begin_anew(&mut self, number: u32, why: FreshStart, note: Option<&str>) {
+        let is_early = why == FreshStart::Context && self.fill.overflows > 0 && self.turn() <= EARLY_TURNS;
+        self.pace.early_overflows = if is_early { self.pace.early_overflows.saturating_add(1) } else { 0 };
         self.iteration = number;
         self.said_before = self.last_words().map(str::to_owned);
         self.phase = Phase::Opened;

@@ -69,6 +69,7 @@ impl Run {
         self.cwd = None;
         self.resumed = Resumed::default();
         self.pace.fresh_starts = 0;
+        self.pace.early_overflows = 0;
         self.novelty = Novelty::default();
         self.forget_warnings();
         self.said_before = self.last_words().map(str::to_owned);
