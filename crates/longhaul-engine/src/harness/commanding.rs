@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_core::command::{Command, Wish};
+use longhaul_core::decide::decide;
 use longhaul_core::effect::Effect;
 use longhaul_core::event::Moment;
 use longhaul_core::ids::{CommandId, RunId};
@@ -49,7 +50,8 @@ impl Harness {
         self.reap(id);
         // Stored first: a person may have changed them since the run last looked, which it does not know.
         let is_checkpoint = matches!(command.wish, Wish::Checkpoint { .. });
-        if let Some(home) = self.home().filter(|_| is_checkpoint) {
+        let is_refused = || decide(ledger.run(), self.clock.now(), Input::Command(command.clone())).is_err();
+        if let Some(home) = self.home().filter(|_| is_checkpoint && !is_refused()) {
             let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), &self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }

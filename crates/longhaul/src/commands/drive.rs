@@ -49,9 +49,11 @@ pub fn drive(
 pub fn drive_new(app: &App, harness: &Harness, run: &Run, record: Option<&Path>) -> Result<Exit, Failure> {
     let id = &run.spec.id;
     let held = session::taken(app, harness, id).or_else(|refused| {
-        session::forget(app, run)?;
-        harness.remove(id)?;
-        leavings::of_removed(app, &run.spec);
+        if refused.exit == Exit::Held {
+            session::forget(app, run)?;
+            harness.remove(id)?;
+            leavings::of_removed(app, &run.spec);
+        }
         Err(refused)
     })?;
     render::talk(&format!("{id} works in {}", run.spec.workspace));
