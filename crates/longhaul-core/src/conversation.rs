@@ -199,14 +199,14 @@ pub struct Usage {
     pub unpriced_tokens: u64,
     /// Of all these tokens, how many nobody counted: the provider did not say, and they are rather too many than too few.
     #[n(6)]
-    #[cbor(skip_if = "is_none")]
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[cbor(skip_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub estimated_tokens: u64,
 }
 
 /// Most providers count everything; a journal and its readers are not told so with every reply.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "both codecs ask with references")]
-fn is_none(tokens: &u64) -> bool {
+fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 

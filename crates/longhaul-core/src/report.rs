@@ -403,11 +403,17 @@ impl Report {
     /// What was shown of some steps says nothing of the others.
     fn headline(&self) -> String {
         let (shown, all) = (self.steps.iter().filter(|step| step.shown).count(), self.steps.len());
-        let what = self.ended_as();
-        if shown < all && what.contains("shown to be done") {
+        if shown < all && self.is_shown() {
             return format!("{}: completed; {shown} of {all} steps were shown to be done", self.id);
         }
-        format!("{}: {what}", self.id)
+        format!("{}: {}", self.id, self.ended_as())
+    }
+
+    /// Is it completed with evidence that nothing speaks against?
+    fn is_shown(&self) -> bool {
+        let holds = |evidence: &Evidence| evidence.holds && evidence.files != Sameness::Other;
+        let is_protected = self.protected.iter().all(|change| change.undone);
+        self.status == Status::Completed && is_protected && self.evidence.as_ref().is_some_and(holds)
     }
 
     fn ended_as(&self) -> &'static str {

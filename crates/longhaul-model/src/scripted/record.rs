@@ -83,7 +83,7 @@ struct Tokens {
     cache_write: u64,
     /// What it cost then: prices change, and several models may have spoken.
     cost: Cost,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     estimated: u64,
 }
 
@@ -121,7 +121,7 @@ fn is_whole(stop: &Stop) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with references")]
-fn is_none(tokens: &u64) -> bool {
+fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
