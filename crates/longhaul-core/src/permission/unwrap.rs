@@ -354,12 +354,14 @@ impl Look<'_> {
                         self.hazard(None, "a subscript in a declaration is evaluated".to_owned());
                     }
                     let value = word.split_once('=').map_or("", |(_, value)| value);
-                    self.integer(name, value.bytes().all(|byte| byte.is_ascii_digit()));
+                    if !value.bytes().all(|byte| byte.is_ascii_digit()) {
+                        self.integer(name);
+                    }
                     self.found.sets.push(name.to_owned());
                 }
                 Term::Open { prefix, .. } => match prefix.split_once('=') {
                     Some((name, _)) if !name.contains('[') => {
-                        self.integer(name.trim_end_matches('+'), false);
+                        self.integer(name.trim_end_matches('+'));
                         self.found.sets.push(name.trim_end_matches('+').to_owned());
                     }
                     Some(_) | None => {
@@ -404,7 +406,7 @@ impl Look<'_> {
         for target in targets(name, arguments) {
             match target.map(|word| word.split('[').next().unwrap_or(word).to_owned()) {
                 Some(variable) if steers(&variable) => self.found.sets.push(variable),
-                Some(variable) => self.integer(&variable, false),
+                Some(variable) => self.integer(&variable),
                 None => {
                     self.unreadable(None, format!("which variable `{name}` sets is not known before it runs"))
                 }
@@ -412,9 +414,9 @@ impl Look<'_> {
         }
     }
 
-    /// What bash keeps as a number is evaluated when it is set.
-    fn integer(&mut self, variable: &str, is_plain: bool) {
-        if INTEGERS.contains(&variable) && !is_plain {
+    /// What bash keeps as a number is evaluated when it is set. Not asked where it is given plain digits.
+    fn integer(&mut self, variable: &str) {
+        if INTEGERS.contains(&variable) {
             self.unreadable(None, format!("what `{variable}` is given is evaluated"));
         }
     }
