@@ -658,6 +658,26 @@ fn what_a_redirection_expands_is_seen() {
     let lines: Vec<String> = lines.chain(["cat <<E\n$(rm x)\nE".to_owned()]).collect();
     all(&lines.iter().map(String::as_str).collect::<Vec<_>>(), |action| action == Action::Deny);
     none_is_allowed(&["cat <&$fd", "cat <&\"$fd\"", "bash <&$fd", "ls >&1--/../../x"]);
+    // What a descriptor is open on was said elsewhere, whatever else the command is given.
+    let fed = [
+        "fd=3; exec 3<<<'git push --force'; bash <&$fd",
+        "fd=3; exec 3<<<'git push --force'; bash <&\"$fd\"",
+        "fd=3; exec 3<<<'git push --force'; bash 0>&$fd",
+        "fd=3; exec 3<<<'git push --force'; bash <f <&$fd",
+        "fd=3; exec 3<<<'git push --force'; bash <<<ls <&$fd",
+        "exec 3<<<'git push --force'; bash <f <&3",
+        "exec 3<<<'git push --force'; bash <f 0>&3",
+        "exec 3<<<'git push --force'; bash </dev/fd/3",
+        "f=/dev/fd/3; exec 3<<<'git push --force'; bash <$f",
+        "echo 'git push --force' | bash 3<f",
+        "echo 'git push --force' | bash 3<<<ls",
+    ];
+    let defaults = super::Permissions::default();
+    let mut wrong = wrong_by(&defaults, &fed, |action| action != Action::Allow);
+    wrong.extend(wrong_by(&lenient(), &["bash 3<<<'rm x' <&3"], |action| action == Action::Deny));
+    let read = ["bash <f", "bash 0<f 2>&1", "bash <f 3<&0", "bash <<<ls 2>&1", "fd=3; cat <&$fd"];
+    wrong.extend(wrong_by(&defaults, &read, |action| action == Action::Allow));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let plain =
         ["cat <&3", "cat 3<&0", "cat 0<&3-", "cat <&-", "ls >&2", "ls 2>&1", "ls 3>&-", "{ ls; } <&4"];
     all(&plain, |action| action == Action::Allow);

@@ -351,7 +351,10 @@ impl<'a> Bench<'a> {
     }
 
     fn by_redirection(&self, call: &Call, redirection: &Redirection) -> Vec<Finding> {
-        let Target::File(word) = &redirection.target else { return Vec::new() };
+        let word = match &redirection.target {
+            Target::File(word) | Target::Duplicate(word) => word,
+            Target::Descriptor | Target::Text(_) | Target::Document(_) => return Vec::new(),
+        };
         let access = match redirection.direction {
             Direction::In => Access::Read,
             Direction::Out => Access::Write,

@@ -10,7 +10,7 @@ use super::programs::{
     CODE_MODULES, HARMLESS_VARIABLES, HAZARD_TEXTS, HAZARDS, INTEGERS, INTERPRETERS, MACHINES, OPAQUE,
     RUNNERS, SHELLS, STEERING, Style, WRAPPERS, Wrapper, is_option, listed,
 };
-use super::shell::{self, Direction, Facts, Target, Word};
+use super::shell::{self, Facts, Onto, Target, Word};
 use super::walk::{Start, walk};
 use super::{git, programs};
 
@@ -76,6 +76,26 @@ fn is_number(facts: &Facts, name: &str) -> bool {
             || word.raw.bytes().all(|byte| byte.is_ascii_digit() || b"{}.,-\"'".contains(&byte))
     };
     facts.values.get(name).into_iter().flatten().all(|value| value.as_ref().is_some_and(plain))
+}
+
+/// Where a command's input comes from, as far as the command itself says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A text on the line.
+    Text,
+    File,
+    /// Whatever was open before.
+    Elsewhere,
+}
+
+impl Source {
+    fn named(word: &Word, facts: &Facts) -> Source {
+        let is_open_before = match Term::of(word, facts) {
+            Term::Fixed(path) => is_input(&path),
+            Term::Open { shapes, .. } => shapes.into_iter().flatten().any(|path| is_input(&path)),
+        };
+        if is_open_before { Source::Elsewhere } else { Source::File }
+    }
 }
 
 struct Look<'a> {
@@ -271,29 +291,36 @@ impl Look<'_> {
     fn input(&mut self, name: &str) {
         let facts = Rc::clone(&self.call.facts);
         let mut texts = Vec::new();
-        let mut from_file = false;
-        for redirection in
-            self.call.redirections.iter().filter(|redirection| redirection.direction == Direction::In)
-        {
-            match &redirection.target {
-                Target::Text(word) => texts.push(word.clone()),
-                Target::Document(slot) => texts.extend(facts.documents.get(*slot).cloned()),
-                Target::File(_) => from_file = true,
-                Target::Descriptor => {}
+        let mut source = Source::Elsewhere;
+        for redirection in &self.call.redirections {
+            let given = match &redirection.target {
+                Target::Text(word) => {
+                    texts.push(word.clone());
+                    Source::Text
+                }
+                Target::Document(slot) => {
+                    texts.extend(facts.documents.get(*slot).cloned());
+                    Source::Text
+                }
+                Target::File(word) => Source::named(word, &facts),
+                Target::Descriptor | Target::Duplicate(_) => Source::Elsewhere,
+            };
+            // The last one counts, as for bash.
+            if redirection.onto == Onto::Input {
+                source = given;
             }
         }
         let known: Option<Vec<String>> = texts.iter().map(Word::value).collect();
-        match known {
-            Some(known) if !known.is_empty() => known.iter().for_each(|text| {
-                self.foreign_syntax(name, text);
-                self.code(text);
-            }),
-            Some(_) if from_file => {}
-            _ => {
-                let code = texts.into_iter().map(|text| text.raw).collect();
-                let why = format!("`{name}` runs what it reads from its input");
-                self.found.hazards.push(Hazard { trigger: None, why, code });
-            }
+        let is_known = known.is_some() && source != Source::Elsewhere;
+        // Those for other descriptors may come to the input by way of these.
+        for text in known.into_iter().flatten() {
+            self.foreign_syntax(name, &text);
+            self.code(&text);
+        }
+        if !is_known {
+            let code = texts.into_iter().map(|text| text.raw).collect();
+            let why = format!("`{name}` runs what it reads from its input");
+            self.found.hazards.push(Hazard { trigger: None, why, code });
         }
     }
 
@@ -635,7 +662,7 @@ impl Look<'_> {
         let texts = redirections.filter_map(|redirection| match &redirection.target {
             Target::Text(word) => Some(word.raw.clone()),
             Target::Document(slot) => self.call.facts.documents.get(*slot).map(|word| word.raw.clone()),
-            Target::File(_) | Target::Descriptor => None,
+            Target::File(_) | Target::Descriptor | Target::Duplicate(_) => None,
         });
         texts.collect()
     }

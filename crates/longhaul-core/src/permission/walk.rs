@@ -147,7 +147,9 @@ impl Walk<'_> {
         let facts = Rc::clone(&self.facts);
         for redirection in redirections {
             match &redirection.target {
-                Target::File(word) | Target::Text(word) => self.words([word].into_iter(), place),
+                Target::File(word) | Target::Duplicate(word) | Target::Text(word) => {
+                    self.words([word].into_iter(), place);
+                }
                 Target::Document(slot) => self.words(facts.documents.get(*slot).into_iter(), place),
                 Target::Descriptor => {}
             }

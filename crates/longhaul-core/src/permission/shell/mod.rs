@@ -12,7 +12,8 @@ mod tree;
 mod words;
 
 pub(super) use tree::{
-    Compound, Direction, Facts, Kind, Link, Node, Piece, Redirection, Script, Simple, Target, Unclear, Word,
+    Compound, Direction, Facts, Kind, Link, Node, Onto, Piece, Redirection, Script, Simple, Target, Unclear,
+    Word,
 };
 
 use crate::limits::SHELL_BYTES_MAX;

@@ -2,8 +2,8 @@
 
 use super::substitute::End;
 use super::tree::{
-    Assignment, Compound, Direction, Facts, Kind, Link, Node, Piece, Redirection, Simple, Target, Unclear,
-    Word,
+    Assignment, Compound, Direction, Facts, Kind, Link, Node, Onto, Piece, Redirection, Simple, Target,
+    Unclear, Word,
 };
 use super::words::{Parser, Pending, is_name};
 use crate::limits::SHELL_COMMANDS_MAX;
@@ -400,7 +400,7 @@ impl Parser<'_> {
                 self.comment();
             }
             if self.starts("&>") || (matches!(self.peek(), Some(b'<' | b'>')) && !self.at_process()) {
-                let redirection = self.redirection()?;
+                let redirection = self.redirection("")?;
                 simple.redirections.push(redirection);
             } else if self.peek() == Some(b'(') {
                 return self.function_by_parentheses(&simple);
@@ -421,7 +421,7 @@ impl Parser<'_> {
         let word = self.word()?;
         let before_redirection = matches!(self.peek(), Some(b'<' | b'>'));
         if before_redirection && word.raw.bytes().all(|byte| byte.is_ascii_digit()) {
-            simple.redirections.push(self.redirection()?);
+            simple.redirections.push(self.redirection(&word.raw)?);
             return Ok(());
         }
         if before_redirection && word.raw.replace("\\\n", "").bytes().all(|byte| byte.is_ascii_digit()) {
@@ -554,14 +554,14 @@ impl Parser<'_> {
             if !direct && !self.starts("&>") {
                 return Ok(redirections);
             }
-            if direct {
-                self.at += digits;
-            }
-            redirections.push(self.redirection()?);
+            let number = if direct { &self.rest()[..digits] } else { "" };
+            self.at += number.len();
+            redirections.push(self.redirection(number)?);
         }
     }
 
-    fn redirection(&mut self) -> Result<Redirection, Unclear> {
+    /// `number` stands before it, if anything does.
+    fn redirection(&mut self, number: &str) -> Result<Redirection, Unclear> {
         const OPERATORS: &[&str] = &["<<<", "<<-", "<<", "<&", "<>", "<", "&>>", "&>", ">>", ">|", ">&", ">"];
         let operator = OPERATORS.iter().copied().find(|operator| self.starts(operator)).unwrap_or(">");
         self.at += operator.len();
@@ -581,9 +581,16 @@ impl Parser<'_> {
             "<<" | "<<-" => self.document_named(&word, operator == "<<-")?,
             // Anything but a number is expanded first, and that can run commands.
             "<&" | ">&" if is_descriptor(&word) => Target::Descriptor,
+            "<&" => Target::Duplicate(word),
+            ">&" if word.value().is_none() => Target::Duplicate(word),
             _ => Target::File(word),
         };
-        Ok(Redirection { direction, target })
+        let is_input = match number {
+            "" => operator.starts_with('<'),
+            number => number.bytes().all(|digit| digit == b'0'),
+        };
+        let onto = if is_input { Onto::Input } else { Onto::Other };
+        Ok(Redirection { direction, onto, target })
     }
 
     fn document_named(&mut self, word: &Word, strip_tabs: bool) -> Result<Target, Unclear> {

@@ -92,6 +92,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Redirection {
     pub(crate) direction: Direction,
+    pub(crate) onto: Onto,
     pub(crate) target: Target,
 }
 
@@ -101,11 +102,21 @@ pub(crate) enum Direction {
     Out,
 }
 
+/// Which of a command's descriptors is redirected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Onto {
+    /// What the command reads as its input.
+    Input,
+    Other,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     File(Word),
     /// A number or `-`: an open file is used again or closed.
     Descriptor,
+    /// The same with a word that is expanded first; behind `>&` it may turn out as the name of a file, too.
+    Duplicate(Word),
     /// A here-string.
     Text(Word),
     /// A here-document, by its number in [`Facts::documents`].
