@@ -946,6 +946,10 @@ fn what_renames_vouches_for_no_other_command() {
         "alias ls=touchx\nls -la",
         "shopt -s expand_aliases; ls",
         "hash -p ./touchx ls; ls",
+        "hash -rp ./touchx ls; ls",
+        "x=-p; hash $x ./touchx ls; ls",
+        "hash -{r,p} ./touchx ls; ls",
+        "x=expand_aliases; shopt -s $x; ls",
         "enable -f ./x ls; ls",
         "source ./x && ls",
         ". ./x; ls",
@@ -960,7 +964,15 @@ fn what_renames_vouches_for_no_other_command() {
         "source /proc/self/fd/0",
     ];
     wrong.extend(wrong_by(&named, &fed, |action| action != Action::Allow));
-    let plain = ["alias ls=x", "source ./x", ". ./x", "shopt -s nullglob; ls", "hash -r; ls", "ls; ls"];
+    let plain = [
+        "alias ls=x",
+        "source ./x",
+        ". ./x",
+        "shopt -s nullglob; ls",
+        "hash -r; ls",
+        "hash cp; ls",
+        "ls; ls",
+    ];
     wrong.extend(wrong_by(&named, &plain, |action| action == Action::Allow));
     let open = ["chmod 0777 x", "chmod 00777 x", "chmod a+rwx x", "chmod -R a=rwx x", "chmod ugo+rwx x"];
     wrong.extend(wrong_by(&super::Permissions::default(), &open, |action| action == Action::Deny));

@@ -4,7 +4,7 @@ use super::always;
 use super::call::{Call, Cwd, Term};
 use super::paths::{Place, is_harmless_device, place, places};
 use super::pattern::{Match, basename, proves, reaches, stages, weight};
-use super::programs::{Access, HARMLESS_VARIABLES, PATHS, RENAMING, STEERING, TEXTUAL, listed};
+use super::programs::{Access, HARMLESS_VARIABLES, PATHS, RENAMING, Renames, STEERING, TEXTUAL, listed};
 use super::rules::{Permissions, Rules, name};
 use super::scan;
 use super::shell::{self, Direction, Redirection, Script, Target};
@@ -96,15 +96,8 @@ impl<'a> Bench<'a> {
 
     /// What changes the meaning of names is allowed alone, by a rule that names it, and vouches for no other command.
     fn meanings(&mut self) {
-        let changes = |ordered: &Ordered| {
-            let words: Vec<&str> = ordered.terms.iter().filter_map(Term::fixed).collect();
-            RENAMING.iter().any(|(name, option)| {
-                words.first().is_some_and(|first| basename(first) == *name)
-                    && (option.is_empty() || words.iter().any(|word| word.contains(option)))
-            })
-        };
         if self.order.len() > 1
-            && let Some(change) = self.order.iter().find(|ordered| changes(ordered))
+            && let Some(change) = self.order.iter().find(|ordered| renames(&ordered.terms))
         {
             let name = change.terms.first().map(Term::shown).unwrap_or_default();
             self.findings
@@ -564,6 +557,20 @@ fn is_root(before: &str, word: &str, path: &str) -> bool {
     let takes_directory = |option: &str| option == "-C" || option.starts_with("--");
     let option = word.strip_suffix('/').map_or(word, |option| option.trim_end_matches('='));
     path == "/" && (takes_directory(before) || takes_directory(option))
+}
+
+/// Whether a command changes what names mean. A word that is only known when it runs may be what makes it do so.
+fn renames(terms: &[Term]) -> bool {
+    let Some((program, arguments)) = terms.split_first() else { return false };
+    let Some(program) = program.fixed().map(basename) else { return false };
+    let with = |is_it: &dyn Fn(&str) -> bool| arguments.iter().any(|term| term.fixed().is_none_or(is_it));
+    RENAMING.iter().filter(|(name, _)| *name == program).any(|(_, renames)| match renames {
+        Renames::Always => true,
+        Renames::Word(known) => with(&|word| word == *known),
+        Renames::Letter(letter) => {
+            with(&|word| word.starts_with('-') && !word.starts_with("--") && word.contains(*letter))
+        }
+    })
 }
 
 /// Whether a rule has the very word that makes a command more than itself.

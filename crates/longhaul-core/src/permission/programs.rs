@@ -333,9 +333,25 @@ pub(super) const OPAQUE: &[&str] = &[
     "start-stop-daemon",
 ];
 
-/// Commands that change what later names mean, with the text that makes them do so, if not all do.
-pub(super) const RENAMING: &[(&str, &str)] =
-    &[("alias", ""), ("source", ""), (".", ""), ("shopt", "expand_aliases"), ("hash", "-p"), ("enable", "")];
+/// When a command changes what later names mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renames {
+    Always,
+    /// With this word.
+    Word(&'static str),
+    /// With this letter among its short options.
+    Letter(char),
+}
+
+/// Commands that change what later names mean.
+pub(super) const RENAMING: &[(&str, Renames)] = &[
+    ("alias", Renames::Always),
+    ("source", Renames::Always),
+    (".", Renames::Always),
+    ("shopt", Renames::Word("expand_aliases")),
+    ("hash", Renames::Letter('p')),
+    ("enable", Renames::Always),
+];
 
 /// Options that make a program run another, or write where it usually does not.
 pub(super) const HAZARDS: &[(&str, &[&str])] = &[
