@@ -819,6 +819,12 @@ fn a_wrapper_hides_nothing() {
         "sg - users -c 'rm x'",
         "capsh -- -c 'rm x'",
         "choom -n 0 -- sh -c 'rm x'",
+        "bash //dev/stdin <<< 'rm x'",
+        "bash /./dev/stdin <<< 'rm x'",
+        "bash /../dev//fd/0 <<< 'rm x'",
+        "bash /tmp/../dev/stdin <<< 'rm x'",
+        "bash /dev/fd/../../self/fd/0 <<< 'rm x'",
+        "bash ../../../../dev/stdin <<< 'rm x'",
         "frob sh -c 'rm x'",
         "frob -n 3 /bin/bash -ec 'git push'",
     ];
@@ -827,6 +833,8 @@ fn a_wrapper_hides_nothing() {
         "newgrp <<< 'rm x'",
         "python3 /dev/stdin <<< x",
         "python3 /dev/fd/0",
+        "python3 //dev/stdin <<< x",
+        "make -f //dev/stdin <<< x",
         "python3 -m timeit x",
         "python3 -mtimeit x",
         "python3 -um timeit -s x y",
@@ -854,6 +862,8 @@ fn a_wrapper_hides_nothing() {
         "python3 -m pytest -c x",
         "python3 -m http.server",
         "python3 x.py -m code",
+        "bash dev/stdin",
+        "cd a && bash ../dev/setup.sh",
         "find . -exec cat {} +",
         "frob --shell bash x",
         "frob 'a text about farms'",
@@ -962,6 +972,7 @@ fn what_renames_vouches_for_no_other_command() {
         ". /dev/stdin <<E\ntouchx\nE",
         ". -- /dev/fd/3",
         "source /proc/self/fd/0",
+        ". //dev/stdin <<< touchx",
     ];
     wrong.extend(wrong_by(&named, &fed, |action| action != Action::Allow));
     let plain = [

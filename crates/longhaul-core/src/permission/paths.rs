@@ -14,12 +14,39 @@ pub(super) enum Place {
 
 /// Files outside that are nobody's.
 pub(super) fn is_harmless_device(path: &str) -> bool {
-    let fixed =
-        ["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/urandom", "/dev/random"];
-    let descriptor = path.strip_prefix("/dev/fd/");
-    fixed.contains(&path)
-        || descriptor
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    if !path.starts_with('/') {
+        return false;
+    }
+    // What `..` leads to behind a link is not known, so it is left as it is, and fits none of these.
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    match parts.as_slice() {
+        ["dev", "null" | "stdin" | "stdout" | "stderr" | "zero" | "urandom" | "random"] => true,
+        ["dev", "fd", number] => number.bytes().all(|byte| byte.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+/// Whether a path goes by where the system keeps devices and what processes have open, however it is written.
+pub(super) fn is_device(path: &str) -> bool {
+    let is_absolute = path.starts_with('/');
+    let is_process =
+        |name: &str| matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit());
+    let (mut parts, mut is_above) = (Vec::new(), false);
+    // Looked at after every part: behind a link such as `/dev/fd`, `..` leads elsewhere than the text says.
+    path.split('/').any(|part| {
+        match part {
+            "" | "." => {}
+            ".." => is_above |= parts.pop().is_none(),
+            part => parts.push(part),
+        }
+        match parts.as_slice() {
+            ["dev" | "proc", _, ..] if is_absolute => true,
+            // How far up the root is from where it runs is not known, but no project has these.
+            ["dev", "stdin"] | ["dev", "fd", ..] => is_above,
+            ["proc", process, _, ..] => is_above && is_process(process),
+            _ => false,
+        }
+    })
 }
 
 /// Where the path leads from each directory the command may run in; `None` if that is not known.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::call::{Call, Term};
 use super::editors::{awk_is_plain, sed_is_plain};
+use super::paths::is_device;
 use super::pattern::basename;
 use super::programs::{
     CODE_MODULES, HARMLESS_VARIABLES, HAZARD_TEXTS, HAZARDS, INTEGERS, INTERPRETERS, MACHINES, OPAQUE,
@@ -759,7 +760,7 @@ impl Look<'_> {
 }
 
 fn is_input(file: &str) -> bool {
-    file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/")
+    file == "-" || is_device(file)
 }
 
 /// The names of the variables that a built-in command sets; `None` for one that is not known.
