@@ -107,7 +107,8 @@ pub(super) fn summed_up(run: &Run, before: u32, turn: u32, summary: Option<&str>
     if ahead.fill.tokens_with(0) > threshold {
         return iteration::interrupt(&ahead, turn, FreshStart::Context, decision);
     }
-    turn::attempt(turn, Attempt::FIRST, decision);
+    // The summary may have taken what was left for the turn.
+    turn::begin(&ahead, turn, ahead.spec.limits, decision);
 }
 
 fn shorten(run: &Run, before: usize, summary: &str, threshold: u64, decision: &mut Decision) {

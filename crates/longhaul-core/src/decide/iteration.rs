@@ -1,6 +1,6 @@
 //! Fresh context: the same mission in a conversation that knows nothing but what is on disk and what it is told.
 
-use super::{Decision, step, stop, turn};
+use super::{Decision, limit, step, stop, turn};
 use crate::context;
 use crate::effect::Effect;
 use crate::event::{Aside, Cause, Event, FreshStart, Purpose, StopAction};
@@ -70,10 +70,10 @@ pub(super) fn interrupt(run: &Run, turn: u32, why: FreshStart, decision: &mut De
     stop::examine(run, turn, Purpose::FreshStart { why }, Attempt::FIRST, decision);
 }
 
-/// With a summariser the iteration that ends is summed up first.
+/// With a summariser the iteration that ends is summed up first, if there is enough left to ask it.
 pub(super) fn sum_up(run: &Run, turn: u32, why: FreshStart, decision: &mut Decision) {
     let summarized = run.spec.conduct().looping.as_ref().is_some_and(|looping| looping.summarizer.is_some());
-    if !summarized {
+    if !summarized || !limit::has_room_for_question(run, run.spec.limits, decision) {
         return begin(run, why, decision);
     }
     let aside = Aside::Iteration { why };

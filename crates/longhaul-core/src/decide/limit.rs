@@ -53,6 +53,13 @@ pub(super) fn permit_question(run: &Run, limits: Limits, decision: &mut Decision
     permit(run, run.turn(), limits, reached.into_iter().flatten(), decision)
 }
 
+/// Is there enough of both for that? Decides nothing.
+pub(super) fn has_room_for_question(run: &Run, limits: Limits, decision: &Decision) -> bool {
+    let spent = Spent::with(run, decision);
+    let reached = [spent.tokens(limits.max_tokens), spent.cost(limits.max_cost)];
+    !reached.into_iter().flatten().any(|reached| limits.holds(reached.limit))
+}
+
 /// May somebody else be sent, for whom a model is asked as well? What a reply took for others is known.
 pub(super) fn permit_errand(run: &Run, limits: Limits, decision: &mut Decision) -> bool {
     let spent = Spent::for_errand(run, decision);

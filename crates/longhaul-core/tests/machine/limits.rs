@@ -1,14 +1,18 @@
 //! Limits and what reaching them leads to: a warning, a pause, the end, or a fresh conversation.
 
 use longhaul_core::budget::{Exhausted, Scope};
+use longhaul_core::command::Wish;
 use longhaul_core::conduct::{Checks, Conduct, Judge, Looping};
+use longhaul_core::decide::Refusal;
 use longhaul_core::effect::{Effect, Wake};
 use longhaul_core::event::{Cause, Event, FreshStart};
 use longhaul_core::input::Input;
+use longhaul_core::plan::{Step, StepStatus};
 use longhaul_core::policy::{Limit, Policies, Policy};
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
 
+use super::errands::crew_spec;
 use super::sim::{Sim, World, spec};
 
 fn policies(limit: Limit, policy: Policy) -> Option<Policies> {
@@ -128,7 +132,7 @@ fn a_loop_may_pause_at_its_last_iteration() {
     let reason = sim.run.reason.clone().unwrap();
     assert_eq!(reason, "max_iterations reached: 2 of 2 used without the promise `TASK_COMPLETE`");
     let looping = Some(Looping { max_iterations: 9, ..looping });
-    sim.wish(longhaul_core::command::Wish::Start { limits: None, model: None, looping }).unwrap();
+    sim.wish(Wish::Start { limits: None, model: None, looping }).unwrap();
     sim.settle(&mut world);
     assert_eq!((sim.run.status, sim.run.iteration), (Status::Completed, 4));
 }
@@ -168,10 +172,10 @@ fn a_warning_is_told_anew_when_the_limit_is_another() {
     while passed(&sim).is_empty() {
         sim.step(&mut world);
     }
-    sim.wish(longhaul_core::command::Wish::Pause { reason: "p".to_owned() }).unwrap();
+    sim.wish(Wish::Pause { reason: "p".to_owned() }).unwrap();
     sim.settle(&mut world);
     let limits = Some(Limits { max_steps: 4, ..limits });
-    sim.wish(longhaul_core::command::Wish::Start { limits, model: None, looping: None }).unwrap();
+    sim.wish(Wish::Start { limits, model: None, looping: None }).unwrap();
     sim.settle(&mut world);
     assert_eq!((sim.run.status, passed(&sim)), (Status::Completed, vec!["max_steps"; 2]));
 }
@@ -234,7 +238,7 @@ fn a_workspace_that_is_gone_pauses_before_the_question() {
 fn checks_can_be_changed() {
     let mut sim = limited(Limits::default());
     sim.start().unwrap();
-    sim.wish(longhaul_core::command::Wish::Pause { reason: "p".to_owned() }).unwrap();
+    sim.wish(Wish::Pause { reason: "p".to_owned() }).unwrap();
     let judge = Judge { model: "p/judge".to_owned(), acceptance: Vec::new() };
     let checks = Checks { verify: Some(vec!["make test".to_owned()]), judge: Some(judge) };
     sim.give(Input::ChecksChanged { checks: checks.clone() }).unwrap();
@@ -256,4 +260,89 @@ fn checks_can_be_changed() {
     let events = sim.journal.len();
     sim.give(Input::ChecksChanged { checks: Checks { verify: Some(vec![]), judge: None } }).unwrap();
     assert_eq!(sim.journal.len(), events);
+}
+
+fn start_with(sim: &mut Sim, limits: Limits) -> Result<(), Refusal> {
+    sim.wish(Wish::Start { limits: Some(limits), model: None, looping: None })
+}
+
+/// A run that was to stop is opened again only by more of what it ran out of: anything else would only fail anew.
+#[test]
+fn only_more_of_what_was_used_up_opens_a_stopped_run() {
+    for limit in [Limit::Steps, Limit::Tokens] {
+        let tight = tight(limit, policies(limit, Policy::Stop));
+        let mut sim = limited(tight);
+        sim.start().unwrap();
+        sim.settle(&mut world());
+        assert_eq!(sim.run.stopped_at(), Some(limit));
+        let other = Limits { max_tool_calls: 500, ..tight };
+        let lower = Limits { max_steps: 1, max_tokens: tight.max_tokens.map(|max| max - 1), ..tight };
+        for useless in [tight, other, lower] {
+            let before = sim.journal.len();
+            assert!(start_with(&mut sim, useless).is_err(), "{limit}: {useless:?}");
+            assert_eq!(sim.journal.len(), before, "{limit}");
+        }
+        let warned = Limits { policies: policies(limit, Policy::Warn), ..tight };
+        let more = Limits { max_steps: 90, max_tokens: tight.max_tokens.map(|_| 9000), ..tight };
+        for enough in [warned, more] {
+            let mut sim = Sim { commands: sim.commands, ..sim.reopened_at(sim.journal.len()) };
+            start_with(&mut sim, enough).unwrap();
+            sim.settle(&mut world());
+            assert_eq!(sim.run.status, Status::Completed, "{limit}: {:?}", sim.run.reason);
+        }
+    }
+}
+
+/// A limit that is met where one step ends and the next begins fails that next one, with which the run goes on then.
+#[test]
+fn a_run_stopped_between_two_steps_goes_on_with_the_second() {
+    let second = Step { dependencies: vec!["a".to_owned()], ..Step::new("b", "then that", "MARS") };
+    let steps = vec![Step::new("a", "first this", "MARS"), second];
+    let limits = Limits { max_steps: 1, policies: policies(Limit::Steps, Policy::Stop), ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+    sim.start().unwrap();
+    sim.settle(&mut World::with_turns(&[]));
+    let statuses =
+        |sim: &Sim| -> Vec<StepStatus> { sim.run.plan.steps.iter().map(|step| step.status).collect() };
+    assert_eq!(statuses(&sim), [StepStatus::Completed, StepStatus::Failed]);
+    start_with(&mut sim, Limits { max_steps: 9, ..limits }).unwrap();
+    sim.settle(&mut World::with_turns(&[]));
+    assert_eq!(sim.run.status, Status::Completed, "{:?}", sim.run.reason);
+    assert_eq!(statuses(&sim), [StepStatus::Completed, StepStatus::Completed]);
+}
+
+/// The same where no step was in the run's own hand: what others were to do is given to them again.
+#[test]
+fn a_run_stopped_before_an_errand_sends_it_then() {
+    let second = Step { dependencies: vec!["a".to_owned()], ..Step::new("b", "then that", "PLUTO") };
+    let steps = vec![Step::new("a", "first this", "MARS"), second];
+    // The one reply takes ten tokens, and the next would take as many.
+    let limits =
+        Limits { max_tokens: Some(15), policies: policies(Limit::Tokens, Policy::Stop), ..Limits::default() };
+    let mut sim = Sim::create(RunSpec { limits, ..crew_spec(steps) });
+    sim.start().unwrap();
+    sim.settle(&mut World::with_turns(&[]));
+    assert_eq!((sim.run.status, sim.run.stopped_at()), (Status::Failed, Some(Limit::Tokens)));
+    assert!(sim.run.children.is_empty());
+    start_with(&mut sim, Limits { max_tokens: Some(900), ..limits }).unwrap();
+    sim.settle(&mut World::with_turns(&[]));
+    assert_eq!(sim.run.status, Status::Completed, "{:?}", sim.run.reason);
+    assert_eq!(sim.run.children.len(), 1);
+}
+
+/// B8.1, B8.3: what sums an iteration up is asked only if there is enough left for it.
+#[test]
+fn a_summariser_is_asked_within_the_budget() {
+    for max in 10..200 {
+        let looping =
+            Looping { max_iterations: 9, summarizer: Some("x/cheap".to_owned()), ..Looping::default() };
+        let conduct = Conduct { looping: Some(looping), ..Conduct::default() };
+        let limits = Limits { max_tokens: Some(max), ..Limits::default() };
+        let mut sim = Sim::create(RunSpec { limits, conduct: Some(Box::new(conduct)), ..spec() });
+        sim.start().unwrap();
+        sim.settle(&mut World { asides: Some("so far".to_owned()), ..World::with_turns(&[]) });
+        let used = sim.run.usage.tokens();
+        // The first reply of all is asked for whatever it may take.
+        assert!(used <= max || sim.run.turns == 1, "{used} of {max}");
+    }
 }

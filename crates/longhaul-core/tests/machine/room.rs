@@ -1,5 +1,6 @@
 //! Making room in the window: what is kept, what is left out, and that it comes to an end.
 
+use longhaul_core::command::Wish;
 use longhaul_core::conduct::{Compaction, Conduct, Surroundings};
 use longhaul_core::context::{self, Shortening};
 use longhaul_core::conversation::{
@@ -11,6 +12,7 @@ use longhaul_core::evidence::Examination;
 use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
+use longhaul_core::money::Usd;
 use longhaul_core::prompt;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
@@ -36,6 +38,12 @@ struct Room {
     really: u64,
     /// Is the tree another one at each look?
     progress: bool,
+    /// What may be spent, where every answer costs the same.
+    max_cost: Option<Usd>,
+}
+
+fn price() -> Usd {
+    Usd::from_nanos(10)
 }
 
 impl Room {
@@ -51,6 +59,7 @@ impl Room {
             overflows: 0,
             really: window,
             progress: false,
+            max_cost: None,
         }
     }
 
@@ -60,14 +69,19 @@ impl Room {
     }
 
     fn play(&mut self, conduct: Conduct) -> Sim {
-        let limits = Limits { max_tool_calls: u32::MAX, max_steps: u32::MAX, ..Limits::default() };
+        let max_cost = self.max_cost;
+        let limits = Limits { max_tool_calls: u32::MAX, max_steps: u32::MAX, max_cost, ..Limits::default() };
         let mut sim = Sim::create(RunSpec { conduct: Some(Box::new(conduct)), limits, ..spec() });
         sim.start().unwrap();
+        self.go_on(&mut sim);
+        sim
+    }
+
+    fn go_on(&mut self, sim: &mut Sim) {
         while let Some(effect) = sim.effects.pop_front() {
-            let input = self.answer(&sim, effect);
+            let input = self.answer(sim, effect);
             sim.give(input).unwrap();
         }
-        sim
     }
 
     fn answer(&mut self, sim: &Sim, effect: Effect) -> Input {
@@ -82,7 +96,9 @@ impl Room {
                 self.summaries += 1;
                 let nobody = || ModelFailure::new(ModelFailureKind::Unavailable, "nobody is there");
                 let answer = self.summary.ok_or_else(nobody);
-                let answer = answer.map(|text| ModelReply { text: text.to_owned(), ..ModelReply::default() });
+                let usage = Usage { cost: price(), ..Usage::default() };
+                let answer =
+                    answer.map(|text| ModelReply { text: text.to_owned(), usage, ..ModelReply::default() });
                 Input::AsideEnded { aside, attempt, answer }
             }
             Effect::Examine { round, attempt, .. } => {
@@ -109,7 +125,7 @@ impl Room {
         let done = sim.run.turns > self.turns;
         let args = Json::of(&serde_json::json!({ "n": sim.run.calls.len() }));
         let calls = if done { Vec::new() } else { vec![ProposedCall::new("read", args)] };
-        let usage = Usage { input_tokens: tokens, output_tokens: 5, ..Usage::default() };
+        let usage = Usage { input_tokens: tokens, output_tokens: 5, cost: price(), ..Usage::default() };
         let reply = ModelReply {
             text: "Next.".to_owned(),
             calls,
@@ -421,4 +437,22 @@ fn old_images_are_only_named() {
     let fit = |bytes| context::shortened(&messages, &Shortening::Fit { from: 2, bytes }, &[]);
     assert_eq!(fit(4000), messages);
     assert_eq!(fit(1000), [task, seen(1, 640, 480), named(2)]);
+}
+
+/// B8.3: a summary is paid for like anything else: it does not take what the turn after it needs, wherever the money ends. With more,
+/// the run goes on from the shortened conversation and asks for no second summary.
+#[test]
+fn a_summary_never_leads_over_the_budget() {
+    let all = Room::new(1000, 300, 60).play(with_rules()).run.usage.cost;
+    for nanos in (10..all.as_nanos()).step_by(10) {
+        let max_cost = Some(Usd::from_nanos(nanos + 5));
+        let mut room = Room { max_cost, ..Room::new(1000, 300, 60) };
+        let mut sim = room.play(with_rules());
+        assert_eq!((sim.run.status, sim.run.cause), (Status::Paused, Some(Cause::Limit)), "{nanos}");
+        assert_eq!(sim.run.usage.cost, Usd::from_nanos(nanos), "all that there is, and no more");
+        let limits = Limits { max_cost: None, ..sim.run.spec.limits };
+        sim.wish(Wish::Start { limits: Some(limits), model: None, looping: None }).unwrap();
+        room.go_on(&mut sim);
+        assert_eq!((sim.run.status, sim.run.usage.cost), (Status::Completed, all), "{nanos}");
+    }
 }

@@ -67,6 +67,48 @@ fn a_run_that_was_to_stop_goes_on_with_a_higher_limit() {
     }
 }
 
+/// The same, left to a background process: it is not refused before that has heard of the higher limit.
+#[test]
+fn a_run_that_was_to_stop_goes_on_in_the_background() {
+    let desk = Desk::with_script(
+        "conversations:\n  - match: { prompt_contains: 'What happened so far' }\n    turns: [ { text: Went on. } ]\n  \
+         - turns: [ { calls: [ { tool: bash, args: { command: echo one } } ] } ]\n",
+    );
+    run(&desk, &["--max-steps=1", "--limit-policy", "max_steps=stop"]);
+    let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    let refused = desk.say(&["resume", &id, "--max-tool-calls", "500", "--detach"]);
+    assert_eq!(
+        (refused.code, refused.err.contains("goes on with a higher one")),
+        (1, true),
+        "{}",
+        refused.err
+    );
+    desk.get(&["resume", &id, "--max-steps", "9", "--detach"]);
+    desk.get(&["events", &id, "--follow"]);
+    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+}
+
+/// What is no number, or none with an end, is no limit that anybody meant.
+#[test]
+fn amounts_without_an_end_are_refused() {
+    let desk = Desk::new();
+    for key in ["limits: { max_cost: ", "limits: { max_iteration_cost: ", "budget: { day: { max_cost: "] {
+        for amount in [".nan", ".inf", "-.inf"] {
+            let end = "}".repeat(key.matches('{').count());
+            desk.write("longhaul.yaml", &format!("harness: {{ {key}{amount} {end} }}\n"));
+            let said = run(&desk, &[]);
+            assert_eq!(
+                (said.code, said.err.contains("a number is expected")),
+                (2, true),
+                "{key}{amount}: {}",
+                said.err
+            );
+        }
+    }
+    desk.write("longhaul.yaml", "compaction: { threshold: .nan }\n");
+    assert_eq!(run(&desk, &[]).code, 2);
+}
+
 /// D1.3: what an agent's file and the settings say of limits; nonsense is told with its place.
 #[test]
 fn policies_are_read_from_files() {
