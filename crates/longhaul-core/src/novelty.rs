@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::json::Json;
 use crate::limits::{CHANGING_REPEATS_FACTOR, KNOWN_CALLS_MAX, NOTHING_NEW_FACTOR, OLD_NEWS_CALLS};
 use crate::repetition::{Found, Repetition};
-use crate::tool::{BASH_OUTPUT, Failure, Outcome};
+use crate::tool::{BASH_OUTPUT, Failure, Outcome, STILL_RUNNING};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -127,7 +127,7 @@ impl Novelty {
 
 /// Waiting for a command that runs is honest.
 fn is_wait(tool: &str, outcome: &Outcome) -> bool {
-    let still_runs = |text: &str| text.trim_end().ends_with("[still running]");
+    let still_runs = |text: &str| text.trim_end().ends_with(STILL_RUNNING);
     tool == BASH_OUTPUT
         && outcome.is_done()
         && outcome.output().is_some_and(|output| still_runs(&output.text))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::json::Json;
 use crate::limits::{CHANGING_REPEATS_FACTOR, NOTHING_NEW_FACTOR, REPETITION_MEMORY_FACTOR};
 use crate::run::{Call, Run};
-use crate::tool::{BASH_OUTPUT, Failure, Outcome};
+use crate::tool::{BASH_OUTPUT, Failure, Outcome, STILL_RUNNING};
 
 /// How it repeats itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ fn is_excused(last: Option<&Call>) -> bool {
     match call.outcome() {
         Some(Outcome::Failed { failure: Failure::Hook, .. }) => true,
         Some(Outcome::Done { output }) => {
-            call.tool == BASH_OUTPUT && output.text.trim_end().ends_with("[still running]")
+            call.tool == BASH_OUTPUT && output.text.trim_end().ends_with(STILL_RUNNING)
         }
         Some(Outcome::Failed { .. } | Outcome::Unknown { .. }) | None => false,
     }

@@ -22,6 +22,9 @@ pub const TODO: &str = "todo";
 /// The tool that shows what a command in the background has printed.
 pub const BASH_OUTPUT: &str = "bash_output";
 
+/// How that tool says of a command that it has not ended; looking again is waiting then, and no circle.
+pub const STILL_RUNNING: &str = "[still running]";
+
 /// The one tool whose effect can be looked for and is not in the workspace.
 pub const PUSH: &str = "git_push";
 

@@ -48,7 +48,7 @@ impl BashOutput {
         }
         match id {
             Some(id) => self.jobs.look(context, &id, wait_ms.map(Duration::from_millis)).await,
-            None => Ok(self.jobs.list(&context.run)),
+            None => Ok(self.jobs.list(context, wait_ms.map(Duration::from_millis)).await),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::prompt::head;
-use longhaul_core::tool::{Failure, Outcome};
+use longhaul_core::tool::{Failure, Outcome, STILL_RUNNING};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -134,15 +134,48 @@ impl Jobs {
         Ok(look.report(context).await)
     }
 
-    /// All jobs of a run, one line each.
-    pub(crate) fn list(&self, run: &RunId) -> Outcome {
+    /// All jobs of a run, one line each, after waiting for something new of any if `wait` is given. Those that run come last, so that
+    /// whoever reads the end knows whether one does.
+    pub(crate) async fn list(&self, context: &Context, wait: Option<Duration>) -> Outcome {
+        if let Some(wait) = wait {
+            self.news_of_any(context, wait).await;
+        }
         let all = self.lock();
-        let line = |(id, job): (&String, &Job)| {
-            let state = job.state.borrow().ended.clone();
-            format!("{id}: {} [{}]\n", job.command, state.as_deref().unwrap_or("running"))
-        };
-        let lines: String = all.get(run).into_iter().flatten().map(line).collect();
+        let (mut ended, mut running) = (String::new(), String::new());
+        for (id, job) in all.get(&context.run).into_iter().flatten() {
+            match &job.state.borrow().ended {
+                Some(how) => ended.push_str(&format!("{id}: {} [{how}]\n", job.command)),
+                None => running.push_str(&format!("{id}: {} {STILL_RUNNING}\n", job.command)),
+            }
+        }
+        let lines = ended + &running;
         Outcome::done(if lines.is_empty() { "nothing runs in the background\n".to_owned() } else { lines })
+    }
+
+    /// Waits until one of those that run prints something or ends; what was printed and not yet shown is news already.
+    async fn news_of_any(&self, context: &Context, wait: Duration) {
+        let mut running = Vec::new();
+        for job in self.lock().get(&context.run).into_iter().flat_map(BTreeMap::values) {
+            let State { pieces: seen, ended } = job.state.borrow().clone();
+            if ended.is_some() {
+                continue;
+            }
+            if locked(&job.heard).total() > 0 {
+                return;
+            }
+            let mut state = job.state.clone();
+            running.push(Box::pin(async move {
+                // An error is a task that died, which is news too.
+                state.wait_for(|state| state.ended.is_some() || state.pieces != seen).await.ok();
+            }));
+        }
+        if running.is_empty() {
+            return;
+        }
+        tokio::select! {
+            _ = tokio::time::timeout(wait, futures_util::future::select_all(running)) => {}
+            () = context.cancel.cancelled() => {}
+        }
     }
 
     /// Ends all jobs of a run and waits until they are gone.
@@ -182,7 +215,7 @@ impl Look {
     async fn report(&self, context: &Context) -> Outcome {
         let state = self.state.borrow().ended.clone();
         let printed = std::mem::take(&mut *locked(&self.heard));
-        let note = format!("\n[{}]", state.as_deref().unwrap_or("still running"));
+        let note = state.map_or_else(|| format!("\n{STILL_RUNNING}"), |how| format!("\n[{how}]"));
         let nothing = if printed.total() == 0 { "(nothing new)" } else { "" };
         Outcome::Done { output: output::bounded(context, printed, &format!("{nothing}{note}")).await }
     }

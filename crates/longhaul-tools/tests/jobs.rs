@@ -5,7 +5,7 @@ mod fixture;
 
 use fixture::{Fixture, done, failure};
 use longhaul_core::json::Json;
-use longhaul_core::tool::{Failure, Outcome};
+use longhaul_core::tool::{Failure, Outcome, STILL_RUNNING};
 use longhaul_tools::limits;
 use serde_json::{Value, json};
 
@@ -105,7 +105,11 @@ async fn a_job_is_looked_at_and_killed() {
         jobs.start("echo one; until test -e go; do sleep 0.01; done; echo two; sleep 100000").await.unwrap();
     let told = jobs.until(&id, "one").await;
     assert!(told.contains("one\n\n[still running]"), "{told}");
-    assert!(jobs.call("bash_output", json!({})).await.contains(&format!("{id}: echo one; until")));
+    let all = jobs.call("bash_output", json!({})).await;
+    assert!(
+        all.contains(&format!("{id}: echo one; until")) && all.trim_end().ends_with(STILL_RUNNING),
+        "{all}"
+    );
     jobs.call("bash", json!({ "command": "touch go" })).await;
     let told = jobs.until(&id, "two").await;
     assert!(!told.contains("one"), "it was shown before: {told}");
@@ -164,4 +168,22 @@ async fn jobs_are_bounded() {
     assert!(refused.error().unwrap().contains("end one with bash_kill"), "{refused:?}");
     let run = jobs.fixture.context.run.clone();
     jobs.fixture.toolbox.rest(&run).await;
+}
+
+/// Pain 15: who waits for any of several commands is told when one of them has something new, and sees at the end of the list whether
+/// one still runs.
+#[tokio::test]
+async fn any_of_several_jobs_is_waited_for() {
+    let mut jobs = Background::new();
+    let quiet = jobs.start("sleep 100000").await.unwrap();
+    let ends = jobs.start("until test -e go; do sleep 0.01; done; exit 3").await.unwrap();
+    let wait = async { jobs.call("bash_output", json!({ "wait_ms": 60_000 })).await };
+    let go = async { jobs.call("bash", json!({ "command": "sleep 0.1; touch go" })).await };
+    let (told, _) = tokio::join!(wait, go);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    assert!(lines[0].starts_with(&ends) && lines[0].ends_with("[ended: exit code 3]"), "{told}");
+    assert!(lines[1].starts_with(&quiet) && lines[1].ends_with(STILL_RUNNING), "{told}");
+    jobs.call("bash_kill", json!({ "id": quiet })).await;
+    assert!(!jobs.call("bash_output", json!({ "wait_ms": 60_000 })).await.contains(STILL_RUNNING));
 }

@@ -10,7 +10,7 @@ use longhaul_core::repetition::{Remedy, Repetition};
 use longhaul_core::run::Call;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::status::Status;
-use longhaul_core::tool::{Failure, Outcome, Output, ToolGrant};
+use longhaul_core::tool::{Failure, Outcome, Output, STILL_RUNNING, ToolGrant};
 
 use super::sim::{Sim, World, spec};
 
@@ -197,7 +197,7 @@ fn rounds_that_bring_nothing_new_are_found() {
 /// Pain 15: looking at a command that still runs is waiting, and so is a call whose result changes.
 #[test]
 fn honest_waiting_is_not_a_circle() {
-    let running = |_| Outcome::done("building\n[still running]");
+    let running = |_| Outcome::done(format!("building\n{STILL_RUNNING}"));
     let sim = play(Conduct::default(), |_| ("bash_output", r#"{"id":"job_1"}"#), running);
     assert_eq!(found(&sim), []);
     assert_eq!(sim.run.cause, Some(Cause::Limit), "only a limit ends it");

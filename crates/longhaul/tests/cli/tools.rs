@@ -143,7 +143,7 @@ conversations:
     let calls = desk.json(&["tools", &id])["calls"].clone();
     let told = |call: usize| calls[call]["result"]["output"]["text"].as_str().unwrap_or("").to_owned();
     assert!(told(2).starts_with("served\n/") && told(2).trim().ends_with("/sub"), "{}", told(2));
-    assert_eq!(told(3), "call_2: echo served > page; sleep 4712.5 [running]\n");
+    assert_eq!(told(3), "call_2: echo served > page; sleep 4712.5 [still running]\n");
     assert_eq!(told(5), "sub\n");
     assert!(calls[6]["result"]["message"].as_str().unwrap().contains("has ended"), "{}", calls[6]);
 }
