@@ -176,6 +176,9 @@ pub const REFUTED_CLAIMS_MAX: u32 = 3;
 /// Iterations in a row that changed nothing in the workspace and learned nothing, before a person is asked.
 pub const IDLE_ITERATIONS_MAX: u32 = 10;
 
+/// Protected files whose undone changes a run remembers for its report; each look names its own in the journal.
+pub const UNDONE_REMEMBERED_MAX: usize = 200;
+
 /// Turns of a conversation that are its beginning: what does not fit the window by then has little to do with its length.
 pub const EARLY_TURNS: u32 = 5;
 

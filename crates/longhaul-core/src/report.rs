@@ -189,7 +189,7 @@ impl Report {
             uncommitted: run.uncommitted.clone(),
             evidence,
             judgement: run.judgement.clone(),
-            protected: seen.map_or(Vec::new(), |seen| seen.found.protected.clone()),
+            protected: protected(run),
             features: seen.and_then(|seen| seen.found.features.clone()),
             steps_completed: run.plan.completed_count(),
             total_steps: run.plan.steps.len(),
@@ -209,6 +209,14 @@ impl Report {
             branch: run.spec.branch.clone(),
         }
     }
+}
+
+/// What was found of protected files at last, and what was taken back of them before: an agent that was told and went on without has
+/// tried it all the same.
+fn protected(run: &Run) -> Vec<ProtectedChange> {
+    let found = run.examined.as_ref().map_or(&[][..], |seen| &seen.found.protected);
+    let is_new = |change: &&ProtectedChange| found.iter().all(|found| found.path != change.path);
+    run.undone.iter().filter(is_new).chain(found).cloned().collect()
 }
 
 impl Evidence {

@@ -25,7 +25,7 @@ use crate::context::Fill;
 use crate::conversation::{Message, Usage};
 use crate::document;
 use crate::event::{Cause, Event, Purpose};
-use crate::evidence::Examination;
+use crate::evidence::{Examination, ProtectedChange};
 use crate::ids::CommandId;
 use crate::json::Json;
 use crate::novelty::Novelty;
@@ -127,6 +127,9 @@ pub struct Run {
     /// The same for whoever reads what came of the run: each limit once, as it was told last.
     #[serde(default)]
     pub passed: Vec<PassedLimit>,
+    /// Changes of protected files that were taken back, the last of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undone: Vec<ProtectedChange>,
     pub gates: Vec<Gate>,
     pub checkpoints: u32,
     pub last_checkpoint_at: Option<Timestamp>,
@@ -344,6 +347,7 @@ impl Run {
             spending: Vec::new(),
             warned: Vec::new(),
             passed: Vec::new(),
+            undone: Vec::new(),
             gates: Vec::new(),
             checkpoints: 0,
             last_checkpoint_at: None,

@@ -83,6 +83,33 @@ conversations:
     }
 }
 
+/// A change of a protected file that was taken back is in the result all the same, also when the agent then went on without.
+#[test]
+fn what_was_taken_back_is_told_at_the_end() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "echo exit 0 > tests/a.sh && touch ok" } } ]
+      - text: "Done."
+      - text: "Done without."
+"#;
+    let desk = repository(script);
+    let more = ["--verify", "test -e ok", "--protect", "tests/**", "--protect-policy", "refuse"];
+    let said = desk.say(&[&["run", "x", "--model", "scripted/s.yaml"][..], &more].concat());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let id = only_run(&desk);
+    let protected = &desk.json(&["result", &id])["protected"][0];
+    assert_eq!(
+        (&protected["path"], &protected["undone"]),
+        (&"tests/a.sh".into(), &true.into()),
+        "{protected}"
+    );
+    let kept = protected["kept"].as_str().unwrap();
+    assert_eq!(desk.get(&["store", "blob", &id, kept]), "exit 0\n");
+    let told = desk.get(&["result", &id]);
+    assert!(told.contains("protected file tests/a.sh was changed; undone, what was there is kept"), "{told}");
+}
+
 /// What commands changed is in the result of a run that nothing was to be shown of: committed, not committed, and new.
 #[test]
 fn a_result_lists_what_commands_changed() {

@@ -7,7 +7,7 @@ use crate::conversation::{Message, ModelFailureKind};
 use crate::event::{Aside, FreshStart, Purpose, Rest};
 use crate::evidence::Examination;
 use crate::ids::Attempt;
-use crate::limits::EARLY_TURNS;
+use crate::limits::{EARLY_TURNS, UNDONE_REMEMBERED_MAX};
 use crate::policy::Limit;
 use crate::prompt;
 use crate::run::{Baseline, Files, Judgement, PassedLimit, Phase, Resumed, Run, Seen};
@@ -36,6 +36,7 @@ impl Run {
             self.feature_list = found.features.as_ref().and_then(|features| features.list.clone());
             return;
         }
+        self.remember_undone(found);
         if purpose == Purpose::Whole {
             self.phase = Phase::Idle;
             self.unseen = !found.holds() || self.spec.conduct().judge.is_some();
@@ -73,6 +74,16 @@ impl Run {
         self.pace.idle_iterations = if same { self.pace.idle_iterations.saturating_add(1) } else { 0 };
         self.pace.tree.clone_from(&found.tree);
         self.examined = Some(Seen { at, purpose, found: found.clone(), head: None });
+    }
+
+    /// Of each protected file, what was last taken back.
+    fn remember_undone(&mut self, found: &Examination) {
+        for change in found.protected.iter().filter(|change| change.undone) {
+            self.undone.retain(|known| known.path != change.path);
+            if self.undone.len() < UNDONE_REMEMBERED_MAX {
+                self.undone.push(change.clone());
+            }
+        }
     }
 
     pub(super) fn hear_aside(&mut self, aside: Aside, model: &str, text: &Option<String>) {
@@ -122,6 +133,10 @@ impl Run {
     }
 
     pub(super) fn shorten(&mut self, shortening: &Shortening, tokens_after: u64, futile: bool) {
+        // The summary is there; what is left of the turn before it is to go on with the next.
+        if let Phase::Aside { aside: Aside::Compaction { .. }, turn, .. } = self.phase {
+            self.phase = Phase::Calling { turn: turn.saturating_sub(1) };
+        }
         self.messages = Arc::new(context::shortened(&self.messages, shortening, &self.calls));
         self.fill.shrink(&self.messages, tokens_after);
         self.fill.compactions = self.fill.compactions.saturating_add(1);
