@@ -9,7 +9,8 @@ use longhaul_tools::hooks::HooksConfig;
 use longhaul_tools::mcp::ServerConfig;
 use longhaul_tools::research::SearchConfig;
 use longhaul_tools::sandbox::{Mode, Network};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -131,7 +132,7 @@ struct CompactionSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     enabled: Option<bool>,
     /// Part of the window, 0.85.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "finite")]
     threshold: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     protect_tokens: Option<u64>,
@@ -252,7 +253,7 @@ struct LimitsSection {
     max_steps: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "finite")]
     max_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<String>,
@@ -262,7 +263,7 @@ struct LimitsSection {
     max_iteration_steps: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_iteration_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "finite")]
     max_iteration_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_child_idle: Option<String>,
@@ -283,7 +284,7 @@ struct BudgetSection {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct AllowanceSection {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "finite")]
     max_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
@@ -298,4 +299,14 @@ struct RetriesSection {
     base_backoff_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
+}
+
+/// A number with an end: `.nan` and `.inf` are laid down as nothing, and a limit of nothing is none.
+fn finite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(deserializer)? {
+        Some(number) if !number.is_finite() => {
+            Err(D::Error::custom(format!("a number is expected, not `{number}`")))
+        }
+        number => Ok(number),
+    }
 }

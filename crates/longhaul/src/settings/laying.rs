@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::permission;
+use longhaul_core::secret::is_secret;
 use longhaul_engine::notify::NotifyConfig;
 use longhaul_model::ProviderConfig;
 use longhaul_tools::hooks::HooksConfig;
@@ -146,13 +147,14 @@ fn refuse_loosening(
 }
 
 /// What a project may lower and not raise, once the user has set it.
-pub(super) const UNRAISED: [&str; 6] = [
+pub(super) const UNRAISED: [&str; 7] = [
     "harness.autonomy",
     "harness.limits.max_cost",
     "harness.budget.day.max_cost",
     "harness.budget.day.max_tokens",
     "harness.budget.repo.max_cost",
     "harness.budget.repo.max_tokens",
+    "harness.limits.max_tokens",
 ];
 
 /// A limit that only warns is none.
@@ -278,14 +280,17 @@ fn shown<T: Serialize>(config: &T) -> Value {
     shown
 }
 
-/// An address without what names its user and without the values of its query.
+/// An address without what names its user, without the values of its query, and without what looks like a key in its path.
 fn without_keys(url: &str) -> String {
     let (start, query) = url.split_once('?').map_or((url, None), |(start, query)| (start, Some(query)));
-    let (scheme, rest) = start.split_once("://").map_or(("", start), |(scheme, rest)| (scheme, rest));
+    let rest = start.split_once("://").map_or(start, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
+    let part = |part| if is_secret("", part) { "…" } else { part };
+    let path = rest[authority.len()..].split('/').map(part).collect::<Vec<_>>().join("/");
+    let before = &start[..start.len() - rest.len()];
     let mut shown = match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://…@{host}{}", &rest[authority.len()..]),
-        None => start.to_owned(),
+        Some((_, host)) => format!("{before}…@{host}{path}"),
+        None => format!("{before}{authority}{path}"),
     };
     if let Some(query) = query {
         let name = |pair: &str| match pair.split_once('=') {

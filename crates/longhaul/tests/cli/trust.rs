@@ -187,6 +187,7 @@ fn a_project_does_not_raise_what_the_user_set() {
         ("autonomy: ", "1", "5", 2),
         ("autonomy: ", "5", "4", 0),
         ("limits: { max_cost: ", "1.5", "2", 2),
+        ("limits: { max_tokens: ", "90000", "90001", 2),
         ("limits: { max_tool_calls: ", "50", "60", 0),
     ] {
         let end = if key.contains('{') { " }" } else { "" };
