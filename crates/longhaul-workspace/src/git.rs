@@ -134,11 +134,7 @@ impl<'a> Git<'a> {
     /// The same as it was printed.
     pub(crate) fn bytes<S: AsRef<OsStr>>(self, arguments: &[S]) -> Result<Vec<u8>, Error> {
         let action = action(arguments);
-        let printed = self.print(arguments)?;
-        if printed.status.success() {
-            return Ok(printed.bytes);
-        }
-        Err(printed.failed(action))
+        self.print(arguments)?.succeeded(action)
     }
 
     /// Runs git to its end, whatever that is.
@@ -189,6 +185,16 @@ impl<'a> Git<'a> {
 }
 
 impl Printed {
+    /// One that was killed may have left locks; one that ended by itself has cleared up.
+    pub(crate) fn ended_by_itself(&self) -> bool {
+        self.status.code().is_some()
+    }
+
+    /// What it printed, if it did what it was asked for.
+    pub(crate) fn succeeded(self, action: String) -> Result<Vec<u8>, Error> {
+        if self.status.success() { Ok(self.bytes) } else { Err(self.failed(action)) }
+    }
+
     pub(crate) fn failed(&self, action: String) -> Error {
         let complaint = self.complaint.trim();
         let message = if complaint.is_empty() { self.status.to_string() } else { complaint.to_owned() };

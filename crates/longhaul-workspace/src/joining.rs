@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkout::{self, Change, Checkout, Filters, Node, path_of, split};
 use crate::commit::signed_by_all;
-use crate::git;
+use crate::git::{self, Printed};
 use crate::landing::{self, Landed, Merge, Settled, Site, Work, contains, merge_trees, shown};
 use crate::moving::Moving;
 
@@ -288,16 +288,16 @@ impl Target {
     /// Nobody has it checked out: no file is touched.
     fn move_only(&self, checkout: &Checkout, joined: &Joined, changes: Vec<Change>) -> Result<Landed, Error> {
         let (reference, note) = (self.reference(), format!("longhaul merge {}", joined.runs.join(" ")));
-        let moved = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", &reference];
+        let order = ["update-ref", "--create-reflog", "-m", &note, "--end-of-options", &reference];
         let mut moving = Moving::take(checkout)?;
         moving.about_to_move(&reference, &joined.to)?;
-        let moved =
-            checkout.git().holding(moving.held()).bytes(&[&moved[..], &[&joined.to, &joined.from]].concat());
-        // One that ended by itself has left nothing; one that was killed may have.
-        if matches!(moved, Ok(_) | Err(git::Error::Failed { .. })) {
+        let git = checkout.git().holding(moving.held());
+        let printed = git.print(&[&order[..], &[&joined.to, &joined.from]].concat());
+        // What one that was killed may have left stays noted, for the next to clear.
+        if printed.as_ref().is_ok_and(Printed::ended_by_itself) {
             moving.done()?;
         }
-        match moved {
+        match printed.and_then(|printed| printed.succeeded("update-ref".to_owned())) {
             Err(_) if self.tip(checkout)? != joined.from => Err(Error::Moved { branch: self.branch.clone() }),
             moved => {
                 moved?;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use longhaul_workspace::joining::{Error, Resolved, Target};
 use longhaul_workspace::landing::{self, Work};
@@ -225,6 +226,38 @@ fn nothing_of_the_users_is_lost() {
     assert_eq!(fixture.git(&["show", "next:shared", "next:b", "next:meanwhile"]), "1\n2\nx");
     assert_eq!(fixture.git(&["rev-parse", "main"]), moved);
     assert!(matches!(fixture.target("none").join(&works, "them", &[]), Err(Error::NoBranch { .. })));
+}
+
+/// A git that is killed alone, with the branch's lock in its hand, keeps nobody from moving the branch later.
+#[test]
+fn the_lock_of_a_git_that_was_killed_alone_is_cleared() {
+    let fixture = Fixture::new();
+    let works = [fixture.work("one", "a", "1\n")];
+    fixture.git(&["branch", "held"]);
+    let target = fixture.target("held");
+    let joined = target.join(&works, "it", &[]).unwrap();
+    let lock = fixture.repo().join(".git/refs/heads/held.lock");
+    let log = fixture.repo().join(".git/logs/refs/heads/held");
+    // Git writes its log while it holds the lock, and here waits for somebody to read that.
+    fs::remove_file(&log).unwrap();
+    sh(&fixture.repo(), "mkfifo .git/logs/refs/heads/held");
+    std::thread::scope(|scope| {
+        let landing = scope.spawn(|| target.land(&joined, "it"));
+        let began = Instant::now();
+        while !lock.exists() {
+            assert!(began.elapsed() < Duration::from_secs(60) && !landing.is_finished(), "git never began");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // The bracket keeps the shell that looks for it from finding itself.
+        let found = format!("pgrep -P {} -f 'update-re[f].*heads/held'", std::process::id());
+        sh(&fixture.repo(), &format!("kill -9 $({found})"));
+        assert!(landing.join().unwrap().is_err());
+    });
+    assert!(lock.exists(), "it is left");
+    fs::remove_file(&log).unwrap();
+    target.land(&joined, "it").unwrap();
+    assert!(!lock.exists());
+    assert_eq!(fixture.git(&["rev-parse", "held"]), joined.to);
 }
 
 /// A name for a branch is one that nobody has, however the agent is called.
