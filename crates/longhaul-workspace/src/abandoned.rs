@@ -61,8 +61,10 @@ fn may_be_held(lock: &File, places: [&Path; 2]) -> bool {
 }
 
 fn is_git_in(process: &Path, places: [&Path; 2]) -> bool {
+    // Not everything that begins so is git: there are gitea, gitaly and gitlab-runner, and they run all the time.
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-    if !name.starts_with("git") {
+    let name = name.trim_end();
+    if name != "git" && !name.starts_with("git-") {
         return false;
     }
     match fs::read_link(process.join("cwd")) {

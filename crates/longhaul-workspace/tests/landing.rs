@@ -424,6 +424,26 @@ fn only_the_lock_of_a_dead_process_is_cleared() {
     assert!(!lock.exists());
 }
 
+/// F48: what is only called like git holds no lock of git's.
+#[test]
+fn a_program_with_a_similar_name_keeps_no_lock() {
+    let fixture = Fixture::new();
+    let lock = fixture.repo().join(".git/worktrees/run_1/index.lock");
+    for (name, is_git) in [("gitea", false), ("gitlab-runner", false), ("git-remote-http", true)] {
+        write(&fixture.tree(), "file", name);
+        fs::write(&lock, "").unwrap();
+        let mut other = Command::new("bash");
+        other.args(["-c", &format!("printf {name} > /proc/self/comm; echo; read")]);
+        other.current_dir(fixture.tree()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut other = other.spawn().unwrap();
+        other.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let committed = fixture.commit();
+        assert_eq!((committed.is_err(), lock.exists()), (is_git, is_git), "{name}: {committed:?}");
+        drop(other.stdin.take());
+        other.wait().unwrap();
+    }
+}
+
 /// What a git that died with us has left is known by our own lock and cleared with it; whatever that does not name stays.
 #[test]
 fn the_locks_that_our_git_left_are_cleared() {
