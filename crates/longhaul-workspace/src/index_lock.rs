@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub enum Error {
     Ours { pid: i32 },
     #[error("`{}` is there: a longhaul on {host} (process {pid}) is at work in this checkout, or was killed there", path.display())]
     Elsewhere { path: PathBuf, host: String, pid: i32 },
+    #[error("others have had `{}` all the while, one after another", path.display())]
+    Contended { path: PathBuf },
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
@@ -74,15 +77,23 @@ impl IndexLock {
     }
 
     fn take_for(directory: &Path, holder: &Process) -> Result<IndexLock, Error> {
-        let mut taken = IndexLock::try_take(directory, holder);
-        limits::within(limits::INDEX_WAIT_MAX, || {
+        IndexLock::take_within(limits::INDEX_WAIT_MAX, directory, || IndexLock::try_take(directory, holder))
+    }
+
+    fn take_within(
+        time: Duration,
+        directory: &Path,
+        mut take: impl FnMut() -> Result<Option<IndexLock>, Error>,
+    ) -> Result<IndexLock, Error> {
+        let mut taken = take();
+        limits::within(time, || {
             let waits = matches!(taken, Ok(None) | Err(Error::Ours { .. } | Error::Elsewhere { .. }));
             if waits {
-                taken = IndexLock::try_take(directory, holder);
+                taken = take();
             }
             !waits
         });
-        taken?.ok_or_else(|| Error::Foreign { path: directory.join("index.lock") })
+        taken?.ok_or_else(|| Error::Contended { path: directory.join("index.lock") })
     }
 
     /// `None` if others had it and let go of it all the while.
@@ -256,10 +267,13 @@ fn place_of(directory: &Path, name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use super::{Error, IndexLock, MARK, unnamed};
     use crate::process::Process;
+    use crate::{commit, landing};
 
     /// F48: at no moment is there a lock of ours that does not say so. One that is left at that moment would stay for ever.
     #[test]
@@ -283,6 +297,20 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             assert_eq!(looking.join().unwrap(), 0);
         });
+    }
+
+    /// A lock that others always have when it is asked for is held by them: nobody is told to remove it.
+    #[test]
+    fn a_lock_that_goes_from_hand_to_hand_is_nobodys_to_remove() {
+        let place = tempfile::tempdir().unwrap();
+        let refused = IndexLock::take_within(Duration::ZERO, place.path(), || Ok(None)).err().unwrap();
+        assert!(matches!(refused, Error::Contended { .. }), "{refused}");
+        let landing = [landing::Error::from(refused), contended(place.path()).into()];
+        assert!(landing.iter().all(|error| matches!(error, landing::Error::Busy)), "{landing:?}");
+    }
+
+    fn contended(directory: &Path) -> commit::Error {
+        Error::Contended { path: directory.join("index.lock") }.into()
     }
 
     /// F48: of many that find the lock of a dead process, one has it.

@@ -53,14 +53,29 @@ pub enum Error {
     #[error("another longhaul is at work in this checkout")]
     Busy,
     #[error(transparent)]
-    Commit(#[from] commit::Error),
+    Commit(commit::Error),
     #[error(transparent)]
-    Lock(#[from] index_lock::Error),
+    Lock(index_lock::Error),
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
 
 checkout::wraps_git!(Error);
+
+/// Whoever meets a lock that goes from hand to hand only has to try again.
+impl From<index_lock::Error> for Error {
+    fn from(error: index_lock::Error) -> Error {
+        let is_contended = matches!(error, index_lock::Error::Contended { .. });
+        if is_contended { Error::Busy } else { Error::Lock(error) }
+    }
+}
+
+impl From<commit::Error> for Error {
+    fn from(error: commit::Error) -> Error {
+        let is_contended = matches!(error, commit::Error::Lock(index_lock::Error::Contended { .. }));
+        if is_contended { Error::Busy } else { Error::Commit(error) }
+    }
+}
 
 /// What came of bringing work into a checkout.
 #[derive(Clone, Debug, PartialEq, Eq)]
