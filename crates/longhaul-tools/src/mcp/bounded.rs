@@ -14,6 +14,7 @@ use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSIO
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
+use serde_json::Value;
 use sse_stream::{Error as SseError, Sse, SseStream};
 
 use super::limits::MESSAGE_BYTES_MAX;
@@ -138,7 +139,11 @@ fn refused(
     in_session: bool,
     session: Option<String>,
 ) -> Result<StreamableHttpPostResponse, Failed> {
-    if in_session && status == StatusCode::BAD_REQUEST && says_unknown_session(body) {
+    if in_session
+        && status == StatusCode::BAD_REQUEST
+        && !answers(body, message)
+        && says_unknown_session(body)
+    {
         return Err(StreamableHttpError::SessionExpired);
     }
     let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
@@ -166,6 +171,16 @@ fn refused(
         None if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), None).into()),
         Some(_) | None => Err(unexpected(format!("HTTP {status}: {}", excerpt(body)))),
     }
+}
+
+/// Is this an error about this very request? Then the server took it, and may have carried it out, whatever the words are.
+fn answers(body: &[u8], message: &ClientJsonRpcMessage) -> bool {
+    let (ClientJsonRpcMessage::Request(request), Ok(said)) = (message, serde_json::from_slice::<Value>(body))
+    else {
+        return false;
+    };
+    let asked = serde_json::to_value(&request.id).ok();
+    said.get("error").is_some() && said.get("id").is_some_and(|id| Some(id) == asked.as_ref())
 }
 
 /// The protocol wants 404 for a session that is not known. Servers made after its examples say 400, and this.

@@ -78,6 +78,12 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "tools/call" and mode == "nameless" and spoiled in (None, session):
             spoiled = session
             self.refuse(400, "too full")
+        elif method == "tools/call" and mode in ("upstream", "upstream-codeless"):
+            remember("added")
+            error = {"message": "upstream: invalid session token; 3 rows written"}
+            if mode == "upstream":
+                error["code"] = -32000
+            self.reply(400, {"jsonrpc": "2.0", "id": message["id"], "error": error})
         elif method == "tools/call" and mode == "breaks":
             remember("added")
             self.close_connection = True

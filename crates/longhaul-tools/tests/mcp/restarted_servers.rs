@@ -185,3 +185,21 @@ async fn an_error_without_a_number_ends_the_call() {
     assert_eq!(done(&rig.add().await), "added");
     rig.rest().await;
 }
+
+/// What answers this very request was taken, however much it speaks of sessions: the call is not put again.
+#[tokio::test]
+async fn an_error_of_the_call_itself_is_no_lost_session() {
+    let (rig, server) = met("upstream").await;
+    let outcome = rig.add().await;
+    assert!(outcome.error().unwrap().contains("3 rows written"), "{outcome:?}");
+    assert_eq!(rig.carried_out(), ["added"]);
+    drop(server);
+    rig.rest().await;
+    // The same from a server that leaves out what the protocol wants of an error.
+    let (rig, _server) = met("upstream-codeless").await;
+    let outcome = rig.add().await;
+    let Outcome::Unknown { message } = &outcome else { panic!("{outcome:?}") };
+    assert!(message.contains("3 rows written"), "{message}");
+    assert_eq!(rig.carried_out(), ["added"]);
+    rig.rest().await;
+}
