@@ -3,6 +3,12 @@
 /// Bytes of an agent file. A real one is a page or two; a megabyte is a mistake.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Lines of an agent file in which front matter is looked for that was meant: further down, dashes are a rule of the prompt's own.
+pub const MATTER_SOUGHT_LINES_MAX: usize = 40;
+
+/// Letters shown of a line that is no fence: it is known by its beginning, and may be dashes without end.
+pub const FENCE_LETTERS_SHOWN_MAX: usize = 60;
+
 /// Bytes of a repository's rules that agents are given. They stand in every prompt, and longer ones are not followed.
 pub const RULES_BYTES_MAX: usize = 64 * 1024;
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_saphyr::Error;
 
 use crate::agent::ProtectPolicy;
+use crate::limits::{FENCE_LETTERS_SHOWN_MAX, MATTER_SOUGHT_LINES_MAX};
 
 /// Numbers are wide and signed here, so that a negative or absurd one is told what it is.
 #[derive(Debug, Default, Deserialize)]
@@ -109,12 +110,9 @@ pub(crate) fn split(text: &str) -> Result<Parts<'_>, Complaint> {
 
 const FENCE: &str = "---";
 
-/// Lines that are looked at for front matter that was meant: further down, dashes are a rule of the prompt's own.
-const LOOKED_AT: usize = 40;
-
 /// Where something stands that was meant as front matter, counted from nothing, and what to write instead.
 fn misplaced(text: &str) -> Option<(usize, String)> {
-    let lines: Vec<&str> = text.lines().take(LOOKED_AT).collect();
+    let lines: Vec<&str> = text.lines().take(MATTER_SOUGHT_LINES_MAX).collect();
     let first = said_first(&lines)?;
     if has_dashes(lines[first]) {
         return Some((first, wrong_fence(lines[first])));
@@ -131,7 +129,7 @@ fn wrong_fence(line: &str) -> String {
     let line = line.trim_end();
     format!(
         "`{}` looks like the start of front matter; write `---` as the first line of the file, not indented, with nothing above it",
-        line.chars().take(60).collect::<String>()
+        line.chars().take(FENCE_LETTERS_SHOWN_MAX).collect::<String>()
     )
 }
 

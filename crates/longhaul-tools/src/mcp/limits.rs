@@ -11,6 +11,9 @@ pub const SERVER_NAME_BYTES_MAX: usize = 24;
 /// Bytes of a tool's whole name, `server__tool`: the least that any of the providers takes.
 pub const TOOL_NAME_BYTES_MAX: usize = 64;
 
+/// Letters of short options that stand together before code, as in `bash -lc`. A longer word is one option with its value.
+pub const SHORT_OPTIONS_MAX: usize = 3;
+
 /// Pages read of one list. Real servers have one; an endless list ends here.
 pub const PAGES_MAX: usize = 50;
 

@@ -160,15 +160,15 @@ fn plain(file: &Path) -> &str {
 
 /// Is this the option behind which the code itself stands? Short ones may stand together: `bash -lc`.
 fn holds_code(interpreter: &str, argument: &str) -> bool {
-    const SHORT_LETTERS_MAX: usize = 3;
     let letters: &[char] = match interpreter {
         "sh" | "bash" | "dash" | "zsh" | "python" | "python3" => &['c'],
         "php" => &['r'],
         _ => &['e', 'E', 'p'],
     };
     let is_long = ["--eval", "--print"].iter().any(|long| argument.starts_with(long));
-    let is_short =
-        |short: &str| short.len() <= SHORT_LETTERS_MAX && !short.starts_with('-') && short.contains(letters);
+    let is_short = |short: &str| {
+        short.len() <= limits::SHORT_OPTIONS_MAX && !short.starts_with('-') && short.contains(letters)
+    };
     is_long || argument.strip_prefix('-').is_some_and(is_short)
 }
 
