@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -16,6 +17,9 @@ conversations:
       - calls: [ { tool: bash, args: { command: "echo line >> notes; cat notes; git log --oneline 2>/dev/null | wc -l" } } ]
       - text: "Done."
 "#;
+
+/// Time for what takes a moment, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Works until it is told to go on.
 const WAITS: &str = r#"
@@ -110,9 +114,15 @@ fn a_session_is_locked_by_who_works_there() {
     let waits = ["run", "x", "--model", "scripted/w.yaml", "--session=port", "--sandbox=off"];
     let lease = desk.path(".longhaul/sessions/port/lease.json");
     let start = || {
-        let child = desk.command(&waits).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while !lease.exists() {
-            std::thread::yield_now();
+        let mut child = desk.command(&waits).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while !lease.exists() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !lease.exists() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("nobody took the session");
         }
         child
     };
@@ -159,7 +169,8 @@ fn who_does_not_get_the_session_leaves_no_run() {
     let waits = ["run", "x", "--model", "scripted/w.yaml", "--session=port", "--sandbox=off"];
     let start = |_| desk.command(&waits).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut children: Vec<_> = (0..4).map(start).collect();
-    while children.len() > 1 {
+    let began = Instant::now();
+    while children.len() > 1 && began.elapsed() < PATIENCE {
         let is_over = |child: &mut std::process::Child| child.try_wait().unwrap().is_some();
         if let Some(over) = children.iter_mut().position(is_over) {
             let refused = children.remove(over).wait_with_output().unwrap();
@@ -167,7 +178,14 @@ fn who_does_not_get_the_session_leaves_no_run() {
             assert_eq!(refused.status.code(), Some(7), "{said}");
             assert!(!said.contains("works in"), "{said}");
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if children.len() > 1 {
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        panic!("{} of them have the session", children.len());
     }
     let works = desk.json(&["session", "info", "port"]);
     std::fs::write(desk.path(".longhaul/sessions/port/workspace/go"), "").unwrap();
