@@ -60,6 +60,7 @@ fn show(reply: &ModelReply) -> String {
     let mut shown = format!("says {:?}\n", reply.text);
     for call in &reply.calls {
         shown += &format!("calls {} {}\n", call.tool, call.args);
+        shown += &call.malformed.iter().map(|why| format!("which is {why}\n")).collect::<String>();
     }
     let usage = &reply.usage;
     shown
@@ -294,6 +295,29 @@ const FAULTS: &[&str] = &[
     "garbage_tls",
 ];
 
+/// A call that was refused for its arguments is refused for the same reason when it is played again.
+#[test]
+fn a_call_that_could_not_be_read_is_none_again() {
+    check(
+        r#"
+            conversations:
+              - turns:
+                  - calls:
+                      - { tool: bash, args: { unreadable: '{"command": ' }, malformed: "not JSON: EOF" }
+                      - { tool: read, args: { path: x } }
+        "#,
+        &[request()],
+        expect![[r#"
+            heard [] in 0 ms
+            says ""
+            calls bash {"unreadable":"{\"command\": "}
+            which is not JSON: EOF
+            calls read {"path":"x"}
+            used 0 in, 0 out, 0 read, 0 written, $0.0000
+        "#]],
+    );
+}
+
 fn with_fault(name: &str) -> String {
     format!("conversations: [ {{ turns: [ {{ text: hi, fail: [ {{ fault: {name} }} ] }} ] }} ]")
 }
@@ -338,6 +362,7 @@ fn a_nasty_reply_is_played() {
     assert!(said("unknown_tool").contains("calls no_such_tool {}\n"));
     assert!(said("args_not_object").contains("calls read [1, 2]\n"));
     assert!(said("malformed_args").contains(r#"calls read "{\"path\": \"a""#));
+    assert!(said("malformed_args").contains("which is "));
     assert!(said("null_content").contains("says \"\"\nused"));
     assert_eq!(said("many_calls").matches("calls read {}\n").count(), 500);
 }

@@ -37,7 +37,10 @@ pub(super) fn plain(spoken: &Spoken) -> Value {
     let text = (!spoken.text.is_empty()).then(|| json!({"type": "text", "text": spoken.text}));
     let calls = spoken.calls.iter().enumerate().map(|(number, call)| {
         // A body can only carry JSON; what is none is carried as a string.
-        let input = serde_json::from_str(&call.args).unwrap_or_else(|_| Value::from(call.args.as_str()));
+        let input: Option<Value> = serde_json::from_str(&call.args).ok();
+        // Null would be no arguments at all.
+        let input = input.filter(|input| !input.is_null());
+        let input = input.unwrap_or_else(|| Value::from(call.args.as_str()));
         tool_use(spoken, number, call, &input)
     });
     let content: Vec<Value> = text.into_iter().chain(calls).collect();

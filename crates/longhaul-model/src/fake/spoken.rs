@@ -51,7 +51,7 @@ impl Spoken {
             digest,
             model: asked.model.clone(),
             text: body.text.clone(),
-            calls: body.calls.iter().map(SaidCall::of).collect(),
+            calls: body.calls.iter().map(SaidCall::of).map(SaidCall::sent).collect(),
             ids: Ids::Unique,
             stop: body.stop,
             tokens: body.tokens,
@@ -63,7 +63,8 @@ impl Spoken {
     pub(super) fn odd(asked: &Asked, body: &Body, digest: u64, odd: Odd) -> Spoken {
         let tool = asked.tools.first().map_or(TOOL_DEFAULT, String::as_str);
         let ids = if odd == Odd::DuplicateIds { Ids::Same } else { Ids::Unique };
-        let (text, calls) = (odd.text(body).to_owned(), odd.calls(body, tool));
+        let text = odd.text(body).to_owned();
+        let calls = odd.calls(body, tool).into_iter().map(SaidCall::sent).collect();
         let usage = if odd == Odd::NoUsage { Usage::Untold } else { asked.usage };
         Spoken { text, calls, ids, usage, ..Spoken::new(asked, body, digest) }
     }

@@ -149,10 +149,18 @@ fn is_interruption(word: &str) -> bool {
     .any(|sign| word.contains(sign))
 }
 
+/// Under which name the arguments of a call that is refused for them are kept as they came.
+const UNREADABLE: &str = "unreadable";
+
+/// What was kept so, if it was.
+pub(crate) fn unreadable(args: &Json) -> Option<String> {
+    args.value().get(UNREADABLE)?.as_str().map(str::to_owned)
+}
+
 fn proposed(call: wire::ReplyCall) -> ProposedCall {
     let (args, malformed) = match call.args {
         Ok(args) => (args, None),
-        Err(malformed) => (Json::of(&json!({ "unreadable": malformed.text })), Some(malformed.reason)),
+        Err(malformed) => (Json::of(&json!({ UNREADABLE: malformed.text })), Some(malformed.reason)),
     };
     ProposedCall { tool: call.name.into(), args, provider_id: Some(call.provider_id), malformed }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::script::Body;
 use crate::limits;
+use crate::provider::convert;
 
 /// A fault by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,18 +140,37 @@ impl Fault {
 pub(crate) struct SaidCall {
     pub(crate) tool: String,
     pub(crate) args: String,
+    /// Why it is refused for its arguments, if the script says that it is.
+    pub(crate) malformed: Option<String>,
 }
 
 impl SaidCall {
     pub(crate) fn of(call: &ProposedCall) -> SaidCall {
-        SaidCall { tool: call.tool.to_string(), args: call.args.as_str().to_owned() }
+        let args = call.args.as_str().to_owned();
+        SaidCall { tool: call.tool.to_string(), args, malformed: call.malformed.clone() }
+    }
+
+    /// For a client at the other end of a wire, which finds out by itself what cannot be read: the arguments as they came, when
+    /// somebody could not read them. If they could be read, they are cut off, so that nobody makes a call that was refused.
+    pub(crate) fn sent(self) -> SaidCall {
+        if self.malformed.is_none() {
+            return self;
+        }
+        let kept = Json::parse(self.args.as_str()).ok();
+        let args = kept.and_then(|args| convert::unreadable(&args)).unwrap_or(self.args);
+        let args = match serde_json::from_str(&args) {
+            _ if args.trim().is_empty() => "{".to_owned(),
+            Ok(Value::Object(_)) => args.trim_end().trim_end_matches('}').to_owned(),
+            Ok(_) | Err(_) => args,
+        };
+        SaidCall { args, ..self }
     }
 
     /// For a run that is asked directly, as if the wire had read it.
     pub(super) fn proposed(self) -> ProposedCall {
-        let SaidCall { tool, args } = self;
+        let SaidCall { tool, args, malformed } = self;
         match Json::parse(args.as_str()) {
-            Ok(json) => ProposedCall::new(tool, json),
+            Ok(json) => ProposedCall { malformed, ..ProposedCall::new(tool, json) },
             Err(error) => ProposedCall {
                 malformed: Some(error.to_string()),
                 ..ProposedCall::new(tool, Json::of(&Value::from(args)))
@@ -169,7 +189,7 @@ impl Odd {
     pub(crate) fn calls(self, body: &Body, tool: &str) -> Vec<SaidCall> {
         let mut own: Vec<SaidCall> = body.calls.iter().map(SaidCall::of).collect();
         if own.is_empty() && self != Odd::NoUsage {
-            own.push(SaidCall { tool: tool.to_owned(), args: "{}".to_owned() });
+            own.push(SaidCall { tool: tool.to_owned(), args: "{}".to_owned(), malformed: None });
         }
         let count = own.len();
         let own = own.into_iter().cycle();
@@ -200,5 +220,5 @@ impl Odd {
 }
 
 fn with_args(call: SaidCall, args: &str) -> SaidCall {
-    SaidCall { args: args.to_owned(), ..call }
+    SaidCall { args: args.to_owned(), malformed: None, ..call }
 }

@@ -30,6 +30,36 @@ conversations:
         delay_ms: 20
 "#;
 
+/// A call that was recorded as one that cannot be read comes as it came then; what could be read is cut off, so that nobody
+/// makes it.
+#[tokio::test]
+async fn a_call_that_could_not_be_read_comes_as_it_was() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls:
+          - { tool: bash, args: { unreadable: '{"command": "ec' }, malformed: "not JSON: EOF" }
+          - { tool: bash, args: { unreadable: '[1, 2]' }, malformed: "not an object but an array" }
+          - { tool: bash, args: { unreadable: 'null' }, malformed: "not an object but null" }
+          - { tool: bash, args: { unreadable: '{"command": "echo"}' }, malformed: "cut off by the limit" }
+          - { tool: bash, args: { command: "echo" }, malformed: "somebody says so" }
+          - { tool: bash, args: { unreadable: "" }, malformed: "nothing" }
+          - { tool: bash, args: { command: "echo" } }
+"#;
+    let as_they_came =
+        [r#"{"command": "ec"#, "[1, 2]", "null", r#"{"command": "echo""#, r#"{"command":"echo""#, "{"];
+    for way in WAYS {
+        let reply = ask(&serve(script).await, way, patient()).await.unwrap();
+        let (last, refused) = reply.calls.split_last().unwrap();
+        assert!(last.args.is_ok(), "{way:?}");
+        let refused: Vec<String> = refused.iter().map(|call| call.args.clone().unwrap_err().text).collect();
+        // A body of Anthropic's carries what is no JSON as a string.
+        if way != (Api::Anthropic, false) {
+            assert_eq!(refused, as_they_came, "{way:?}");
+        }
+    }
+}
+
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 

@@ -68,6 +68,38 @@ fn a_recording_replays_the_run() {
     }
 }
 
+/// A call that was refused because its arguments could not be read is refused again, in the same words: it is not made with
+/// what was kept of them. Neither is it by who hears the recording over a network.
+#[test]
+fn a_call_that_could_not_be_read_is_refused_again() {
+    let work = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: write, args: { path: src/a.txt, content: "a" } } ]
+        usage: { input: 10, output: 1 }
+      - calls: [ { tool: bash, args: { command: "touch src/made" } } ]
+        fail: [ { fault: malformed_args } ]
+        usage: { input: 10, output: 1 }
+      - text: "All done."
+        usage: { input: 10, output: 1 }
+"#;
+    for api in APIS {
+        let fake = serve(work);
+        let rig = Rig::with_all(&fake);
+        let said = rig.run(&format!("{api}/m"), &["--record", "night.yaml"]);
+        assert_eq!(said.code, 0, "{api}: {said:?}");
+        let refused = rig.calls(&said.id())[1]["result"].to_string();
+        assert!(refused.contains("the arguments cannot be read: not JSON"), "{api}: {refused}");
+        replays_the_same(&rig, &said.id());
+
+        let again = serve(&rig.read("night.yaml"));
+        let elsewhere = Rig::with_all(&again);
+        let heard = elsewhere.run(&format!("{api}/m"), &[]);
+        assert_eq!(heard.code, 0, "{api}: {heard:?}");
+        assert_eq!(elsewhere.calls(&heard.id())[1]["result"].to_string(), refused, "{api}");
+    }
+}
+
 /// A run that was killed is recorded whole by whoever resumes it.
 #[test]
 fn a_killed_run_is_recorded_whole() {
