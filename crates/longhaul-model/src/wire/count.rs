@@ -64,5 +64,5 @@ pub(super) fn read(body: &[u8]) -> Result<u64, WireError> {
 
 /// Whether a server of the protocol simply does not have the question, as many that resemble it do not.
 pub(super) fn is_unknown_question(error: &WireError) -> bool {
-    error.kind == Kind::Fatal && matches!(error.status, Some(404 | 405 | 501))
+    matches!(error.kind, Kind::Fatal | Kind::Foreign) && matches!(error.status, Some(404 | 405 | 501))
 }

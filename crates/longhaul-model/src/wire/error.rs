@@ -5,7 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use longhaul_core::time::Timestamp;
-use reqwest::header::HeaderMap;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::lenient::{Piece, str_at};
@@ -49,7 +50,7 @@ pub enum Kind {
     TooLarge,
     /// What came is not this protocol.
     Malformed,
-    /// Something else than a model answered: a web page, a picture.
+    /// Something else than a model answered: a web page, a picture, a redirection.
     Foreign,
 }
 
@@ -91,6 +92,8 @@ impl WireError {
         let said = Said::from_body(body);
         let stated = retry_after::wished(headers, now).or_else(|| said.wait(Some(now)));
         let kind = said.kind(Some(status), stated).unwrap_or_else(|| by_status(status));
+        let kind =
+            if kind == Kind::Fatal && is_gateways(status, headers, body) { Kind::Foreign } else { kind };
         // When a limit is over says nothing about a service that is out of order.
         let resets = || retry_after::from_resets(headers, now).filter(|_| status < 500);
         let after = stated.or_else(resets);
@@ -338,9 +341,23 @@ fn read_word(word: &Value) -> Piece<'_> {
     serde::Deserialize::deserialize(word).unwrap_or_default()
 }
 
+/// Does somebody in between refuse the request? No provider sends its clients elsewhere or answers with a page. What a status
+/// says of keys, limits and outages holds whoever says it; that the request is wrong only its provider can say.
+fn is_gateways(status: u16, headers: &HeaderMap, body: &[u8]) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let is_html = ["text/html", "application/xhtml+xml"]
+        .iter()
+        .any(|html| kind.trim_start().to_ascii_lowercase().starts_with(html));
+    let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
+    (300..400).contains(&status) || (!is_json && (is_html || is_page(&String::from_utf8_lossy(body))))
+}
+
 /// What a body that is no JSON says: nothing if it is a web page, whose text would bury the status.
 fn page_text(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    if text.starts_with('<') { "the answer is a web page".to_owned() } else { text.to_owned() }
+    if is_page(&text) { "the answer is a web page".to_owned() } else { text.trim().to_owned() }
+}
+
+fn is_page(text: &str) -> bool {
+    text.trim_start_matches('\u{feff}').trim_start().starts_with('<')
 }

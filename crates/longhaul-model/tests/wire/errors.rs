@@ -194,10 +194,17 @@ fn answers_have_their_kind() {
         (404, r#"{"error":"model 'x' not found, try pulling it first"}"#.to_owned(), Kind::ModelUnknown),
         (404, r#"{"detail":"Not Found"}"#.to_owned(), Kind::Fatal),
         (503, r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#.to_owned(), retry),
-        (302, String::new(), Kind::Fatal),
+        (302, String::new(), Kind::Foreign),
+        (307, "<a href=\"/login\">".to_owned(), Kind::Foreign),
+        (400, "\u{feff}\r\n<!DOCTYPE html><p>Bad Request".to_owned(), Kind::Foreign),
+        (400, "Failed to deserialize the JSON body".to_owned(), Kind::Fatal),
         (401, String::new(), Kind::Credentials),
         (403, "<html>no</html>".to_owned(), Kind::Credentials),
-        (404, "<html>nothing</html>".to_owned(), Kind::Fatal),
+        (404, "<html>nothing</html>".to_owned(), Kind::Foreign),
+        (404, String::new(), Kind::Fatal),
+        (413, "<html>too large</html>".to_owned(), Kind::Overflow),
+        (429, "<html>slow down</html>".to_owned(), limited),
+        (405, "<html>no</html>".to_owned(), Kind::Foreign),
         (408, String::new(), retry),
         (409, String::new(), retry),
         (422, "{".to_owned(), Kind::Fatal),
@@ -211,6 +218,9 @@ fn answers_have_their_kind() {
     for (status, body, kind) in cases {
         assert_eq!(answer(status, &[], &body).kind, kind, "{status} {body}");
     }
+    let html = [("content-type", "text/html; charset=utf-8")];
+    assert_eq!(answer(404, &html, "No such page").kind, Kind::Foreign);
+    assert_eq!(answer(400, &html, &anthropic("invalid_request_error", "m")).kind, Kind::Fatal);
 }
 
 #[test]

@@ -302,7 +302,7 @@ async fn redirects_are_not_followed() {
     let target = format!("{}/v1/messages?k={CANARY}", other.url());
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
         let steps = vec![Step::Send(head(status, &[("location", &target)]))];
-        assert_eq!(answer(Api::Anthropic, steps, options()).await.unwrap_err().kind, Kind::Fatal);
+        assert_eq!(answer(Api::Anthropic, steps, options()).await.unwrap_err().kind, Kind::Foreign);
     }
     assert!(other.requests.try_recv().is_err());
 }
