@@ -28,7 +28,7 @@ pub struct WireError {
 pub enum Kind {
     /// Unreachable, overloaded, stalled or broken for the moment. `after` is the provider's wish, within bounds.
     Retryable { after: Option<Duration> },
-    /// No connection came about.
+    /// No connection came about, or whoever took it does not speak HTTP.
     Unreachable,
     /// Too many requests or tokens, or a plan used up for some hours. `after` is as above.
     RateLimited { after: Option<Duration> },

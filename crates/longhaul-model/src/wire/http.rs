@@ -407,11 +407,8 @@ pub(super) async fn refused(mut response: Response, clocks: Clocks) -> WireError
 }
 
 pub(super) fn not_sent(error: reqwest::Error) -> WireError {
-    let kind = match (error.is_builder(), error.is_connect()) {
-        (true, _) => Kind::Fatal,
-        (false, true) => Kind::Unreachable,
-        (false, false) => Kind::Retryable { after: None },
-    };
+    // Who takes a line and answers with anything but HTTP, or with nothing, is as little the provider as nobody.
+    let kind = if error.is_builder() { Kind::Fatal } else { Kind::Unreachable };
     let address = error.url().map(|url| format!("{}: ", address(url))).unwrap_or_default();
     WireError::new(kind, format!("{address}{}", chain(&error.without_url())))
 }

@@ -129,7 +129,7 @@ async fn what_is_no_reply_is_not_taken_for_one() {
     check("{ fault: invalid_utf8 }", patient(), |_, _| Kind::Malformed).await;
     let cut = |_, stream: bool| if stream { Kind::Malformed } else { Kind::Truncated };
     check("{ fault: truncated_json }", patient(), cut).await;
-    check("{ fault: garbage_tls }", patient(), |_, _| RETRYABLE).await;
+    check("{ fault: garbage_tls }", patient(), |_, _| Kind::Unreachable).await;
 }
 
 /// A line that breaks is never a reply, wherever it breaks.

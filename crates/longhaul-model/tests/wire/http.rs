@@ -307,12 +307,17 @@ async fn redirects_are_not_followed() {
     assert!(other.requests.try_recv().is_err());
 }
 
-/// F26: refused, unknown host, no TLS at the other end: all retryable, and each names who was looked for and no secret. An
-/// address that is none is not.
+/// F26: refused, unknown host, no TLS at the other end, or no HTTP: all retryable, and each names who was looked for and no
+/// secret. An address that is none is not.
 #[tokio::test]
 async fn unreachable_providers_are_told_apart() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let plain = Server::start(vec![Step::Send(b"HTTP/1.1 400 Bad\r\n\r\n".to_vec())]).await;
+    let ssh = Server::start(vec![Step::Send(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec())]).await;
+    let alert = Server::start(vec![Step::Send(vec![21, 3, 1, 0, 2, 2, 70])]).await;
+    let closing = Server::start(Vec::new()).await;
+    let no_http = [&ssh, &alert, &closing]
+        .map(|server| (format!("{}/{CANARY}", server.url()), format!("{}: ", server.url())));
     let urls = [
         (format!("http://{closed}/{CANARY}"), format!("http://{closed}: ")),
         (
@@ -321,6 +326,7 @@ async fn unreachable_providers_are_told_apart() {
         ),
         (format!("https://{}/v1", plain.address), format!("https://{}: ", plain.address)),
     ];
+    let urls = urls.into_iter().chain(no_http);
     let quick = Options { connect_timeout: Duration::from_secs(1), ..options() };
     for (url, address) in urls {
         let mut endpoint = endpoint(Api::Chat, url);

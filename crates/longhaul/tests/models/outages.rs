@@ -1,9 +1,14 @@
 //! Providers that do not answer, or not with an answer: what time can mend is waited out within bounds, what it cannot is
 //! brought to a person at once.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
 
-use super::rig::{APIS, Dead, PRICES, Rig, asked, provider, serve};
+use super::rig::{APIS, Dead, PRICES, Rig, asked, provider, serve, take_request};
 
 fn failing(fail: &str) -> String {
     format!(
@@ -122,6 +127,46 @@ fn a_dead_address_is_named() {
     }
 }
 
+/// F26: where something answers that speaks no HTTP, or that only takes lines and lets go of them, the address is as wrong as
+/// where nobody is: a bounded number of tries, and the hint.
+#[test]
+fn what_speaks_no_http_is_not_asked_for_ever() {
+    let no_http: [&[u8]; 3] = [b"SSH-2.0-OpenSSH_9.6\r\n", &[21, 3, 1, 0, 2, 2, 70], b""];
+    for (api, says) in APIS.into_iter().zip(no_http) {
+        let (url, met) = saying(says);
+        let rig = Rig::with(&[provider("mine", api, &url, PRICES)]);
+        let said = rig.run("mine/m", &[]);
+        assert_eq!((said.code, met.load(Ordering::Relaxed)), (5, 8), "{api}: {said:?}");
+        let reason = said.json()["reason"].as_str().unwrap().to_owned();
+        assert!(
+            reason.contains("never reached in 8 tries")
+                && reason.contains("base_url")
+                && reason.contains(&url),
+            "{api}: {reason}"
+        );
+        let checked = rig.say(&["models", "check", "mine/m"]);
+        assert!(checked.code == 2 && checked.err.contains("`base_url`"), "{api}: {checked:?}");
+    }
+}
+
+/// A server that says this and no more to whoever comes, and how often somebody came.
+fn saying(bytes: &'static [u8]) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let met = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&met);
+    // Ends with the test's process; it holds nothing else.
+    std::thread::spawn(move || {
+        for line in listener.incoming() {
+            let Ok(mut line) = line else { return };
+            count.fetch_add(1, Ordering::Relaxed);
+            // Who is there may have gone already, which is as good.
+            line.read(&mut [0; 65536]).and_then(|_| line.write_all(bytes)).ok();
+        }
+    });
+    (url, met)
+}
+
 /// An outage of a provider that was reached is waited out.
 #[test]
 fn an_outage_passes() {
@@ -134,4 +179,61 @@ fn an_outage_passes() {
         assert_eq!((asked(&fake).len(), &said.json()["usage"]["inputTokens"]), (8, &json!(1000)), "{api}");
         assert_eq!(said.json()["turnCount"], 1, "{api}");
     }
+}
+
+/// Once it was reached, something else may stand in its place for more tries than a first contact has.
+#[test]
+fn what_stands_in_the_way_passes() {
+    let fake = serve(&failing("{ status: 503 }, { fault: garbage_tls, times: 9 }"));
+    let rig = Rig::with_all(&fake);
+    let said = rig.run("chat/m", &[]);
+    assert_eq!((said.code, asked(&fake).len()), (0, 11), "{said:?}");
+}
+
+/// A gateway that answers in a provider's place, with a page or a redirection whatever its status, is waited out like an outage;
+/// the run is not brought to a person for it.
+#[test]
+fn a_gateways_page_passes() {
+    let pages = ["404 Not Found", "302 Found", "400 Bad Request"];
+    let next = AtomicUsize::new(0);
+    let reply = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}]}"#;
+    let call = reply.replace(
+        r#""content":"Done.""#,
+        r#""tool_calls":[{"id":"c","type":"function","function":{"name":"bash","arguments":"{\"command\":\"true\"}"}}]"#,
+    );
+    let url = answering(move || match next.fetch_add(1, Ordering::Relaxed) {
+        0 => ("200 OK", "application/json", call.clone()),
+        turn => match pages.get(turn - 1) {
+            Some(status) => (*status, "text/html", "<html>gone for a moment</html>".to_owned()),
+            None => ("200 OK", "application/json", reply.to_owned()),
+        },
+    });
+    let rig = Rig::with(&[provider("mine", "chat", &url, "context_window: 200000")]);
+    let said = rig.run("mine/m", &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let tries = rig.events_of(&said.id(), "turn_failed");
+    assert_eq!(tries.len(), 3, "{tries:?}");
+    assert!(tries.iter().all(|event| event["kind"] == "unreachable"), "{tries:?}");
+}
+
+/// A server that answers each question with what this says.
+fn answering(says: impl Fn() -> (&'static str, &'static str, String) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // Ends with the test's process; it holds nothing else.
+    std::thread::spawn(move || {
+        for line in listener.incoming() {
+            let Ok(mut line) = line else { return };
+            let (status, kind, body) = says();
+            take_request(&mut line).ok();
+            // Who is there may have gone already, which is as good.
+            write!(
+                line,
+                "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            )
+            .ok();
+        }
+    });
+    url
 }

@@ -2,7 +2,8 @@
 //! process outlives a test.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
@@ -256,6 +257,24 @@ impl Dead {
 
     pub fn address(&self) -> String {
         self.0.local_addr().unwrap().to_string()
+    }
+}
+
+/// Takes a whole request off the line and gives its head: a line that is closed before is a line that broke.
+pub fn take_request(line: &mut TcpStream) -> io::Result<String> {
+    let (mut heard, mut block) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&heard);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.and_then(|length| length.trim().parse().ok()).unwrap_or(0) {
+                return Ok(head.to_owned());
+            }
+        }
+        match line.read(&mut block)? {
+            0 => return Ok(String::new()),
+            read => heard.extend_from_slice(&block[..read]),
+        }
     }
 }
 

@@ -4,12 +4,14 @@
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use super::rig::{APIS, Dead, PRICES, Rig, Said, asked, files_below, provider, serve, text, until};
+use super::rig::{
+    APIS, Dead, PRICES, Rig, Said, asked, files_below, provider, serve, take_request, text, until,
+};
 
 /// How much of a key may be left where a long text was cut.
 const PIECE: usize = 20;
@@ -278,20 +280,7 @@ fn answer(
     kind: &str,
     wrap: &dyn Fn(&str) -> String,
 ) -> std::io::Result<()> {
-    let (mut heard, mut head) = (Vec::new(), None);
-    let mut block = [0; 4096];
-    // All of it: a line that is closed before is a line that broke.
-    while head.as_ref().is_none_or(|(_, length)| heard.len() < *length) {
-        let read = line.read(&mut block)?;
-        if read == 0 {
-            break;
-        }
-        heard.extend_from_slice(&block[..read]);
-        if head.is_none() {
-            head = whole_head(&heard);
-        }
-    }
-    let (head, _) = head.unwrap_or_default();
+    let head = take_request(&mut line)?;
     let keys: Vec<&str> = head.split([' ', '\r', '\n']).filter(|word| word.starts_with("sk-")).collect();
     let body = wrap(&keys.join(" and "));
     let id = keys.first().copied().unwrap_or("none");
@@ -301,15 +290,6 @@ fn answer(
          content-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )
-}
-
-/// A request's head, once it is there, and how long the whole request is.
-fn whole_head(heard: &[u8]) -> Option<(String, usize)> {
-    let text = String::from_utf8_lossy(heard);
-    let (head, _) = text.split_once("\r\n\r\n")?;
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let body: usize = length.and_then(|length| length.trim().parse().ok()).unwrap_or(0);
-    Some((head.to_owned(), head.len() + 4 + body))
 }
 
 /// F35: a provider that puts the key into its errors does not get it into ours: in an error's message, type and id, in a page, in
