@@ -76,6 +76,11 @@ fn list(app: &App, models: &Models) -> Result<Exit, Failure> {
     for name in models.names().iter().filter(|name| *name != "scripted") {
         lines.extend(runtime.block_on(of_provider(models, name)));
     }
+    // Known are the keys of those that were asked, also of commands.
+    app.secrets.learn(models.secrets());
+    let struck = |text: String| app.secrets.strike(&text).into_owned();
+    let struck = |line: Line| Line { model: struck(line.model), trouble: line.trouble.map(struck), ..line };
+    let lines: Vec<Line> = lines.into_iter().map(struck).collect();
     if app.json() {
         render::json(&lines.iter().map(as_json).collect::<Vec<_>>());
         return Ok(Exit::Ok);
@@ -173,8 +178,10 @@ fn check(app: &App, models: &Models, name: &str) -> Result<Exit, Failure> {
     let started = Instant::now();
     let checked = drive::runtime()?.block_on(exchange(model.as_ref(), name));
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    app.secrets.learn(models.secrets());
     match checked {
-        Ok(checked) => {
+        Ok(mut checked) => {
+            checked.said = app.secrets.strike(&checked.said).into_owned();
             report(app, name, &checked, took_ms);
             Ok(if checked.called && checked.heard { Exit::Ok } else { Exit::Failed })
         }

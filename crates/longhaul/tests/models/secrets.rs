@@ -341,7 +341,27 @@ fn a_provider_cannot_leak_a_key() {
     }
 }
 
-/// An address may have a key in it; errors about it do not.
+/// A model that says the key, or is called by it, does not get it onto a terminal.
+#[test]
+fn a_model_cannot_say_a_key() {
+    let canaries = Canaries::new();
+    for (model, key) in [("mine/m", &canaries.key), ("asking/m", &canaries.command)] {
+        let script = format!("name: {key}\nconversations: [ {{ turns: [ {{ text: 'It is {key}.' }} ] }} ]");
+        let fake = serve(&script);
+        for api in APIS {
+            let rig = canaries.rig(api, &fake.url());
+            for args in [&["models", "check", model][..], &["models", "list"]] {
+                for more in [&[][..], &["--json"]] {
+                    let said = rig.say(&[args, more].concat());
+                    assert!(said.out.contains("[secret]"), "{api} {args:?}: the key was said: {said:?}");
+                    canaries.check_said(&args.join(" "), &said);
+                }
+            }
+        }
+    }
+}
+
+/// An address may have a key in it; errors about it, and what shows the settings, do not.
 #[test]
 fn an_address_does_not_leak_its_key() {
     let dead = Dead::new();
