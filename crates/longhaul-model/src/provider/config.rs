@@ -34,7 +34,7 @@ pub struct ProviderConfig {
     pub prices: Option<PriceConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some_tokens")]
     pub max_output_tokens: Option<u32>,
     /// Are its models shown images? Without a word they are, and one that refuses them is asked again without.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct ModelConfig {
     pub prices: Option<PriceConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some_tokens")]
     pub max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
@@ -93,6 +93,14 @@ fn some_dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64
     match dollars.filter(|dollars| Usd::from_dollars(*dollars).is_none()) {
         Some(wrong) => Err(D::Error::custom(BadPrice(wrong))),
         None => Ok(dollars),
+    }
+}
+
+/// A reply of nothing is none.
+fn some_tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    match Option::<u32>::deserialize(deserializer)? {
+        Some(0) => Err(D::Error::custom("`max_output_tokens` is zero, and no reply fits into that")),
+        tokens => Ok(tokens),
     }
 }
 

@@ -96,6 +96,19 @@ fn a_price_below_nothing() {
     }
 }
 
+/// A window or a reply of no tokens is refused, of a provider as of a model.
+#[test]
+fn no_tokens_at_all() {
+    for (field, told) in [
+        ("context_window: 0", "a context window of 0 tokens"),
+        ("max_output_tokens: 0", "`max_output_tokens` is zero"),
+        ("models: { m: { max_output_tokens: 0 } }", "`max_output_tokens` is zero"),
+    ] {
+        let rig = Rig::with(&[provider("mine", "chat", "http://127.0.0.1:1", field)]);
+        check(&rig, &["--model", "mine/m"], &[told]);
+    }
+}
+
 /// A budget of money needs prices, also those of the fallbacks.
 #[test]
 fn a_budget_that_could_not_be_kept() {
