@@ -2,7 +2,10 @@
 //! was killed and resumed is recorded whole.
 
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::conversation::Stop;
@@ -131,13 +134,38 @@ fn written(harness: &Harness, id: &RunId, path: &Path) -> Result<bool, anyhow::E
     Ok(true)
 }
 
+/// Puts the bytes there, for their owner alone. What could not be put there leaves nothing beside it.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let draft = draft(path);
-    std::fs::write(&draft, bytes)?;
-    std::fs::rename(&draft, path)
+    // What a killed process of the same number left would keep its own rights.
+    std::fs::remove_file(&draft).ok();
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+    let replaced = file.write_all(bytes).and_then(|()| std::fs::rename(&draft, path));
+    if replaced.is_err() {
+        // On a disk that is full even that may fail, and the reason is what matters.
+        std::fs::remove_file(&draft).ok();
+    }
+    replaced
 }
 
 /// Where a file grows until it is whole: beside the place it is for.
 fn draft(path: &Path) -> PathBuf {
     path.with_extension(format!("draft-{}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A full disk, or a directory where the file should be: what was begun beside it goes.
+    #[test]
+    fn what_is_not_recorded_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("night.yaml");
+        std::fs::create_dir_all(path.join("kept")).unwrap();
+        replace(&path, b"conversations: []").unwrap_err();
+        let left: Vec<_> =
+            std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [path]);
+    }
 }

@@ -1,6 +1,6 @@
 //! What a model said, written down and played again without it.
 
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use serde_json::Value;
@@ -64,6 +64,8 @@ fn a_recording_replays_the_run() {
         let said = rig.run(&format!("{api}/m"), &["--record", "night.yaml"]);
         assert_eq!(said.code, 0, "{api}: {said:?}");
         assert!(said.err.contains("recorded in"), "{api}: {said:?}");
+        let mode = rig.path("night.yaml").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "what a model said is its owner's alone");
         replays_the_same(&rig, &said.id());
     }
 }
