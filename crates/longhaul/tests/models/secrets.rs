@@ -370,6 +370,7 @@ fn an_address_does_not_leak_its_key() {
     for url in [
         format!("http://user:{}@{address}/v1", canaries.address),
         format!("http://{address}/v1?key={}", canaries.address),
+        format!("http://{address}/{}/v1", canaries.address),
     ] {
         let rig = canaries.rig("chat", &url);
         let said = rig.run("mine/m", &[]);
@@ -378,6 +379,9 @@ fn an_address_does_not_leak_its_key() {
         canaries.check_kept(&rig);
         canaries.check_said("models check", &rig.say(&["models", "check", "mine/m"]));
         canaries.check_said("models list", &rig.say(&["models", "list"]));
+        let shown = rig.say(&["config", "show", "--origin"]);
+        canaries.check_said("config show", &shown);
+        assert!(shown.out.contains(&address), "{shown:?}");
     }
     let rig = canaries.rig("chat", &format!("ftp://{}", canaries.address));
     let said = rig.run("mine/m", &[]);
