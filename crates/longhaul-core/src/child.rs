@@ -308,9 +308,14 @@ impl Child {
 impl ChildLedger {
     /// What a run reports to the one that started it: its own, and that of all below.
     pub fn of(run: &Run) -> ChildLedger {
+        ChildLedger::by(run, |child| child.ledger)
+    }
+
+    /// The same, if those that have not ended have used so much.
+    pub fn by(run: &Run, used: impl Fn(&Child) -> ChildLedger) -> ChildLedger {
         let mut ledger = ChildLedger { usage: run.usage, calls: run.calls_started, turns: run.turns };
         ledger.add(&run.children.spent());
-        run.live_children().for_each(|child| ledger.add(&child.ledger));
+        run.live_children().for_each(|child| ledger.add(&used(child)));
         ledger
     }
 

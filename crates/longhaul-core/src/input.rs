@@ -128,7 +128,7 @@ pub enum Input {
         error: Option<String>,
         duration_us: u64,
     },
-    /// What the run had used, all in all, before it was taken back.
+    /// What the run and those below it had used before it was taken back, and no journal of theirs tells any more.
     SpentBefore {
         usage: Usage,
     },

@@ -209,11 +209,11 @@ impl Harness {
         let home = self.home_to_cut(id)?;
         let cutting = home.engine().cutting(id, &self.writer())?;
         let seen = Seen::of(&cutting, |_| Ok(()), |all| all.find(id, point).cloned())?;
-        // First of all: once the journal is cut, nobody knows whose they were.
-        self.put_away_all(home, &home.run_dir(id).join(CHILDREN_BEFORE), &seen.children)?;
         let kept_as = seen.goes_back().then(|| cutting.free_name()).transpose()?;
         if let Some(kept_as) = &kept_as {
             self.about_to_cut(home, id)?;
+            // Before the cut: after it nobody knows whose they were.
+            self.put_away_all(home, &home.run_dir(id).join(CHILDREN_BEFORE), &seen.children)?;
             cutting.cut_after(seen.checkpoint.end, &[], kept_as)?;
             // A rewind before this one is no longer of this journal.
             undo::forget(home, id)?;

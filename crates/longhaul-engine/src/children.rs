@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_core::child::{ChildEnding, ChildLedger, ChildReport, Errand, report};
+use longhaul_core::child::{Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, report};
 use longhaul_core::command::Wish;
 use longhaul_core::event::{Cause, Event};
 use longhaul_core::ids::RunId;
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::branches::{cleared, handed_in, naming, parted};
 use crate::error::Error;
 use crate::harness::{Driven, Harness, Opening};
+use crate::ledger::Ledger;
 use crate::limits::{
     CHILD_HEARING_PART, CHILD_POLL_MS, CHILD_STOP_TRIES_MAX, DEEP_LOOKS_EVERY, INBOX_POLL_MS,
 };
@@ -55,13 +56,15 @@ pub struct Charge {
 /// Sees a child through to where it rests: makes it if it is not there, drives it, pauses it if its parent is.
 pub(crate) async fn attend(harness: Option<Harness>, charge: Charge, cancel: Cancel) -> Input {
     let number = charge.number;
-    let seen = match harness {
-        Some(harness) => see_through(&harness, &charge, &cancel).await.map_err(|error| in_full(&error)),
-        None => Err("nothing here can drive a sub-agent".to_owned()),
-    };
     // What it had used before it could not be gone on with is used all the same.
-    let report = seen
-        .unwrap_or_else(|error| ChildReport { ending: ChildEnding::GaveUp { error }, ledger: charge.ledger });
+    let gave_up = |error: String, ledger| ChildReport { ending: ChildEnding::GaveUp { error }, ledger };
+    let report = match harness {
+        Some(harness) => match see_through(&harness, &charge, &cancel).await {
+            Ok(report) => report,
+            Err(error) => gave_up(in_full(&error), harness.used_by(&charge)),
+        },
+        None => gave_up("nothing here can drive a sub-agent".to_owned(), charge.ledger),
+    };
     Input::ChildRested { number, report }
 }
 
@@ -88,6 +91,8 @@ async fn see_through(harness: &Harness, charge: &Charge, cancel: &Cancel) -> Res
     };
     loop {
         if run.status.is_terminal() {
+            // Whoever ended it may have died before it knew what those below it had used.
+            run = harness.settle_below(id)?;
             return Ok(handed_in(harness, charge, &run).await);
         }
         let model = charge.model.clone().filter(|model| *model != run.spec.model);
@@ -161,7 +166,7 @@ async fn rested(
     tokio::pin!(rest);
     let (reason, silent) = tokio::select! {
         rested = &mut rest => return rested.map(|(run, _)| (run, None)),
-        () = cancel.cancelled() => ("the run it works for is not at work", None),
+        () = cancel.cancelled() => (NOT_AT_WORK, None),
         silent = pulse.stops(idle) => ("nothing was heard of it", Some(silent)),
     };
     handle.ask(Wish::Pause { reason: reason.to_owned() })?;
@@ -284,14 +289,21 @@ fn is_answered(harness: &Harness, id: &RunId) -> bool {
         || store.holder(id).is_ok_and(|holder| holder.is_some())
 }
 
-pub(crate) async fn end(harness: Option<Harness>, charge: Charge, reason: String) {
-    let Some(harness) = harness else { return };
+/// Ends a child, and says what it had used by then.
+pub(crate) async fn end(harness: Option<Harness>, charge: Charge, reason: String) -> Option<Input> {
+    let (harness, number) = (harness?, charge.number);
     let ended = tokio::task::spawn_blocking(move || {
-        harness.end_child(&charge.errand.id, charge.spec.parent.as_ref(), &reason)
+        let (id, parent) = (&charge.errand.id, charge.spec.parent.as_ref());
+        // A child that cannot be stopped now is refused when somebody wants to drive it: its parent has ended.
+        drop(harness.end_child(id, parent, &reason));
+        harness.last_word(id, parent, charge.ledger, &reason)
     });
-    // A child that cannot be stopped now is refused when somebody wants to drive it: its parent has ended.
-    drop(ended.await);
+    let report = ended.await.ok()?;
+    Some(Input::ChildRested { number, report })
 }
+
+/// What a child is told when its parent rests.
+const NOT_AT_WORK: &str = "the run it works for is not at work";
 
 impl Harness {
     /// The run as it stands, if there is one.
@@ -303,21 +315,106 @@ impl Harness {
         }
     }
 
-    /// Ends whoever is left below a run that has ended: whoever stopped it may have died before they were told.
-    pub fn end_left_behind(&self, run: &Run, reason: &str) -> Result<(), Error> {
-        let mut left = run.live_children().filter(|_| run.status.is_terminal());
-        left.try_for_each(|child| self.end_child(&child.errand.id, Some(&run.spec.id), reason))
+    /// The same if it works for that parent. A run that was copied, imported or taken back knows names that are not its own.
+    pub(crate) fn find_child(&self, id: &RunId, parent: Option<&RunId>) -> Result<Option<Run>, Error> {
+        Ok(self.find(id)?.filter(|run| run.spec.parent.as_ref() == parent))
+    }
+
+    /// What a child has used, by its own journal; what its parent knows, if that cannot be read.
+    fn used_by(&self, charge: &Charge) -> ChildLedger {
+        let found = self.find_child(&charge.errand.id, charge.spec.parent.as_ref());
+        found.ok().flatten().map_or(charge.ledger, |run| self.spent_by(&run))
+    }
+
+    /// How a child stands that was to end. One that is not there any more had done nothing since it was last heard of.
+    fn last_word(&self, id: &RunId, parent: Option<&RunId>, known: ChildLedger, reason: &str) -> ChildReport {
+        match self.find_child(id, parent) {
+            Ok(Some(run)) => ChildReport { ledger: self.spent_by(&run), ..report(&run) },
+            Ok(None) => {
+                ChildReport { ending: ChildEnding::Stopped { reason: reason.to_owned() }, ledger: known }
+            }
+            Err(error) => {
+                let (cause, reason) = (Cause::Asked, in_full(&error));
+                ChildReport { ending: ChildEnding::Paused { cause, reason }, ledger: known }
+            }
+        }
+    }
+
+    /// The same as [`Harness::settle_below`] for whoever holds the run.
+    pub(crate) fn hear_below(&self, ledger: &mut Ledger) -> Result<(), Error> {
+        let (id, status) = (ledger.run().spec.id.clone(), ledger.run().status);
+        let reason =
+            ledger.run().reason.clone().unwrap_or_else(|| "the run it worked for has ended".to_owned());
+        let live: Vec<Child> = ledger.run().live_children().cloned().collect();
+        let mut effects = Vec::new();
+        for Child { errand, state, ledger: known, .. } in live {
+            let report = match status {
+                Status::Completed | Status::Failed => {
+                    self.end_child(&errand.id, Some(&id), &reason)?;
+                    Some(self.last_word(&errand.id, Some(&id), known, &reason))
+                }
+                Status::Paused => {
+                    let report = self.pause_child(&errand.id, &id)?;
+                    report.filter(|report| state == ChildState::Working || report.ledger != known)
+                }
+                Status::Created | Status::Running => None,
+            };
+            if let Some(report) = report {
+                effects.extend(ledger.commit(Input::ChildRested { number: errand.number, report })?);
+            }
+        }
+        self.end_children(ledger.run(), effects)
+    }
+
+    /// Pauses a child that nobody drives, and those below it. Says how it rests; nothing if it is not there, or somebody drives it.
+    fn pause_child(&self, id: &RunId, parent: &RunId) -> Result<Option<ChildReport>, Error> {
+        let Some(mut run) = self.find_child(id, Some(parent))? else { return Ok(None) };
+        let is_at_rest = match run.status {
+            Status::Created | Status::Completed | Status::Failed => true,
+            Status::Paused => run.live_children().next().is_none(),
+            Status::Running => false,
+        };
+        if !is_at_rest {
+            let command = self.command(Wish::Pause { reason: NOT_AT_WORK.to_owned() })?;
+            match self.apply(id, command) {
+                // It was paused before, and only those below it were not.
+                Ok(_) | Err(Error::Refused(_)) => {}
+                Err(Error::Store(longhaul_store::Error::Held { .. })) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            run = self.look(id)?;
+        }
+        let ending = match report(&run).ending {
+            rests @ (ChildEnding::Waiting | ChildEnding::Paused { .. }) => rests,
+            // What it came to is for whoever drives its parent, who has to bring in its work.
+            ChildEnding::Completed { .. }
+            | ChildEnding::Failed { .. }
+            | ChildEnding::Stopped { .. }
+            | ChildEnding::Refused { .. }
+            | ChildEnding::Held { .. }
+            | ChildEnding::Idle { .. }
+            | ChildEnding::GaveUp { .. } => {
+                ChildEnding::Paused { cause: Cause::Asked, reason: NOT_AT_WORK.to_owned() }
+            }
+        };
+        Ok(Some(ChildReport { ending, ledger: self.spent_by(&run) }))
     }
 
     /// Stops a child for good, and with it those below, whoever drives it. One that works for somebody else is left alone.
     pub(crate) fn end_child(&self, id: &RunId, parent: Option<&RunId>, reason: &str) -> Result<(), Error> {
         let command = self.command(Wish::Stop { reason: reason.to_owned() })?;
         for _ in 0..CHILD_STOP_TRIES_MAX {
-            let Some(run) = self.find(id)?.filter(|run| run.spec.parent.as_ref() == parent) else {
-                return Ok(());
-            };
+            let Some(run) = self.find_child(id, parent)? else { return Ok(()) };
             match run.status {
-                Status::Completed | Status::Failed => return self.end_left_behind(&run, reason),
+                // Whoever stopped it may have died before those below were told.
+                Status::Completed | Status::Failed if self.store_of(id)?.holder(id)?.is_none() => {
+                    return self.settle_below(id).map(drop);
+                }
+                // Its driver is about to hear from them.
+                Status::Completed | Status::Failed => {
+                    std::thread::sleep(Duration::from_millis(INBOX_POLL_MS));
+                    continue;
+                }
                 // It has done nothing: there is nothing to keep. Its place goes first: without its record nobody would find it.
                 Status::Created => {
                     cleared(self, &run)?;

@@ -187,6 +187,8 @@ impl Harness {
         mut note: Note,
     ) -> Result<Option<PathBuf>, Error> {
         let dir = home.run_dir(id);
+        // Also if there is nothing to cut: who is put away below has used something.
+        self.note_spent(home, id)?;
         let kept_as = note.kept_as.as_ref().map(|name| dir.join(name));
         let kept_as = kept_as.map_or_else(|| cutting.free_name(), Ok)?;
         let mut last_seq = 0;

@@ -1,15 +1,18 @@
 //! What a run had used before it was taken back to an earlier point: money that is gone stays counted.
 //!
-//! Noted beside the journal before it is cut, and made an event of it by whoever opens it next. So a crash in between loses
-//! nothing, and a cut that never came changes nothing.
+//! Noted beside the journal before it is cut or anybody below it is put away, and made an event of it by whoever opens it next.
+//! So a crash in between loses nothing, and a cut that never came changes nothing. Both times those below are counted by their
+//! own journals: whoever drove them may have died before they said it, and who goes on says it then.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use longhaul_core::child::ChildLedger;
 use longhaul_core::conversation::Usage;
 use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
+use longhaul_core::run::Run;
 use longhaul_store::Home;
 
 use crate::error::Error;
@@ -18,6 +21,15 @@ use crate::harness::Harness;
 use crate::ledger::Ledger;
 
 impl Harness {
+    /// What a run and all below it have used, by their own journals. Who was sent and is not there, or works for somebody else, has
+    /// used nothing yet.
+    pub(crate) fn spent_by(&self, run: &Run) -> ChildLedger {
+        ChildLedger::by(run, |child| match self.find_child(&child.errand.id, Some(&run.spec.id)) {
+            Ok(found) => found.map_or_else(ChildLedger::default, |below| self.spent_by(&below)),
+            Err(_) => child.ledger,
+        })
+    }
+
     /// Notes what a run has used so far, as far as its journal can be read. A note that is there is of a longer journal: nobody has
     /// opened the run since.
     pub(crate) fn note_spent(&self, home: &Home, id: &RunId) -> Result<(), Error> {
@@ -31,7 +43,7 @@ impl Harness {
             batch.iter().for_each(|record| drop(fold.take(*record)));
             Ok(())
         })?;
-        let Some(usage) = fold.run().map(|run| run.ledger().usage) else { return Ok(()) };
+        let Some(usage) = fold.run().map(|run| self.spent_by(run).usage) else { return Ok(()) };
         let fresh = path.with_extension("new");
         let write = || {
             let mut file = File::create(&fresh)?;
@@ -56,6 +68,7 @@ impl Harness {
             }
             Err(error) => return Err(failed(error)),
         };
+        let usage = usage.without(&self.spent_by(ledger.run()).usage);
         ledger.commit(Input::SpentBefore { usage })?;
         fs::remove_file(&path).map_err(failed)
     }

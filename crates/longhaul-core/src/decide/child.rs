@@ -177,7 +177,7 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
         return Decision::nothing();
     };
     if run.status.is_terminal() {
-        return Decision::nothing();
+        return counted(child, report);
     }
     let mut decision = heard(run, child, report);
     // Who stood there for want of calls, turns or money comes before whoever could begin with what was given back.
@@ -186,6 +186,30 @@ pub(super) fn rested(run: &Run, number: u32, report: ChildReport) -> Decision {
     }
     follow(run, child.errand.origin, &mut decision);
     decision
+}
+
+/// The run has ended, and nothing follows from how the child did; what that used is used all the same.
+fn counted(child: &Child, ChildReport { ending, ledger }: ChildReport) -> Decision {
+    let number = child.errand.number;
+    let ended = |error: Option<String>| Decision::remember(Event::ChildEnded { number, error, ledger });
+    match ending {
+        ChildEnding::Completed { .. } => ended(None),
+        ChildEnding::Failed { error: why }
+        | ChildEnding::Stopped { reason: why }
+        | ChildEnding::Refused { why } => ended(Some(head(&why, NOTE_BYTES_MAX).to_owned())),
+        // It is told to end, and has its last word then.
+        ChildEnding::Held { .. }
+        | ChildEnding::Idle { .. }
+        | ChildEnding::GaveUp { .. }
+        | ChildEnding::Waiting
+        | ChildEnding::Paused { .. } => {
+            if ledger == child.ledger {
+                return Decision::nothing();
+            }
+            let (paused, reason) = (Some(Cause::Asked), Some("the run it worked for has ended".to_owned()));
+            Decision::remember(Event::ChildRested { number, paused, reason, ledger })
+        }
+    }
 }
 
 /// Is anybody at work, or waiting for a person, who may give back what is set aside?
@@ -706,7 +730,7 @@ fn left_behind(run: &Run, origin: Origin) -> Option<&Child> {
     run.last_child(origin).filter(|child| child.has_ended() && child.state != ChildState::Held)
 }
 
-/// The run ends, and nobody below it goes on.
+/// The run ends, and nobody below it goes on. What they used is remembered when they have ended.
 pub(super) fn end_all(run: &Run, reason: &str, decision: &mut Decision) {
     let Some(ahead) = decision.ahead(run) else { return };
     if ahead.live_children().next().is_none() {

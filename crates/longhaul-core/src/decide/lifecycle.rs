@@ -156,9 +156,7 @@ pub(super) fn files_stored(run: &Run, stored: Stored, moment: Moment) -> Decisio
     Decision::remember(Event::FilesStored { stored, moment })
 }
 
-/// Only what the run does not know of is new to it.
-pub(super) fn spent_before(run: &Run, all: &Usage) -> Decision {
-    let usage = all.without(&run.ledger().usage);
+pub(super) fn spent_before(usage: Usage) -> Decision {
     if usage == Usage::default() {
         return Decision::nothing();
     }

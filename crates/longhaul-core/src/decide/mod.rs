@@ -97,7 +97,7 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
         Input::WorkspaceGone { why } => Ok(lifecycle::workspace_gone(run, why)),
         Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
-        Input::SpentBefore { usage } => Ok(lifecycle::spent_before(run, &usage)),
+        Input::SpentBefore { usage } => Ok(lifecycle::spent_before(usage)),
         Input::SetUpStarted { commands } => Ok(Decision::remember(Event::SetUpStarted { commands })),
         Input::SetUpEnded { error, duration_us } => {
             Ok(Decision::remember(Event::SetUpEnded { error, duration_us }))

@@ -901,3 +901,31 @@ fn draft() -> impl Strategy<Value = (String, String, String, Vec<String>)> {
     let agent = prop::sample::select(vec!["MARS", "PLUTO", "VENUS", "NOBODY"]).prop_map(str::to_owned);
     (id(), text, agent, prop::collection::vec(id(), 0..2))
 }
+
+/// What those below a run used that ended before them is known to it all the same: once, however often it is said, and nothing
+/// follows from it.
+#[test]
+fn a_run_that_has_ended_counts_what_those_below_used() {
+    let mut sim = Sim::create(crew_spec(vec![step("a", "PLUTO", &[]), step("b", "VENUS", &[])]));
+    sim.start().unwrap();
+    sim.wish(Wish::Stop { reason: "enough".to_owned() }).unwrap();
+    sim.effects.clear();
+    let rested = |number: u32, calls: u32, ending: ChildEnding| {
+        let ledger = ChildLedger { calls, turns: 1, ..ChildLedger::default() };
+        Input::ChildRested { number, report: ChildReport { ending, ledger } }
+    };
+    let paused = || ChildEnding::Paused { cause: Cause::Asked, reason: "the run rests".to_owned() };
+    let stopped = || ChildEnding::Stopped { reason: "enough".to_owned() };
+    let known = |sim: &Sim| (sim.run.ledger().calls, sim.run.live_children().count());
+    for (input, after) in [
+        (rested(1, 2, paused()), (2, 2)),
+        (rested(1, 3, stopped()), (3, 1)),
+        (rested(1, 3, stopped()), (3, 1)),
+        (rested(2, 4, ChildEnding::Completed { output: "b".to_owned() }), (7, 0)),
+    ] {
+        sim.give(input).unwrap();
+        assert_eq!(known(&sim), after);
+    }
+    assert!(sim.effects.is_empty() && sim.run.status == Status::Failed, "{:?}", sim.effects);
+    assert!(sim.run.plan.steps.iter().all(|step| step.status == StepStatus::Failed));
+}

@@ -10,6 +10,7 @@ use longhaul_core::event::Moment;
 use longhaul_core::ids::{CommandId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::run::Run;
+use longhaul_core::status::Status;
 
 use super::Harness;
 use crate::clock::fresh_bits;
@@ -55,6 +56,11 @@ impl Harness {
             let stored = stored(Path::new(&ledger.run().spec.workspace), home.dir(), &self.checkpoints_quota);
             ledger.commit(Input::FilesStored { stored, moment: Moment::Now })?;
         }
+        // Who is given up for another plan has said before what it used.
+        if matches!(command.wish, Wish::Replan { .. }) {
+            self.hear_below(&mut ledger)?;
+        }
+        let is_rest = command.wish.is_rest();
         // What was asked earlier is seen through also if nothing is left to do for this one.
         let refused = match ledger.commit(Input::Command(command)) {
             Ok(more) => {
@@ -63,10 +69,36 @@ impl Harness {
             }
             Err(error) => Some(error),
         };
+        let rests = is_rest || effects.contains(&Effect::CancelWork);
+        let ended = self.end_children(ledger.run(), effects);
+        let settled = if rests { ended.and_then(|()| self.hear_below(&mut ledger)) } else { ended };
         let run = ledger.put_down()?;
         self.keep_row(&run, store.as_ref());
-        self.end_children(&run, effects)?;
+        settled?;
         refused.map_or(Ok(run), Err)
+    }
+
+    /// Brings everybody below a run that is not at work to where it stands itself, and what they have used into its journal: whoever
+    /// paused or ended it may have died before. While somebody holds the run, that is theirs to do. Returns the run as it is then.
+    pub fn settle_below(&self, id: &RunId) -> Result<Run, Error> {
+        let run = self.look(id)?;
+        let rests = match run.status {
+            Status::Paused | Status::Completed | Status::Failed => true,
+            Status::Created | Status::Running => false,
+        };
+        if !rests || run.live_children().next().is_none() {
+            return Ok(run);
+        }
+        let store = self.store_of(id)?;
+        let mut ledger = match self.open(Arc::clone(&store), id, Vec::new()) {
+            Ok((ledger, _)) => ledger,
+            Err(Error::Store(longhaul_store::Error::Held { .. })) => return Ok(run),
+            Err(error) => return Err(error),
+        };
+        let settled = self.hear_below(&mut ledger);
+        let run = ledger.put_down()?;
+        self.keep_row(&run, store.as_ref());
+        settled.map(|()| run)
     }
 
     /// Ends what a run and those below it have left running.
@@ -80,7 +112,7 @@ impl Harness {
     }
 
     /// Of what was to be done for a run that nobody drives: children are ended, nothing else was begun.
-    pub(super) fn end_children(&self, run: &Run, effects: Vec<Effect>) -> Result<(), Error> {
+    pub(crate) fn end_children(&self, run: &Run, effects: Vec<Effect>) -> Result<(), Error> {
         for effect in effects {
             if let Effect::EndChild { child, reason } = effect
                 && let Some(child) = run.child(child)

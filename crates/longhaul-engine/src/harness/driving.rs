@@ -97,6 +97,8 @@ impl Harness {
 
     /// Asks the planner of a run for its steps, or for other ones, and does nothing else.
     pub fn plan(&self, id: &RunId, watchers: Vec<Box<dyn Watcher>>) -> Result<Driven, Error> {
+        // Who is given up for another plan has said before what it used.
+        self.settle_below(id)?;
         let first = |run: &Run, _: u64| {
             self.check_parent(run)?;
             Ok(Input::Command(self.command(Wish::Plan)?))
@@ -117,6 +119,10 @@ impl Harness {
         // What was asked before this is settled first; nothing it leads to is under way, as after any crash.
         let asked = ledger.settle_all_but_answers()?;
         self.end_children(ledger.run(), asked)?;
+        // Whoever ended it may have died before it knew what those below it had used.
+        if ledger.run().status.is_terminal() {
+            self.hear_below(&mut ledger)?;
+        }
         if let Some(reason) = fallback {
             ledger.commit(Input::FellBack { reason })?;
         }

@@ -154,7 +154,9 @@ impl Performer for Hands {
                 Box::pin(children::await_answer(self.harness.clone(), charge, cancel))
             }
             Work::EndChild { charge, reason } => {
-                Box::pin(children::end(self.harness.clone(), charge, reason).map(|()| None))
+                let secrets = self.secrets.clone();
+                let ended = children::end(self.harness.clone(), charge, reason);
+                Box::pin(ended.map(move |input| input.map(|input| struck_out(input, &secrets))))
             }
             Work::SetUp { run, commands } => self.set_up(&run, commands, cancel),
             Work::StoreFiles { moment } => self.store_files(moment),

@@ -48,8 +48,7 @@ pub fn stop(app: &App, args: StopArgs) -> Result<Exit, Failure> {
     let run = harness.look(&id)?;
     // A stop that was killed half way is said again: who is left below ends now.
     if run.status == Status::Failed && run.live_children().next().is_some() {
-        harness.end_left_behind(&run, &args.reason)?;
-        tell(app, &run);
+        tell(app, &harness.settle_below(&id)?);
         return Ok(Exit::Ok);
     }
     ask(app, &id, Wish::Stop { reason: args.reason }, Status::Failed)
