@@ -261,7 +261,12 @@ pub(crate) async fn await_answer(harness: Option<Harness>, charge: Charge, cance
     loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS)) => {}
-            () = cancel.cancelled() => return None,
+            () = cancel.cancelled() => {
+                let paused = tokio::task::spawn_blocking(move || harness.pause_with_parent(&charge));
+                // Nothing is new to its parent: it waits, paused or not.
+                drop(paused.await);
+                return None;
+            }
         }
         looks += 1;
         // Those below it are looked at less often: that takes reading.
@@ -398,6 +403,15 @@ impl Harness {
             }
         };
         Ok(Some(ChildReport { ending, ledger: self.spent_by(&run) }))
+    }
+
+    /// Who waits for a person is driven by nobody, and would not hear that its parent was paused.
+    fn pause_with_parent(&self, charge: &Charge) -> Result<(), Error> {
+        let Some(parent) = &charge.spec.parent else { return Ok(()) };
+        if self.look(parent)?.status == Status::Paused {
+            self.pause_child(&charge.errand.id, parent)?;
+        }
+        Ok(())
     }
 
     /// Stops a child for good, and with it those below, whoever drives it. One that works for somebody else is left alone.

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use longhaul_core::command::Wish;
-use longhaul_core::event::Event;
+use longhaul_core::event::{Cause, Event};
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::run::Run;
 use longhaul_core::spec::{Autonomy, Mate, RunSpec};
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, Wait};
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Outcome, ToolGrant, Trace};
 use longhaul_engine::checkpoints::Point;
@@ -290,6 +290,33 @@ fn another_plan_after_a_death_counts_what_everybody_used() {
     assert_eq!((world.known(), world.made()), (BEGUN, BEGUN));
     world.complete();
     assert_eq!((world.known(), world.made()), (BEGUN + 2, BEGUN + 2));
+}
+
+/// Who waits for a person is paused with the run, whether or not somebody drives that.
+#[test]
+fn a_pause_reaches_whoever_waits() {
+    let world = World::new(vec![step("q", "ERIS", &[])]);
+    let (_, ending) = world.drive();
+    assert_eq!(ending, Ending::WaitingForHuman);
+    world.apply(pause());
+    assert_eq!(world.statuses(), [Status::Paused; 2]);
+    assert_eq!(world.drive().1, Ending::WaitingForHuman);
+
+    let world = World::new(vec![step("q", "ERIS", &[]), step("a", "PLUTO", &[])]);
+    let (runtime, driven) = world.begin(1);
+    let waits = || {
+        let run = world.harness.look(&world.id).unwrap();
+        run.live_children().any(|child| child.called() == Status::Running.called(Wait::Human))
+    };
+    runtime.block_on(async {
+        while !waits() {
+            tokio::task::yield_now().await;
+        }
+    });
+    world.post(pause());
+    let (_, ending) = runtime.block_on(driven.rest()).unwrap();
+    assert_eq!(ending, Ending::Paused(Cause::Asked));
+    assert_eq!(world.statuses(), [Status::Paused; 3]);
 }
 
 /// Who is put away by going back has used what it has used; who goes on from where it is says so itself, and is not counted twice.
