@@ -60,8 +60,10 @@ fn ask(app: &App, id: &RunId, wish: Wish, expected: Status) -> Result<Exit, Fail
     let command = harness.command(wish)?;
     let run = obeyed(&harness, id, &command, expected)?;
     let_go(&harness, id)?;
-    tell(app, &run);
-    if run.status != expected {
+    let has_obeyed = run.status == expected;
+    // Whoever drove it may have been killed before those below had heard.
+    tell(app, &if has_obeyed { harness.settle_below(id)? } else { run });
+    if !has_obeyed {
         let verb = command.wish.verb();
         render::warn(&format!("the {verb} is on record, but whoever drives {id} has not obeyed yet"));
         return Ok(Exit::Waiting);
