@@ -228,15 +228,17 @@ impl Harness {
         Ok(home.ok_or_else(|| Error::NotInEngine { run: id.clone() })?)
     }
 
-    /// Comes before every change to a journal that is no append. What was spent since stays counted.
+    /// Comes before every change to a journal that is no append. What was spent since stays counted; what was answered since is asked
+    /// again, and an answer that outlived the cut would be taken for the one to that.
     pub(crate) fn about_to_cut(&self, home: &Home, id: &RunId) -> Result<(), Error> {
         self.note_spent(home, id)?;
+        self.forget_answers(id);
         // Before the cut: a log that was longer than its journal would never be noticed.
         drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
         Ok(())
     }
 
-    /// What was answered since is asked again, and its row is made anew.
+    /// Its row is made anew, and nothing of what was answered since is left.
     pub(crate) fn forget_later(&self, home: &Home, id: &RunId) {
         self.forget_answers(id);
         if let Ok(catalog) = home.catalog() {
@@ -324,11 +326,12 @@ impl Harness {
         let below = format!("{child}.");
         let is_lost = |run: &&RunId| *run == child || run.as_str().starts_with(&below);
         for run in home.all_runs()?.iter().filter(is_lost).filter(|run| home.engine().contains(run)) {
+            // First: once it is away, nobody who comes after a kill finds out whose they were.
+            self.forget_answers(run);
             std::fs::create_dir_all(to).map_err(failed)?;
             let place = (1..).map(|number| to.join(format!("{run}-{number}"))).find(|place| !place.exists());
             std::fs::rename(home.run_dir(run), place.unwrap_or_else(|| to.join(run.as_str())))
                 .map_err(failed)?;
-            self.forget_answers(run);
             if let Ok(catalog) = home.catalog() {
                 drop(catalog.remove(run));
             }

@@ -88,7 +88,7 @@ impl Tool for Stay {
 }
 
 struct World {
-    _dir: TempDir,
+    dir: TempDir,
     home: Arc<Home>,
     harness: Harness,
     id: RunId,
@@ -115,7 +115,7 @@ impl World {
         let harness = Harness::durable(Arc::clone(&home), toolbox.with(Arc::new(stay)), models, clock);
         let id = harness.new_run_id().unwrap();
         harness.create(spec(&id, &workspace, &harness.toolbox, steps)).unwrap();
-        World { _dir: dir, home, harness, id, stays, staying }
+        World { dir, home, harness, id, stays, staying }
     }
 
     /// Drives the run until so many stay where they are.
@@ -356,4 +356,27 @@ fn going_back_and_forth_keeps_what_everybody_used() {
     world.harness.undo_rewind(&world.id).unwrap();
     world.complete();
     assert_eq!(world.known(), BEGUN + SENT_AGAIN + LEFT);
+}
+
+/// Answers are forgotten before what they were answers to: killed in between, going back leaves none that would be taken for one to
+/// what is asked then.
+#[test]
+fn no_answer_outlives_what_was_asked() {
+    let world = World::new(tree());
+    world.begin_and_die(2);
+    let answers = world.dir.path().join("state").join("answers");
+    fs::create_dir_all(&answers).unwrap();
+    let answer = |run: &str| answers.join(format!("{}{run}.g1", world.id));
+    for run in ["", ".1"] {
+        fs::write(answer(run), "{}").unwrap();
+    }
+    // Nobody can be put away, which is where it ends for now.
+    let in_the_way = world.home.run_dir(&world.id).join("children-before");
+    fs::write(&in_the_way, "").unwrap();
+    assert!(world.harness.take_back(&world.id, &Point::Number(1)).is_err());
+    assert!(!answer("").exists() && !answer(".1").exists());
+    fs::remove_file(&in_the_way).unwrap();
+    world.harness.take_back(&world.id, &Point::Number(1)).unwrap();
+    world.complete();
+    assert_eq!(world.known(), BEGUN + OWN_STEP + SENT_AGAIN);
 }
