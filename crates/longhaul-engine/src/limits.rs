@@ -73,6 +73,9 @@ pub const NOTICE_TRY_TIME: Duration = Duration::from_secs(10);
 /// How long a process that would end waits for its notices. What is not sent by then is sent when the run is next driven.
 pub const NOTICE_CLOSE_TIME: Duration = Duration::from_secs(15);
 
+/// How long it then waits for those to end that were not done. They are killed, so that is short.
+pub const NOTICE_END_TIME: Duration = Duration::from_secs(2);
+
 /// Notices that may wait to be sent. A run asks one thing after another; more is a loop.
 pub const NOTICES_WAITING_MAX: usize = 256;
 

@@ -27,7 +27,8 @@ pub use self::record::{Line, Outcome, read as read_record};
 use self::way::Way;
 use crate::clock::Clock;
 use crate::limits::{
-    NOTICE_BACKOFF_MS, NOTICE_CLOSE_TIME, NOTICE_TRIES_MAX, NOTICES_WAITING_MAX, REMINDER_LOOK,
+    NOTICE_BACKOFF_MS, NOTICE_CLOSE_TIME, NOTICE_END_TIME, NOTICE_TRIES_MAX, NOTICES_WAITING_MAX,
+    REMINDER_LOOK,
 };
 use crate::secrets::Secrets;
 use crate::watch::Watcher;
@@ -148,6 +149,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// The wait before the second try.
     pub backoff: Duration,
+    /// How long what is under way may take once the process would end.
+    pub closing: Duration,
     /// How the run of a sub-agent is found, which has what it asks.
     pub below: Below,
 }
@@ -170,6 +173,7 @@ impl Options {
             withheld: BTreeSet::new(),
             clock,
             backoff,
+            closing: NOTICE_CLOSE_TIME,
             below: Arc::new(|_| None),
         }
     }
@@ -179,6 +183,7 @@ impl Options {
 pub struct Notifier {
     teller: Teller,
     ended: blocking::Receiver<()>,
+    closing: Duration,
 }
 
 enum Word {
@@ -209,7 +214,7 @@ impl Notifier {
         let (words, inbox) = mpsc::channel(NOTICES_WAITING_MAX);
         let (ending, ended) = blocking::channel();
         let config = Arc::new(options.config.clone());
-        let below = Arc::clone(&options.below);
+        let (below, closing) = (Arc::clone(&options.below), options.closing);
         let open: Arc<Mutex<Vec<Notice>>> = Arc::default();
         let waited_for = Arc::clone(&open);
         let work = move || {
@@ -221,7 +226,7 @@ impl Notifier {
         };
         std::thread::Builder::new().name("notifier".to_owned()).spawn(work).ok()?;
         let teller = Teller { words, config, told: Arc::default(), open, below, asked_below: Arc::default() };
-        Some(Notifier { teller, ended })
+        Some(Notifier { teller, ended, closing })
     }
 
     /// Sees all that happens to a run, and says what is worth saying.
@@ -238,10 +243,10 @@ impl Notifier {
         self.teller.tell(notice);
     }
 
-    /// Waits for what is under way, within bounds.
+    /// Waits for what is under way, within bounds, and ends what is not done by then.
     pub fn close(self) {
         if self.teller.words.try_send(Word::Close).is_ok() {
-            self.ended.recv_timeout(NOTICE_CLOSE_TIME).ok();
+            self.ended.recv_timeout(self.closing.saturating_add(NOTICE_END_TIME)).ok();
         }
     }
 }
@@ -319,7 +324,11 @@ async fn deliver_all(options: Options, mut inbox: mpsc::Receiver<Word>, open: &M
         }
         while under_way.try_join_next().is_some() {}
     }
-    while under_way.join_next().await.is_some() {}
+    let all = async { while under_way.join_next().await.is_some() {} };
+    // A command that hangs would outlive the process.
+    if tokio::time::timeout(options.closing, all).await.is_err() {
+        under_way.shutdown().await;
+    }
 }
 
 /// Tries one way until it works, it cannot, or it was tried often enough.

@@ -285,3 +285,26 @@ fn wrong_settings_are_named() {
     assert!(serde_json::from_value::<NotifyConfig>(json!({ "desktp": true })).is_err());
     assert_eq!(read_record(Path::new("/no/such/file")), []);
 }
+
+/// A command that hangs is ended with the process that would have waited for it.
+#[test]
+fn a_command_that_hangs_does_not_outlive_us() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = dir.path().join("pid");
+    let script = "echo $$ > \"$0.new\" && mv \"$0.new\" \"$0\" && exec sleep 1000";
+    let options = options(json!({ "command": ["sh", "-c", script, &pid] }), &dir);
+    let notifier = Notifier::start(Options { closing: Duration::from_millis(200), ..options }).unwrap();
+    notifier.tell(notice("k"));
+    while !pid.exists() {
+        std::thread::yield_now();
+    }
+    notifier.close();
+    let pid = std::fs::read_to_string(&pid).unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    let lives = |stat: String| !stat.is_empty() && !stat.contains(") Z ");
+    let closed = std::time::Instant::now();
+    while lives(stat()) {
+        assert!(closed.elapsed() < Duration::from_secs(10), "{}", stat());
+        std::thread::yield_now();
+    }
+}
