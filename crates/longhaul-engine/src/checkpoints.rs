@@ -423,7 +423,7 @@ impl Gathering {
                 self.once.insert(*call);
             }
             if self.once.contains(call) {
-                let command = run.call(*call).and_then(|call| command(&call.args));
+                let command = run.call(*call).and_then(|call| command(&call.args, COMMAND_SHOWN_MAX));
                 let command = command.map_or_else(String::new, |command| format!(" `{command}`"));
                 self.outside.push((seq, format!("{tool} {call}{command}")));
             }
@@ -540,12 +540,12 @@ impl Gathering {
     }
 }
 
-/// The command that a call runs, in one line that is not too long.
-fn command(args: &Json) -> Option<String> {
+/// The command that a call runs, in one line of no more than so many letters.
+pub(crate) fn command(args: &Json, letters_max: usize) -> Option<String> {
     let args = args.value();
     let line = visible(args.get("command")?.as_str()?).split_whitespace().collect::<Vec<_>>().join(" ");
     let mut letters = line.chars();
-    let mut shown: String = letters.by_ref().take(COMMAND_SHOWN_MAX).collect();
+    let mut shown: String = letters.by_ref().take(letters_max).collect();
     if letters.next().is_some() {
         shown.push('…');
     }

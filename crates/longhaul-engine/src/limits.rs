@@ -120,5 +120,8 @@ pub const IMAGES_SHOWN_BYTES_MAX: u64 = 20_000_000;
 /// How many are left out at once when there are too many. So many of the largest fit.
 pub const IMAGES_SHOWN_STEP: usize = 5;
 
+/// How many letters of a command are in the notice of somebody who asks for leave to run it.
+pub const NOTICE_COMMAND_LETTERS_MAX: usize = 120;
+
 /// How many letters of a command are shown of one that cannot be taken back.
 pub const COMMAND_SHOWN_MAX: usize = 80;

@@ -10,7 +10,10 @@ use longhaul_core::view::gate_id;
 use serde::Serialize;
 
 use super::{Below, Occasion};
-use crate::limits::{NOTICE_BYTES_MAX, NOTICE_SAID_BYTES_MAX, NOTICE_TASK_BYTES_MAX};
+use crate::checkpoints::command;
+use crate::limits::{
+    NOTICE_BYTES_MAX, NOTICE_COMMAND_LETTERS_MAX, NOTICE_SAID_BYTES_MAX, NOTICE_TASK_BYTES_MAX,
+};
 use crate::secrets::Secrets;
 
 /// One thing to say. The same key is the same thing, in whichever process.
@@ -112,7 +115,11 @@ fn of_gate(run: &Run, gate: &Gate) -> Notice {
                 (head(&ask.text, NOTICE_SAID_BYTES_MAX).to_owned(), format!("longhaul answer {id} TEXT"))
             }
             AskKind::Permission => {
-                (head(&ask.text, NOTICE_SAID_BYTES_MAX).to_owned(), format!("longhaul approve {id}"))
+                let command =
+                    run.call(ask.call).and_then(|call| command(&call.args, NOTICE_COMMAND_LETTERS_MAX));
+                let command = command.map_or_else(String::new, |command| format!("\n{command}"));
+                let asks = format!("{}{command}", head(&ask.text, NOTICE_SAID_BYTES_MAX));
+                (asks, format!("longhaul approve {id}"))
             }
         },
     };

@@ -53,6 +53,21 @@ fn a_wait_is_told_once() {
     assert!(desk.get(&["notify", "show", &id]).contains("delivered"));
 }
 
+/// Who is asked for leave is told for what, but for the end of a long command.
+#[test]
+fn leave_is_asked_for_a_command_that_is_shown() {
+    let desk = desk(&format!("{SETTINGS}permissions: {{ bash: {{ 'echo *': ask }} }}\n"));
+    let command = format!("echo one\\necho {}", "x".repeat(200));
+    let turn = format!("{{ calls: [ {{ tool: bash, args: {{ command: \"{command}\" }} }} ] }}");
+    desk.write("s.yaml", &format!("conversations:\n  - turns: [ {turn}, {{ text: done }} ]\n"));
+    let run = ["run", "x", "--in-place", "--model", "scripted/s.yaml", "--json"];
+    assert_eq!(desk.say(&run).code, 3);
+    let text = std::fs::read_to_string(desk.path("told.jsonl")).unwrap();
+    let notice: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let shown = format!("\necho one echo {}…\nTask: ", "x".repeat(106));
+    assert!(notice["text"].as_str().unwrap().contains(&shown), "{notice}");
+}
+
 /// Whoever takes up a run that has waited for long reminds those who have not answered.
 #[test]
 fn a_long_wait_is_told_again() {
