@@ -124,12 +124,56 @@ async fn a_stall_behind_pings_is_noticed() {
     }
 }
 
+/// F30: events that have a reply's form and bring nothing are no progress either: empty pieces, and what was said before.
+#[tokio::test]
+async fn a_stall_behind_empty_events_is_noticed() {
+    let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let delta =
+        |delta: &str| format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":{delta}}}}}"#);
+    let choice = |delta: &str| format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#);
+    let event = |kind: &str| format!(r#"{{"type":"response.{kind}","output_index":0,"delta":""}}"#);
+    let call = r#"{"tool_calls":[{"index":0,"id":"c","function":{"name":"read","arguments":""}}]}"#;
+    let cases = [
+        (Api::Anthropic, start.to_owned(), delta(r#""text_delta","text":"""#)),
+        (Api::Anthropic, start.to_owned(), delta(r#""thinking_delta","thinking":"""#)),
+        (Api::Anthropic, start.to_owned(), delta(r#""input_json_delta","partial_json":"""#)),
+        (Api::Anthropic, start.to_owned(), delta(r#""signature_delta","signature":"s""#)),
+        (Api::Anthropic, start.to_owned(), delta(r#""novel_delta","novel":"""#)),
+        (Api::Anthropic, start.to_owned(), r#"{"type":"content_block_stop","index":0}"#.to_owned()),
+        (Api::Anthropic, start.to_owned(), r#"{"type":"message_start","message":{"id":"m"}}"#.to_owned()),
+        (
+            Api::Anthropic,
+            start.to_owned(),
+            r#"{"type":"message_delta","usage":{"output_tokens":1}}"#.to_owned(),
+        ),
+        (Api::Responses, event("created"), event("in_progress")),
+        (Api::Responses, event("created"), event("web_search_call.searching")),
+        (Api::Responses, event("created"), event("output_text.delta")),
+        (Api::Responses, event("created"), event("function_call_arguments.delta")),
+        (Api::Responses, event("created"), event("reasoning_summary_text.delta")),
+        (Api::Responses, event("created"), event("refusal.delta")),
+        (Api::Chat, choice(r#"{"content":"x"}"#), choice(r#"{"content":""}"#)),
+        (Api::Chat, choice(r#"{"content":"x"}"#), choice(r#"{"reasoning_content":""}"#)),
+        (Api::Chat, choice(r#"{"content":"x"}"#), choice(call)),
+        (Api::Chat, choice(call), "[DONE]".to_owned()),
+    ];
+    let short = Options { idle_timeout: SHORT, ..options() };
+    for (api, first, again) in cases {
+        let data = |data: &str| format!("data: {data}\n\n").into_bytes();
+        let every = Duration::from_millis(10);
+        let again_and_again = Step::Repeat { bytes: data(&again), times: 100_000, every };
+        let steps = vec![Step::Send(head("200 OK", &[EVENTS])), Step::Send(data(&first)), again_and_again];
+        let error = answer(api, steps, short.clone()).await.unwrap_err();
+        assert!(error.message.contains("did not move forward"), "{again}: {error}");
+    }
+}
+
 /// F32: bytes that drip, or events that come for ever, end at the total deadline.
 #[tokio::test]
 async fn a_slow_drip_meets_the_deadline() {
     let nothing = Kind::Retryable { after: None };
     let drip: [(&[u8], Kind); 2] =
-        [(b"x", nothing), (b"event: ping\ndata: {\"type\":\"message_delta\"}\n\n", Kind::Truncated)];
+        [(b"x", nothing), (b"data: {\"type\":\"content_block_start\"}\n\n", Kind::Truncated)];
     for (bytes, kind) in drip {
         let drip = Step::Repeat { bytes: bytes.to_vec(), times: 100_000, every: Duration::from_millis(10) };
         let short = Options { total_timeout: SHORT, ..options() };

@@ -14,6 +14,7 @@ use super::reply::{Block, Message, build, count_into};
 pub struct Assembler {
     message: Message,
     blocks: Vec<Part>,
+    begun: bool,
     ended: bool,
     /// The block the last event added text to, if it was of that kind.
     grown: Option<Place>,
@@ -62,19 +63,24 @@ impl Assembler {
         self.grown = None;
         let event: Event<'_> = read(data)?;
         let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
-        match kind {
+        let moved = match kind {
             "content_block_delta" => return self.delta(&event, data, hear),
             "content_block_start" => self.start(event)?,
             "content_block_stop" => self.stop(event.index()),
             "message_start" => self.begin(&event.message.unwrap_or_default()),
             "message_delta" => self.close(&event),
-            "message_stop" => self.ended = true,
+            "message_stop" => {
+                self.ended = true;
+                true
+            }
             "error" => return Err(WireError::from_event(&read(data)?)),
             // Pings, and what the documentation asks clients to pass over because they do not know it. Neither moves the
-            // reply forward, so a stall behind them is one.
-            _ => return Ok(()),
+            // reply forward, so a stall behind them is one. Nor does what only says again what was said.
+            _ => false,
+        };
+        if moved {
+            hear(Delta::Step);
         }
-        hear(Delta::Step);
         Ok(())
     }
 
@@ -102,26 +108,26 @@ impl Assembler {
         Ok(build(self.message))
     }
 
-    fn begin(&mut self, message: &Value) {
+    fn begin(&mut self, message: &Value) -> bool {
+        let first = !std::mem::replace(&mut self.begun, true);
         self.message.id = str_at(message, "id").to_owned();
         self.message.model = str_at(message, "model").to_owned();
         count_into(&mut self.message.usage, &message["usage"]);
         // What was written before anything was is no count of the reply: that comes at its end, or not at all.
         self.message.usage.output = None;
+        first
     }
 
-    fn start(&mut self, event: Event<'_>) -> Result<(), WireError> {
+    fn start(&mut self, event: Event<'_>) -> Result<bool, WireError> {
         bounded_parts(self.blocks.len())?;
         let index = event.index();
         let content = event.content_block.map(|block| *block).unwrap_or_default();
         self.blocks.push(Part { index, content, args: String::new(), stopped: false });
-        Ok(())
+        Ok(true)
     }
 
-    fn stop(&mut self, index: u64) {
-        if let Some(part) = self.open(index) {
-            part.stopped = true;
-        }
+    fn stop(&mut self, index: u64) -> bool {
+        self.open(index).is_some_and(|part| !std::mem::replace(&mut part.stopped, true))
     }
 
     fn open(&mut self, index: u64) -> Option<&mut Part> {
@@ -143,31 +149,33 @@ impl Assembler {
         };
         let Some(delta) = &event.delta else { return Ok(()) };
         let part = &mut self.blocks[place];
-        let grown = match delta.kind.as_str() {
+        let (grown, moved) = match delta.kind.as_str() {
             "text_delta" => {
                 self.grown = Some(place);
                 part.append("text", delta.text.as_str());
-                Delta::Text(delta.text.as_str())
+                (Delta::Text(delta.text.as_str()), !delta.text.is_empty())
             }
             "thinking_delta" => {
                 part.append("thinking", delta.thinking.as_str());
-                Delta::Thinking(delta.thinking.as_str())
+                (Delta::Thinking(delta.thinking.as_str()), !delta.thinking.is_empty())
             }
             "input_json_delta" => {
                 args::append(&mut part.args, delta.partial_json.as_str())?;
-                Delta::Arguments
+                (Delta::Arguments, !delta.partial_json.is_empty())
             }
             _ => {
                 let whole: Value = read(data)?;
-                carry_delta(part, &whole["delta"]);
-                Delta::Step
+                (Delta::Step, carry_delta(part, &whole["delta"]))
             }
         };
-        hear(grown);
+        if moved {
+            hear(grown);
+        }
         Ok(())
     }
 
-    fn close(&mut self, event: &Event<'_>) {
+    fn close(&mut self, event: &Event<'_>) -> bool {
+        let before = (self.message.stop_reason.clone(), self.message.usage);
         if let Some(delta) = &event.delta {
             if !delta.stop_reason.is_empty() {
                 self.message.stop_reason = delta.stop_reason.as_str().to_owned();
@@ -179,29 +187,38 @@ impl Assembler {
         if let Some(usage) = &event.usage {
             count_into(&mut self.message.usage, usage);
         }
+        before != (self.message.stop_reason.clone(), self.message.usage)
     }
 }
 
 /// Applies the deltas that are only carried back: a signature is set, a citation is added to the list, and of an
-/// unknown kind each text is added to the block's field of the same name.
-fn carry_delta(part: &mut Part, delta: &Value) {
+/// unknown kind each text is added to the block's field of the same name. Gives whether that brought anything.
+fn carry_delta(part: &mut Part, delta: &Value) -> bool {
     match str_at(delta, "type") {
         "signature_delta" => {
-            part.content.insert("signature".to_owned(), delta["signature"].clone());
+            let signature = delta["signature"].clone();
+            part.content.insert("signature".to_owned(), signature.clone()) != Some(signature)
         }
-        "citations_delta" => match part.content.get_mut("citations") {
-            Some(Value::Array(citations)) => citations.push(delta["citation"].clone()),
-            Some(_) | None => {
-                part.content.insert("citations".to_owned(), Value::Array(vec![delta["citation"].clone()]));
+        "citations_delta" => {
+            match part.content.get_mut("citations") {
+                Some(Value::Array(citations)) => citations.push(delta["citation"].clone()),
+                Some(_) | None => {
+                    let first = Value::Array(vec![delta["citation"].clone()]);
+                    part.content.insert("citations".to_owned(), first);
+                }
             }
-        },
+            true
+        }
         _ => {
             let texts = delta.as_object().into_iter().flatten().filter(|(key, _)| *key != "type");
+            let mut brought = false;
             for (key, value) in texts {
                 if let Some(text) = value.as_str() {
                     part.append(key, text);
+                    brought |= !text.is_empty();
                 }
             }
+            brought
         }
     }
 }

@@ -35,8 +35,10 @@ struct Growing {
 impl Assembler {
     pub fn take(&mut self, name: &str, data: &[u8], hear: &mut Hear<'_>) -> Result<(), WireError> {
         if data.trim_ascii() == b"[DONE]" {
+            if !self.done {
+                hear(Delta::Step);
+            }
             (self.done, self.grown) = (true, false);
-            hear(Delta::Step);
             return Ok(());
         }
         self.grown = false;
@@ -111,11 +113,12 @@ impl Assembler {
                 unnumbered += usize::from(piece.index.is_none());
                 // Of several in one list each is a call of its own, whatever they leave out.
                 let own = if unnumbered > 1 && piece.index.is_none() { Own::Yes } else { Own::Perhaps };
-                self.call(piece, own)?;
-                hear(Delta::Arguments);
+                if self.call(piece, own)? {
+                    hear(Delta::Arguments);
+                }
             }
         }
-        if !choice.finish_reason.is_empty() {
+        if !choice.finish_reason.is_empty() && self.message.finish_reason != choice.finish_reason.as_str() {
             choice.finish_reason.as_str().clone_into(&mut self.message.finish_reason);
             hear(Delta::Step);
         }
@@ -152,10 +155,12 @@ impl Assembler {
         }
     }
 
-    fn call(&mut self, piece: CallPiece<'_>, own: Own) -> Result<(), WireError> {
+    /// Takes a piece of a call, and tells whether that brought anything.
+    fn call(&mut self, piece: CallPiece<'_>, own: Own) -> Result<bool, WireError> {
         let found = self.find(&piece, own);
         let before = found.filter(|place| self.is_next(*place, &piece)).map(|place| &self.calls[place].draft);
         let doubtful = before.is_some_and(|before| piece.id.is_empty() && before.name == piece.name());
+        let calls_before = self.calls.len();
         let place = match found {
             Some(place) if before.is_none() => place,
             Some(_) | None => {
@@ -164,15 +169,17 @@ impl Assembler {
                 self.calls.len() - 1
             }
         };
+        let begun = self.calls.len() > calls_before;
         let draft = &mut self.calls[place].draft;
         merge(&mut draft.beside, &beside(&piece.beside));
-        let Some(function) = &piece.function else { return Ok(()) };
+        let Some(function) = &piece.function else { return Ok(begun) };
         for (kept, given) in [(&mut draft.id, &piece.id), (&mut draft.name, &function.name)] {
             if kept.is_empty() {
                 given.as_str().clone_into(kept);
             }
         }
-        args::append(&mut draft.args, function.arguments.as_str())
+        args::append(&mut draft.args, function.arguments.as_str())?;
+        Ok(begun || !function.arguments.is_empty())
     }
 
     /// The call a piece belongs to: the newest of its index (without one, the newest at all), unless the piece has an

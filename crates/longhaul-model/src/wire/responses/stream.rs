@@ -20,6 +20,8 @@ pub struct Assembler {
     response: Option<Value>,
     /// The item the last event added text to, if it was of that kind.
     grown: Option<Place>,
+    /// Of the last event that was no piece: its kind, and the index and the id of its item.
+    announced: Option<(String, Option<u64>, String)>,
 }
 
 /// An output item while it grows.
@@ -46,18 +48,26 @@ impl Assembler {
                 let place = self.place(&event)?;
                 self.add_text(place, event.delta.as_str());
                 self.grown = Some(place);
-                hear(Delta::Text(event.delta.as_str()));
+                hear_piece(Delta::Text(event.delta.as_str()), &event, hear);
                 return Ok(());
             }
             "response.function_call_arguments.delta" => {
                 args::append(&mut self.part(&event)?.args, event.delta.as_str())?;
-                hear(Delta::Arguments);
+                hear_piece(Delta::Arguments, &event, hear);
                 return Ok(());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                hear(Delta::Thinking(event.delta.as_str()));
+                hear_piece(Delta::Thinking(event.delta.as_str()), &event, hear);
                 return Ok(());
             }
+            other if other.starts_with("response.") && other.ends_with(".delta") => {
+                hear_piece(Delta::Step, &event, hear);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let moved = self.is_news(kind, &event);
+        match kind {
             "response.function_call_arguments.done" => self.arguments_done(&event)?,
             "response.output_item.added" => self.item(event, Whole::No)?,
             "response.output_item.done" => self.item(event, Whole::Yes)?,
@@ -70,8 +80,19 @@ impl Assembler {
             // Keepalives, and what nobody knows. Neither moves the reply forward, so a stall behind them is one.
             _ => return Ok(()),
         }
-        hear(Delta::Step);
+        if moved {
+            hear(Delta::Step);
+        }
         Ok(())
+    }
+
+    /// Says this event something else than the last of its kind? Some servers repeat that a response is in progress for as long
+    /// as they have nothing else to say.
+    fn is_news(&mut self, kind: &str, event: &Event<'_>) -> bool {
+        let said = (kind.to_owned(), event.output_index, event.item_id.as_str().to_owned());
+        let news = self.announced.as_ref() != Some(&said);
+        self.announced = Some(said);
+        news
     }
 
     pub(in super::super) fn grown(&self) -> Option<Place> {
@@ -209,6 +230,13 @@ impl Part {
             return Err(WireError::truncated("a call was announced and never finished"));
         }
         Ok(None)
+    }
+}
+
+/// An empty piece brings nothing, so a stall behind such pieces is one.
+fn hear_piece(piece: Delta<'_>, event: &Event<'_>, hear: &mut Hear<'_>) {
+    if !event.delta.is_empty() {
+        hear(piece);
     }
 }
 
