@@ -33,6 +33,8 @@ pub enum Error {
     TooNew { file: PathBuf, version: u32 },
     #[error("no space left to write `{}`", file.display())]
     NoSpace { file: PathBuf, source: io::Error },
+    #[error("the disk is full, and nothing is left of what was set aside for commands to run `{run}`")]
+    NoRoomForCommand { run: RunId, source: io::Error },
     #[error("{what} of {bytes} bytes is too large; the most is {max}")]
     TooLarge { what: &'static str, bytes: u64, max: u64 },
     #[error("the inbox of run `{run}` is full with {max} commands")]

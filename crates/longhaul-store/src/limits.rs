@@ -54,6 +54,12 @@ pub const COMMAND_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Commands waiting in one inbox. Nobody types so many; a script that does must hear of it.
 pub const COMMANDS_PENDING_MAX: usize = 10_000;
 
+/// Commands for which there is room in a run's inbox when the disk is full: a pause, an answer and a stop, and one to spare.
+pub const COMMANDS_RESERVED: usize = 4;
+
+/// The largest of those: more than anybody types as a reason, and a block of any usual file system.
+pub const COMMAND_RESERVE_BYTES: usize = 4096;
+
 /// One blob. A tool's output is cut before it is this large.
 pub const BLOB_BYTES_MAX: usize = 256 * 1024 * 1024;
 

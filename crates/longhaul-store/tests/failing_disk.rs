@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test stop it as its assertions do")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_core::ids::CommandId;
-use longhaul_store::{Engine, Entry, Error, Journal, Space, Store};
+use longhaul_store::{Engine, Entry, Error, Journal, Space, Store, limits};
 use longhaul_testkit::faulty_disk::{Call, Crash, EINTR, EIO, ENOSPC, Fault, FaultyDisk, How, Names, Op};
 use longhaul_testkit::store_contract::{entries, entry, keep, open_all, read_all, run_id, writer};
 use tempfile::TempDir;
@@ -164,6 +165,63 @@ fn a_resting_run_keeps_its_reserve() {
             Err(error) => panic!("{error:?}"),
         }
     }
+}
+
+/// F10: with the disk full, commands are written over what was set aside for them, whole and in order; then they are refused; what
+/// was used is set aside again once there is space.
+#[test]
+fn commands_can_be_left_on_a_full_disk() {
+    let (dir, disk, engine) = setup();
+    let journal = engine.create(&run_id(1), &writer(), &sized(100)).unwrap();
+    let inbox = dir.path().join("runs").join(run_id(1).as_str()).join("inbox");
+    let files = || fs::read_dir(&inbox).unwrap().count();
+    let set_aside = limits::COMMANDS_RESERVED;
+    let post =
+        |number: usize, body: &[u8]| engine.post(&run_id(1), &CommandId::from_bits(number as u128), body);
+    let body = |number: usize| format!("command {number}").into_bytes();
+    assert_eq!((files(), engine.pending(&run_id(1)).unwrap()), (set_aside, vec![]));
+    assert!(fs::read_dir(&inbox).unwrap().all(|entry| entry.unwrap().metadata().unwrap().blocks() > 0));
+    disk.fill_up(0);
+    let large = post(0, &[b'x'; limits::COMMAND_RESERVE_BYTES + 1]);
+    assert!(matches!(large, Err(Error::NoRoomForCommand { .. })), "{large:?}");
+    (1..=set_aside).for_each(|number| post(number, &body(number)).unwrap());
+    let refused = post(9, b"one too many");
+    assert!(matches!(refused, Err(Error::NoRoomForCommand { .. })), "{refused:?}");
+    let bodies: Vec<_> = engine.pending(&run_id(1)).unwrap().into_iter().map(|posted| posted.body).collect();
+    assert_eq!(bodies, (1..=set_aside).map(body).collect::<Vec<_>>());
+    assert_eq!(files(), set_aside, "nothing half made is left");
+    disk.mend();
+    engine.settle(&run_id(1), &CommandId::from_bits(1)).unwrap();
+    (2..=set_aside)
+        .for_each(|number| engine.settle(&run_id(1), &CommandId::from_bits(number as u128)).unwrap());
+    assert_eq!((files(), engine.pending(&run_id(1)).unwrap()), (set_aside, vec![]));
+    disk.fill_up(0);
+    post(5, b"again").unwrap();
+    disk.mend();
+    journal.rest().unwrap();
+    let journal = engine.open(&run_id(1), &writer(), &mut |_| Ok(())).unwrap();
+    assert_eq!(files(), set_aside + 1, "who opens the run sets aside what is lacking");
+    journal.close().unwrap();
+    assert_eq!(files(), 1, "a run that has ended gives it back");
+}
+
+/// F09, F10: the same is true of a command that was written over what was set aside: it is there or not after any crash, never half.
+#[test]
+fn a_command_from_the_reserve_is_durable_or_absent() {
+    let (dir, disk, engine) = setup();
+    drop(engine.create(&run_id(1), &writer(), &entries(["a"])).unwrap());
+    disk.fill_up(0);
+    let before = disk.ops().len();
+    engine.post(&run_id(1), &CommandId::from_bits(1), b"approve").unwrap();
+    let ops = disk.ops();
+    let mut seen = [0, 0];
+    images(&ops, dir.path(), before, |end, engine| {
+        let pending = engine.pending(&run_id(1)).unwrap();
+        assert!(pending.len() == 1 || end < ops.len());
+        assert!(pending.iter().all(|posted| posted.body == b"approve"));
+        seen[pending.len()] += 1;
+    });
+    assert!(seen[0] > 0 && seen[1] > 0);
 }
 
 /// F12: EIO on sync: no acknowledgement, no second try, everything refused, and a reopening replays.

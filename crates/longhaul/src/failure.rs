@@ -186,6 +186,14 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
         StoreError::NoSpace { .. } => {
             (Exit::Waiting, Some("free some space on that disk, then `longhaul resume ID`".to_owned()))
         }
+        // 3 would say that the run waits; it goes on as if nothing had been asked.
+        StoreError::NoRoomForCommand { .. } => (
+            Exit::Failed,
+            Some(
+                "nothing was asked of the run; free some space on that disk, and give the same command again"
+                    .to_owned(),
+            ),
+        ),
         StoreError::Damaged { .. } => (
             Exit::Failed,
             Some(

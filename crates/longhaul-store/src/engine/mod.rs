@@ -173,10 +173,12 @@ impl Store for Engine {
         }
         let lock = Lock::take(run, &dir.join("lock"), writer)?;
         let file = self.open_journal(run, &path, Access::Write)?;
-        let journal = EngineJournal::open(run, path, file, lock, visit)?;
+        let journal = EngineJournal::open(run, path, Arc::clone(&self.disk), file, lock, visit)?;
         self.sweep(&dir);
         self.sweep(&dir.join("inbox"));
         self.sweep(&dir.join("blobs"));
+        // Failing to is no reason to fail what the caller came for.
+        let _ = inbox::keep_reserve(&*self.disk, &dir.join("inbox"));
         Ok(Box::new(journal))
     }
 

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use longhaul_core::ids::{CommandId, RunId};
@@ -93,8 +94,10 @@ impl Engine {
         let path = stage.join("journal");
         let file =
             self.disk.open(&path, Access::CreateNew).map_err(|error| Error::io("create", &path, error))?;
-        let mut journal = EngineJournal::start(run, path, file, lock)?;
+        let mut journal = EngineJournal::start(run, path, Arc::clone(&self.disk), file, lock)?;
         fill(stage, &mut journal)?;
+        let inbox = stage.join("inbox");
+        inbox::keep_reserve(&*self.disk, &inbox).map_err(|error| Error::io("write in", inbox, error))?;
         self.sync_dir(stage)?;
         Ok(journal)
     }

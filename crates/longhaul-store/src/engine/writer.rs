@@ -2,11 +2,13 @@
 //! a sound frame with anything else, never syncs twice for one batch, and after a failed write or sync never again.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use longhaul_core::ids::RunId;
 
-use super::disk::{self, LogFile, WriteFailed};
+use super::disk::{self, Disk, LogFile, WriteFailed};
 use super::frame::{self, Place, SECTOR};
+use super::inbox;
 use super::lock::Lock;
 use super::scan::{Cursor, Scanner};
 use super::tail::Tail;
@@ -20,6 +22,7 @@ const PAGE: u64 = 4096;
 pub(crate) struct EngineJournal {
     run: RunId,
     path: PathBuf,
+    disk: Arc<dyn Disk>,
     file: Box<dyn LogFile>,
     lock: Lock,
     cursor: Cursor,
@@ -36,19 +39,21 @@ impl EngineJournal {
     pub(crate) fn start(
         run: &RunId,
         path: PathBuf,
+        disk: Arc<dyn Disk>,
         file: Box<dyn LogFile>,
         lock: Lock,
     ) -> Result<EngineJournal, Error> {
         let header = frame::file_header(run);
         disk::write_all(&*file, &header, 0).map_err(|failed| Error::io("write", &path, failed.source))?;
         let seed = crc32c::crc32c(&header[..header.len() - 4]);
-        Ok(EngineJournal::new(run, path, file, lock, Cursor::start(seed), header.len() as u64))
+        Ok(EngineJournal::new(run, path, disk, file, lock, Cursor::start(seed), header.len() as u64))
     }
 
     /// Reads what is there, cuts a torn tail and makes sure that everything shown is on disk.
     pub(crate) fn open(
         run: &RunId,
         path: PathBuf,
+        disk: Arc<dyn Disk>,
         file: Box<dyn LogFile>,
         mut lock: Lock,
         visit: Visit<'_>,
@@ -58,7 +63,7 @@ impl EngineJournal {
         let (cursor, len) = (scanner.cursor, scanner.file_len());
         let torn_end = sound_end(&path, &cursor, tail)?;
         lock.claim(lock.generation().max(cursor.generation.saturating_add(1)))?;
-        let mut journal = EngineJournal::new(run, path, file, lock, cursor, len);
+        let mut journal = EngineJournal::new(run, path, disk, file, lock, cursor, len);
         journal.torn_bytes = torn_end.map_or(0, |end| end - journal.cursor.offset);
         journal.make_durable(torn_end)?;
         Ok(journal)
@@ -67,6 +72,7 @@ impl EngineJournal {
     fn new(
         run: &RunId,
         path: PathBuf,
+        disk: Arc<dyn Disk>,
         file: Box<dyn LogFile>,
         lock: Lock,
         cursor: Cursor,
@@ -74,7 +80,7 @@ impl EngineJournal {
     ) -> EngineJournal {
         let (content, frame) = (Vec::new(), Vec::new());
         let (run, poisoned, torn_bytes) = (run.clone(), false, 0);
-        EngineJournal { run, path, file, lock, cursor, zeroed, content, frame, poisoned, torn_bytes }
+        EngineJournal { run, path, disk, file, lock, cursor, zeroed, content, frame, poisoned, torn_bytes }
     }
 
     /// Starts no lower than this: the run had writers in another store before.
@@ -216,7 +222,9 @@ impl Journal for EngineJournal {
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Error> {
-        self.trim_to(self.cursor.offset)
+        self.trim_to(self.cursor.offset)?;
+        inbox::give_back_reserve(&*self.disk, &self.path.with_file_name("inbox"));
+        Ok(())
     }
 
     fn rest(mut self: Box<Self>) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::rig::{Mount, Rig, told, until};
+use crate::rig::{Mount, Rig, processes_of, told, until};
 use crate::start_up::fill;
 
 const TURNS: usize = 40;
@@ -65,4 +65,54 @@ fn check(turns: usize, file_bytes: usize, while_full: impl Fn(&Rig, &str)) {
         assert!(fs::read_to_string(rig.work().join(format!("out/{turn}.txt"))).unwrap() == content);
     }
     rig.says(&["store", "verify", &id]);
+}
+
+/// F10: with the disk full a run that works can still be told to pause and to stop, by another process.
+#[test]
+fn a_run_on_a_full_disk_can_be_paused_and_stopped() {
+    for (verb, status) in [("pause", "paused"), ("stop", "failed")] {
+        let mut rig = Rig::with_calls("{ tool: bash, args: { command: 'echo x >> witness; sleep 60' } }");
+        let Some(mount) = Mount::tmpfs(rig.path().join("small"), 8 << 20) else { return };
+        rig.state_dir = mount.at.join("state");
+        let id = rig.create();
+        let mut live = rig.start(&["resume", &id]);
+        until("the command runs", || rig.witness().len() == 1);
+        let filler = mount.at.join("filler");
+        fill(&filler);
+        assert!(fs::write(mount.at.join("more"), "x").is_err(), "the disk is full");
+        let said = rig.does(&[verb, &id]);
+        assert_eq!(said.status.code(), Some(0), "{verb}: {}", told(&said));
+        assert_eq!(rig.status(&id), status);
+        live.wait();
+        rig.says(&["store", "verify", &id]);
+        fs::remove_file(&filler).unwrap();
+        assert_eq!(processes_of(&id), [0; 0], "what it had begun is over");
+    }
+}
+
+/// F10: where nothing is left of what was set aside, a command says so and is no wait: the run goes on as if nothing had been asked.
+#[test]
+fn a_command_that_cannot_be_left_is_refused() {
+    let mut rig = Rig::with_calls("{ tool: bash, args: { command: 'echo x >> witness; sleep 60' } }");
+    let Some(mount) = Mount::tmpfs(rig.path().join("small"), 8 << 20) else { return };
+    rig.state_dir = mount.at.join("state");
+    let id = rig.create();
+    let mut live = rig.start(&["resume", &id]);
+    until("the command runs", || rig.witness().len() == 1);
+    for entry in fs::read_dir(rig.run_dir(&id).join("inbox")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    fill(&mount.at.join("filler"));
+    let said = rig.does(&["stop", &id]);
+    assert_eq!(said.status.code(), Some(1), "{}", told(&said));
+    assert!(
+        told(&said).contains("the disk is full, and nothing is left of what was set aside"),
+        "{}",
+        told(&said)
+    );
+    assert!(told(&said).contains("give the same command again"), "{}", told(&said));
+    assert_eq!(rig.status(&id), "running");
+    fs::remove_file(mount.at.join("filler")).unwrap();
+    rig.says(&["stop", &id]);
+    live.wait();
 }
