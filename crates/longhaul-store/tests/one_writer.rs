@@ -118,13 +118,13 @@ fn verify_changes_nothing_and_repair_keeps_a_copy() {
     let sound_to = engine.footprint(&run_id(1)).unwrap().journal_bytes;
     journal.append(&entries(["damaged from here"])).unwrap();
     journal.append(&entries(["and after"])).unwrap();
-    assert!(matches!(engine.repair(&run_id(1), &writer()), Err(Error::Held { .. })));
+    assert!(matches!(engine.repair(&run_id(1), &writer(), &mut |_| Ok(())), Err(Error::Held { .. })));
     journal.close().unwrap();
     let path = engine.journal_path(&run_id(1));
     let whole = fs::read(&path).unwrap();
     let report = engine.verify(&run_id(1)).unwrap();
     assert_eq!((report.records, report.bytes, report.damage), (5, whole.len() as u64, None));
-    let untouched = engine.repair(&run_id(1), &writer()).unwrap();
+    let untouched = engine.repair(&run_id(1), &writer(), &mut |_| Ok(())).unwrap();
     assert_eq!((untouched.bytes_cut, untouched.kept_as), (0, None));
 
     let mut bytes = whole.clone();
@@ -133,8 +133,16 @@ fn verify_changes_nothing_and_repair_keeps_a_copy() {
     let report = engine.verify(&run_id(1)).unwrap();
     assert_eq!((report.records, report.damage.map(|damage| damage.offset)), (3, Some(sound_to)));
     assert_eq!(fs::read(&path).unwrap(), bytes);
-    let repaired = engine.repair(&run_id(1), &writer()).unwrap();
+    let mut lost = Vec::new();
+    let repaired = engine
+        .repair(&run_id(1), &writer(), &mut |record| {
+            lost.push((record.seq, record.payload.to_vec()));
+            Ok(())
+        })
+        .unwrap();
     assert_eq!((repaired.records_kept, repaired.cut_at), (3, sound_to));
+    assert_eq!(repaired.records_lost, 2);
+    assert_eq!(lost, [(5, entry("and after").payload)], "what is sound behind the damage is shown");
     assert_eq!(repaired.bytes_cut, whole.len() as u64 - sound_to);
     assert_eq!(fs::read(repaired.kept_as.unwrap()).unwrap(), bytes);
     assert_eq!(open_all(&engine, &run_id(1)).unwrap().len(), 3);
@@ -143,7 +151,7 @@ fn verify_changes_nothing_and_repair_keeps_a_copy() {
     bytes[20] ^= 1;
     fs::write(&path, &bytes).unwrap();
     assert_eq!(engine.verify(&run_id(1)).unwrap().damage.map(|damage| damage.offset), Some(0));
-    let repaired = engine.repair(&run_id(1), &writer()).unwrap();
+    let repaired = engine.repair(&run_id(1), &writer(), &mut |_| Ok(())).unwrap();
     assert_eq!((repaired.records_kept, repaired.bytes_cut), (3, 0), "only the header was damaged");
     assert!(repaired.kept_as.unwrap().ends_with("journal.damaged-2"));
     assert_eq!(open_all(&engine, &run_id(1)).unwrap().len(), 3);
@@ -160,7 +168,8 @@ fn a_repair_that_would_keep_nothing_is_refused() {
     fs::write(&path, &bytes).unwrap();
     for bytes in [bytes, b"not even a header".to_vec(), Vec::new()] {
         fs::write(&path, &bytes).unwrap();
-        assert!(matches!(engine.repair(&run_id(1), &writer()), Err(Error::NothingSound { .. })));
+        let refused = engine.repair(&run_id(1), &writer(), &mut |_| Ok(()));
+        assert!(matches!(refused, Err(Error::NothingSound { .. })));
         assert_eq!(fs::read(&path).unwrap(), bytes);
         let left = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
         let copies = left.filter(|name| name.to_string_lossy().starts_with("journal.")).count();

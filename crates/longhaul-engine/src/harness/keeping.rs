@@ -1,13 +1,21 @@
 //! Where runs are kept: which store has a run, how its journal is opened to be written, and how it is mended or forgotten.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_core::codec;
+use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
+use longhaul_core::text::visible;
 use longhaul_store::engine::Repaired;
-use longhaul_store::{Backend, Home, Store, Writer};
+use longhaul_store::{Backend, Home, Reader, Record, Store, Writer};
+use serde::Deserialize;
 
 use super::Harness;
 use crate::catalogue::{self, Clerk, RowKeeper};
@@ -25,6 +33,18 @@ pub(super) enum Keeping {
     Durable(Arc<Home>),
     /// In a store and nowhere else: no catalogue, no log. In memory for `harness.enabled: false`, where nothing outlives the process.
     Bare(Arc<dyn Store>),
+}
+
+/// What mending a journal did, and what is known of that which was cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mended {
+    pub repaired: Repaired,
+    /// As many as are known; there may have been more.
+    pub events_lost: u64,
+    /// The calls that were begun in it, by tool and name, in order.
+    pub calls: Vec<String>,
+    /// There was more in it than could be read.
+    pub more: bool,
 }
 
 impl Harness {
@@ -138,15 +158,31 @@ impl Harness {
         }
     }
 
-    /// Cuts a damaged journal at its first damage and forgets what was derived from the cut part.
-    pub fn repair(&self, id: &RunId) -> Result<Option<Repaired>, Error> {
+    /// Cuts a damaged journal at its first damage and forgets what was derived from the cut part, after a look at what it was.
+    pub fn repair(&self, id: &RunId) -> Result<Option<Mended>, Error> {
         let Some(home) = self.home() else { return Ok(None) };
-        let repaired = home.engine().repair(id, &self.writer())?;
-        drop(std::fs::remove_file(home.run_dir(id).join("events.jsonl")));
+        let mut lost = Lost::default();
+        let repaired = home.engine().repair(id, &self.writer(), &mut |record| {
+            lost.record(record);
+            Ok(())
+        })?;
+        let log = home.run_dir(id).join("events.jsonl");
+        if repaired.bytes_cut > 0 {
+            lost.log(&log, repaired.records_kept);
+            // It is mended by now, whatever becomes of looking at it.
+            let read = |mut reader: Box<dyn Reader>| {
+                reader.poll(&mut |record| {
+                    lost.kept(record);
+                    Ok(())
+                })
+            };
+            drop(home.engine().reader(id).and_then(read));
+        }
+        drop(std::fs::remove_file(log));
         if let Ok(catalog) = home.catalog() {
             drop(catalog.remove(id));
         }
-        Ok(Some(repaired))
+        Ok(Some(lost.mended(repaired)))
     }
 
     /// Forgets a run: journal, blobs and row. Where it worked stays.
@@ -166,5 +202,82 @@ impl Harness {
             self.remove(child)?;
         }
         Ok(())
+    }
+}
+
+/// What can still be read of events that a journal has lost: in the journal behind the damage, and in the log that was made of it.
+#[derive(Default)]
+struct Lost {
+    /// The events that were read, by their numbers, and the last one of the journal's own.
+    read: BTreeSet<u64>,
+    last_record: u64,
+    /// The calls that were begun or ended.
+    calls: BTreeSet<String>,
+    /// Those that were begun before the damage: the agent is told that they were interrupted.
+    known: BTreeSet<String>,
+    /// The tool of each call, as far as the log says it.
+    tools: BTreeMap<String, String>,
+}
+
+/// A line of the log, as far as it is looked at here.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogLine {
+    seq: u64,
+    #[serde(rename = "type")]
+    kind: String,
+    call_id: Option<String>,
+    tool_name: Option<String>,
+}
+
+impl Lost {
+    fn record(&mut self, record: Record<'_>) {
+        let Ok(event) = codec::decode(record.seq, record.kind, record.version, record.payload) else {
+            return;
+        };
+        self.read.insert(record.seq);
+        self.last_record = record.seq;
+        if let Event::CallStarted { call, .. } | Event::CallFinished { call, .. } = event {
+            self.calls.insert(call.to_string());
+        }
+    }
+
+    fn kept(&mut self, record: Record<'_>) {
+        if let Ok(Event::CallStarted { call, .. }) =
+            codec::decode(record.seq, record.kind, record.version, record.payload)
+        {
+            self.known.insert(call.to_string());
+        }
+    }
+
+    /// The log may lack the last events, or all: it is only derived.
+    fn log(&mut self, path: &Path, kept: u64) {
+        let lines = File::open(path).map(|file| BufReader::new(file).lines()).into_iter().flatten();
+        let lines = lines.map_while(Result::ok);
+        for line in lines.filter_map(|line| serde_json::from_str::<LogLine>(&line).ok()) {
+            if let (Some(call), Some(tool)) = (&line.call_id, line.tool_name) {
+                self.tools.insert(call.clone(), tool);
+            }
+            if line.seq <= kept {
+                continue;
+            }
+            self.read.insert(line.seq);
+            self.calls.extend(line.call_id.filter(|_| line.kind == "tool_started"));
+        }
+    }
+
+    fn mended(self, repaired: Repaired) -> Mended {
+        let logged = self.read.last().map_or(0, |last| last.saturating_sub(repaired.records_kept));
+        let events_lost = repaired.records_lost.max(logged);
+        let is_whole = self.read.len() as u64 == events_lost && self.read.last() == Some(&self.last_record);
+        let named = |call: &String| match self.tools.get(call) {
+            Some(tool) => visible(&format!("{tool} {call}")),
+            None => visible(call),
+        };
+        let mut calls: Vec<&String> = self.calls.difference(&self.known).collect();
+        // `call_9` comes before `call_10`.
+        calls.sort_by_key(|call| (call.len(), *call));
+        let calls = calls.into_iter().map(named).collect();
+        Mended { events_lost, calls, more: repaired.bytes_cut > 0 && !is_whole, repaired }
     }
 }

@@ -1,5 +1,5 @@
 //! Looking for damage and, only when asked, cutting it out. Owns `verify`, which changes nothing, and `repair`, which
-//! keeps a copy of everything it cuts. Neither guesses at what the lost records were.
+//! keeps a copy of everything it cuts and shows what of it can still be read. Neither guesses at what the other records were.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::scan::{Cursor, Scanner};
 use super::tail::Tail;
 use super::writer::sound_end;
 use crate::error::Error;
-use crate::journal::{Record, Writer};
+use crate::journal::{Record, Visit, Writer};
 use crate::limits;
 
 /// What a journal is made of.
@@ -45,6 +45,8 @@ pub struct Repaired {
     pub cut_at: u64,
     /// Zero if there was nothing to cut.
     pub bytes_cut: u64,
+    /// Records that are known to have been in what was cut; there may have been more.
+    pub records_lost: u64,
     /// The journal as it was found, if it was changed.
     pub kept_as: Option<PathBuf>,
 }
@@ -73,9 +75,9 @@ impl Engine {
         }
     }
 
-    /// Cuts a journal at its first damage, after copying it aside. Refused while a writer holds the run, and if
-    /// nothing sound would be left.
-    pub fn repair(&self, run: &RunId, writer: &Writer) -> Result<Repaired, Error> {
+    /// Cuts a journal at its first damage, after copying it aside. Shows the records that are cut off, as far as they can be read.
+    /// Refused while a writer holds the run, and if nothing sound would be left.
+    pub fn repair(&self, run: &RunId, writer: &Writer, lost: Visit<'_>) -> Result<Repaired, Error> {
         let dir = self.dir(run)?;
         let path = dir.join("journal");
         let _lock = Lock::take(run, &dir.join("lock"), writer)?;
@@ -84,7 +86,7 @@ impl Engine {
         let len = file.len().map_err(failed)?;
         let header_fits = header_is_ours(&*file, run, &path)?;
         // Looked at before anything is written: a repair that keeps nothing leaves nothing behind either.
-        let found = survey(&*file, &path, run)?;
+        let found = survey(&*file, &path, run, lost)?;
         let is_changed = found.damaged || !header_fits;
         let kept_as = is_changed.then(|| self.copy_aside(&dir, "damaged")).transpose()?;
         if !header_fits {
@@ -97,7 +99,8 @@ impl Engine {
         if found.damaged {
             file.set_len(found.end).and_then(|()| file.sync_data()).map_err(failed)?;
         }
-        Ok(Repaired { records_kept: found.records, cut_at: found.end, bytes_cut, kept_as })
+        let Found { records: records_kept, records_lost, end: cut_at, .. } = found;
+        Ok(Repaired { records_kept, cut_at, bytes_cut, records_lost, kept_as })
     }
 
     /// Keeps the whole journal under another name in its directory: `journal.<why>-<number>`. It gets that name only
@@ -147,12 +150,14 @@ impl Engine {
 
 struct Found {
     records: u64,
+    records_lost: u64,
     end: u64,
     damaged: bool,
 }
 
-/// Where the sound part ends, whatever the header says. Fails if there is none: then a repair would only destroy.
-fn survey(file: &dyn LogFile, path: &Path, run: &RunId) -> Result<Found, Error> {
+/// Where the sound part ends, whatever the header says, and what lies behind the damage. Fails if there is no sound part: then a
+/// repair would only destroy.
+fn survey(file: &dyn LogFile, path: &Path, run: &RunId, lost: Visit<'_>) -> Result<Found, Error> {
     let cursor = Cursor::start(frame::seed(run));
     let mut scanner = Scanner::resume(file, path, cursor)?;
     let tail = scanner.show(u64::MAX, &mut |_: Record<'_>| Ok(()))?;
@@ -165,7 +170,9 @@ fn survey(file: &dyn LogFile, path: &Path, run: &RunId) -> Result<Found, Error> 
         };
         return Err(Error::NothingSound { run: run.clone(), file: path.to_owned(), what });
     }
-    Ok(Found { records, end, damaged: matches!(tail, Tail::Damaged { .. }) })
+    let damaged = matches!(tail, Tail::Damaged { .. });
+    let records_lost = if damaged { scanner.show_later(lost)? - records } else { 0 };
+    Ok(Found { records, records_lost, end, damaged })
 }
 
 fn header_is_ours(file: &dyn LogFile, run: &RunId, path: &Path) -> Result<bool, Error> {

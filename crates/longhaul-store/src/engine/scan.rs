@@ -133,6 +133,30 @@ impl<'f> Scanner<'f> {
         Ok(Tail::Clean)
     }
 
+    /// Shows the records of every sound frame that lies anywhere after the cursor, for those who tell what a cut takes away: none of
+    /// them counts. Returns the last record that is known to have been there, whether or not it could be shown.
+    pub(crate) fn show_later(&mut self, visit: Visit<'_>) -> Result<u64, Error> {
+        let mut known = self.cursor.last_seq;
+        let mut offset = self.cursor.offset;
+        while let Some(mark) = tail::next_mark(&mut self.window, offset)? {
+            offset = mark + 1;
+            let header = self.window.header_at(mark, self.cursor.seed, &mut self.content)?;
+            let Some(header) = header.filter(|header| header.first_seq > self.cursor.last_seq) else {
+                continue;
+            };
+            known = known.max(header.last_seq());
+            self.cursor.offset = mark;
+            if !self.load(&header)? {
+                continue;
+            }
+            self.cursor.advance(&header);
+            offset = self.cursor.offset;
+            let body = &self.content[FRAME_HEADER..FRAME_HEADER + header.body_len];
+            frame::records(&header, body).unwrap_or_default().into_iter().try_for_each(&mut *visit)?;
+        }
+        Ok(known)
+    }
+
     /// Brings the content of the frame at the cursor into memory; false if it is not whole and sound.
     fn load(&mut self, header: &Header) -> Result<bool, Error> {
         let offset = self.cursor.offset;

@@ -90,7 +90,8 @@ fn later_frame(window: &mut Window<'_>, cursor: &Cursor) -> Result<bool, Error> 
     let mut offset = cursor.offset + 1;
     while offset < window.len {
         let piece = window.at(offset, limits::READ_BYTES)?;
-        let (next, candidates) = (offset + piece.len().max(1) as u64, marks_in(piece, offset));
+        let (next, candidates) =
+            (offset + piece.len().max(1) as u64, marks_in(piece, offset).collect::<Vec<_>>());
         for candidate in candidates {
             let header = window.header_at(candidate, cursor.seed, &mut content)?;
             if header.is_some_and(|header| header.first_seq > cursor.last_seq + 1) {
@@ -102,9 +103,22 @@ fn later_frame(window: &mut Window<'_>, cursor: &Cursor) -> Result<bool, Error> 
     Ok(false)
 }
 
-fn marks_in(piece: &[u8], offset: u64) -> Vec<u64> {
+/// Where the next frame from `offset` on may start, if one may.
+pub(crate) fn next_mark(window: &mut Window<'_>, offset: u64) -> Result<Option<u64>, Error> {
+    let mut offset = offset;
+    while offset < window.len {
+        let piece = window.at(offset, limits::READ_BYTES)?;
+        if let Some(mark) = marks_in(piece, offset).next() {
+            return Ok(Some(mark));
+        }
+        offset += piece.len().max(1) as u64;
+    }
+    Ok(None)
+}
+
+fn marks_in(piece: &[u8], offset: u64) -> impl Iterator<Item = u64> {
     let starts = piece.iter().enumerate().filter(|(_, byte)| **byte == MARK[0]);
-    starts.map(|(index, _)| offset + index as u64).filter(|at| frame::in_sector(*at) < SECTOR - 1).collect()
+    starts.map(move |(index, _)| offset + index as u64).filter(|at| frame::in_sector(*at) < SECTOR - 1)
 }
 
 /// Which sectors after the sound part were written.

@@ -11,6 +11,7 @@ use longhaul_core::view::{EventLine, RunView};
 use longhaul_engine::{Harness, exchange};
 use longhaul_store::Home;
 use longhaul_store::catalog::Filter;
+use longhaul_store::engine::Repaired;
 use serde_json::{Value, json};
 
 use super::import::TakingIn;
@@ -360,31 +361,52 @@ fn plain_verdict(line: &Value) -> String {
 }
 
 fn repair(app: &App, id: &RunId) -> Result<Exit, Failure> {
-    let Some(repaired) = app.reading()?.repair(id)? else { return Ok(Exit::Ok) };
-    if !app.json() {
-        let kept = format!("{id} has {} sound events", repaired.records_kept);
-        render::talk(&match &repaired.kept_as {
-            Some(path) => format!(
-                "{kept}; {} bytes from byte {} on were cut off, and all of it is kept in {}",
-                repaired.bytes_cut,
-                repaired.cut_at,
-                path.display()
-            ),
-            None if repaired.bytes_cut > 0 => {
-                format!(
-                    "{kept}; {} bytes of a write that was never finished were cut off",
-                    repaired.bytes_cut
-                )
-            }
-            None => format!("{kept}; nothing was cut off"),
-        });
-        return Ok(Exit::Ok);
+    let Some(mended) = app.reading()?.repair(id)? else { return Ok(Exit::Ok) };
+    let (repaired, calls) = (&mended.repaired, &mended.calls);
+    if repaired.bytes_cut > 0 && repaired.kept_as.is_some() {
+        let (kept, lost) = (repaired.records_kept, mended.events_lost);
+        let more = if mended.more { " and all that could not be read" } else { "" };
+        render::warn(&format!("{id} goes back to event {kept}: {lost} events{more} are lost"));
+        // What the agent did after the damage has happened all the same.
+        let which = match (calls.len(), mended.more) {
+            (0, true) => Some("calls did that can no longer be read".to_owned()),
+            (0, false) => None,
+            (count, _) => Some(format!("{count} calls since did")),
+        };
+        if let Some(which) = which {
+            let named = if calls.is_empty() { String::new() } else { format!(": {}", calls.join(", ")) };
+            let others = if mended.more && !calls.is_empty() { ", and perhaps others" } else { "" };
+            render::warn(&format!(
+                "what {which} to files and elsewhere is NOT undone, and the agent does not know of it{named}{others}"
+            ));
+            render::hint(&format!(
+                "look at where {id} works before `longhaul resume {id}`, which may do the same again"
+            ));
+        }
     }
-    render::json(&json!({
-        "id": id, "cutAt": repaired.cut_at, "cutBytes": repaired.bytes_cut, "records": repaired.records_kept,
-        "copy": repaired.kept_as.as_ref().map(|path| path.display().to_string()),
-    }));
+    if app.json() {
+        render::json(&json!({
+            "id": id, "cutAt": repaired.cut_at, "cutBytes": repaired.bytes_cut, "records": repaired.records_kept,
+            "copy": repaired.kept_as.as_ref().map(|path| path.display().to_string()),
+            "lostRecords": mended.events_lost, "lostCalls": calls, "lostMore": mended.more,
+        }));
+    } else {
+        render::talk(&in_words(id, repaired));
+    }
     Ok(Exit::Ok)
+}
+
+fn in_words(id: &RunId, repaired: &Repaired) -> String {
+    let (kept, cut) = (format!("{id} has {} sound events", repaired.records_kept), repaired.bytes_cut);
+    match &repaired.kept_as {
+        Some(path) => format!(
+            "{kept}; {cut} bytes from byte {} on were cut off, and all of it is kept in {}",
+            repaired.cut_at,
+            path.display()
+        ),
+        None if cut > 0 => format!("{kept}; {cut} bytes of a write that was never finished were cut off"),
+        None => format!("{kept}; nothing was cut off"),
+    }
 }
 
 fn rebuild(app: &App) -> Result<Exit, Failure> {

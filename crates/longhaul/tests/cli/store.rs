@@ -3,7 +3,7 @@
 use longhaul_core::ids::RunId;
 use longhaul_core::time::Timestamp;
 use longhaul_store::{Engine, Entry, Store, Writer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::desk::Desk;
 
@@ -114,6 +114,54 @@ fn damage_is_named_and_can_be_repaired() {
     assert_eq!(listed[0]["id"], json!(broken), "the list says the same");
     assert_eq!(desk.say(&["resume", &broken]).code, 0);
 }
+
+/// What is done once is not repeated in silence: who repairs is told how much is lost, and which calls that was, also if only the
+/// journal is left to say it; what could not be read is not passed over.
+#[test]
+fn a_repair_tells_which_calls_are_forgotten() {
+    for with_log in [true, false] {
+        let desk = Desk::new();
+        let id = desk.completed();
+        let path = desk.journal(&id);
+        let events = desk.events(&id);
+        let started = |tool: &str| {
+            let is_it = |event: &&Value| event["type"] == "tool_started" && event["toolName"] == tool;
+            events.iter().find(is_it).unwrap()["seq"].as_u64().unwrap()
+        };
+        let mut bytes = std::fs::read(&path).unwrap();
+        // Batches lie end to end but for the last byte of each sector.
+        let content: Vec<u8> =
+            bytes.chunks(512).flat_map(|sector| &sector[..sector.len().min(511)]).copied().collect();
+        let first_seq = |at: usize| u64::from_le_bytes(content[at + 8..at + 16].try_into().unwrap());
+        let mut batches = (0..content.len() - 16).filter(|at| content[*at..].starts_with(MARK));
+        // The one after the write was begun has its result, and all that follows from it.
+        let batch = batches.find(|at| first_seq(*at) > started("write")).unwrap();
+        let (place, kept) = (batch + 45 + (batch + 45) / 511, first_seq(batch) - 1);
+        bytes[place] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        if !with_log {
+            std::fs::remove_file(path.with_file_name("events.jsonl")).unwrap();
+        }
+        let said = desk.say(&["store", "repair", &id, "--json"]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        let lost = events.len() as u64 - kept;
+        let repaired: Value = serde_json::from_str(&said.out).unwrap();
+        let calls = if with_log { json!(["bash call_2"]) } else { json!(["call_2"]) };
+        let found =
+            (&repaired["records"], &repaired["lostRecords"], &repaired["lostCalls"], &repaired["lostMore"]);
+        assert_eq!(found, (&json!(kept), &json!(lost), &calls, &json!(!with_log)), "{}", said.err);
+        let more = if with_log { "" } else { " and all that could not be read" };
+        let warning = format!("warning: {id} goes back to event {kept}: {lost} events{more} are lost\n");
+        assert!(said.err.contains(&warning), "{}", said.err);
+        let named = format!("NOT undone, and the agent does not know of it: {}", calls[0].as_str().unwrap());
+        assert!(said.err.contains("warning: what 1 calls since did to files"), "{}", said.err);
+        assert!(said.err.contains(&named), "{}", said.err);
+        assert_eq!(said.err.contains("and perhaps others"), !with_log, "{}", said.err);
+    }
+}
+
+/// The first bytes of every batch.
+const MARK: &[u8] = &[0xF5, 0x4C, 0x48, 0x5F];
 
 /// F04: a torn tail is cut by the next writer, with one warning; the prefix is kept.
 #[test]
