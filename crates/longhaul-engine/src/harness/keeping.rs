@@ -189,6 +189,8 @@ impl Harness {
     pub fn remove(&self, id: &RunId) -> Result<(), Error> {
         let store = self.store_of(id)?;
         store.remove(id)?;
+        // Nobody drives it, and nobody will: what a dead process left running would go on for ever.
+        longhaul_tools::reap_leftovers(id);
         self.forget_answers(id);
         if let Keeping::Durable(home) = &self.keeping
             && let Ok(catalog) = home.catalog()

@@ -153,6 +153,28 @@ fn rm_forgets() {
     assert_eq!(desk.json(&["list"]), json!([]));
 }
 
+/// What a killed run left running ends with it, also if it was not held by anything.
+#[test]
+fn rm_ends_what_was_left_running() {
+    let script = "conversations:\n  - turns:\n      - calls: [ { tool: bash, args: { command: 'echo $$ > pid; exec sleep 60' } } ]\n";
+    let desk = Desk::with_script(script);
+    let mut live = desk.command(&["run", "x", "--in-place", "--model", "scripted/s.yaml"]).spawn().unwrap();
+    let pid = || std::fs::read_to_string(desk.path("pid")).ok().filter(|text| text.ends_with('\n'));
+    let started = std::time::Instant::now();
+    while pid().is_none() && started.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    live.kill().unwrap();
+    live.wait().unwrap();
+    // One that has ended and that nobody has asked about has no words left.
+    let command_line = format!("/proc/{}/cmdline", pid().unwrap().trim());
+    let runs = || std::fs::read(&command_line).is_ok_and(|words| !words.is_empty());
+    assert!(runs(), "it has outlived its run");
+    let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    desk.get(&["rm", &id, "--force"]);
+    assert!(!runs(), "it is over");
+}
+
 /// Ids may be shortened here too; one that is not there, or may not go, keeps all the others from being removed.
 #[test]
 fn rm_looks_at_all_before_it_removes_any() {
