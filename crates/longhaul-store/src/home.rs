@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_core::ids::RunId;
 
 use crate::catalog::Catalog;
-use crate::engine::{Access, Belongings, Disk, Engine, RealDisk, nanos_now, write_whole};
+use crate::engine::{Access, Belongings, Disk, Engine, LogFile, RealDisk, nanos_now, write_whole};
 use crate::error::Error;
 use crate::journal::{Entry, Posted, Record, Store, Writer};
 use crate::limits;
@@ -278,13 +278,7 @@ impl Home {
         }
         // One name for all, so that what a killed process left is used and removed by the next.
         let probe = runs.join(".probe");
-        let opened = match self.disk.open(&probe, Access::CreateNew) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.disk.open(&probe, Access::Write)
-            }
-            other => other,
-        };
-        let result = opened.and_then(|file| {
+        let result = self.open_probe(&probe).and_then(|file| {
             let written = file.write_at(b"probe", 0).and_then(|_| file.sync_data());
             let removed = match self.disk.remove_file(&probe) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -293,6 +287,25 @@ impl Home {
             written.and(removed)
         });
         result.map_err(|error| Error::io("write in", runs, error))
+    }
+
+    /// Another process that probes may remove what was there a moment ago, which says nothing about the disk.
+    fn open_probe(&self, probe: &Path) -> io::Result<Box<dyn LogFile>> {
+        let mut tries = 1;
+        loop {
+            let opened = match self.disk.open(probe, Access::CreateNew) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.disk.open(probe, Access::Write)
+                }
+                made => return made,
+            };
+            match opened {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < limits::PROBE_TRIES_MAX => {
+                    tries += 1;
+                }
+                found => return found,
+            }
+        }
     }
 }
 

@@ -63,6 +63,9 @@ pub const COMMAND_RESERVE_BYTES: usize = 4096;
 /// One blob. A tool's output is cut before it is this large.
 pub const BLOB_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Looks for a probe file that is there and gone again: each takes another process that probes in this very moment.
+pub const PROBE_TRIES_MAX: u32 = 100;
+
 /// Damaged journals and catalogues put aside; past this many somebody should look.
 pub const ASIDE_MAX: u32 = 1000;
 

@@ -13,6 +13,8 @@ use longhaul_testkit::faulty_disk::{Call, Crash, EIO, Fault, FaultyDisk, How, Na
 use longhaul_testkit::store_contract::{entries, open_all, read_all, run_id, writer};
 use tempfile::TempDir;
 
+const ENOENT: i32 = 2;
+
 /// A state directory whose `runs` cannot be made, because a file is in its place.
 fn broken_home() -> (TempDir, Home) {
     let dir = TempDir::new().unwrap();
@@ -43,6 +45,21 @@ fn check_all_there(store: &dyn Store, all: &[Entry]) {
     assert_eq!(store.blob(&run_id(1), &hash).unwrap(), b"a large output");
     let bodies: Vec<_> = store.pending(&run_id(1)).unwrap().into_iter().map(|posted| posted.body).collect();
     assert_eq!(bodies, [b"first".to_vec(), b"second".to_vec()]);
+}
+
+/// AE1: a probe file that another process removes in this very moment does not mean that the engine cannot be used.
+#[test]
+fn a_probe_that_goes_away_is_no_broken_disk() {
+    let dir = TempDir::new().unwrap();
+    let disk = FaultyDisk::new();
+    let home = Home::open_on(Arc::new(disk.clone()), dir.path()).unwrap();
+    fs::create_dir(home.runs_dir()).unwrap();
+    fs::write(home.runs_dir().join(".probe"), "").unwrap();
+    // The first opening finds that it is there, the second that it is not.
+    disk.fail(Fault { call: Call::Open, nth: 2, sticky: false, how: How::Error(ENOENT) });
+    let (store, reason) = home.store_for_new().unwrap();
+    assert_eq!((store.backend(), reason, disk.fired()), (Backend::Engine, None, 1));
+    assert!(!home.runs_dir().join(".probe").exists());
 }
 
 #[test]
