@@ -1,6 +1,7 @@
 //! What a command that did not succeed leaves behind: a kind for the exit code, a chain for the reader, a hint for the user.
 
 use longhaul_core::decide::Refusal;
+use longhaul_core::text::visible;
 use longhaul_engine::Error as EngineError;
 use longhaul_store::Error as StoreError;
 
@@ -14,8 +15,10 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Something wrong with what was typed. Much of that is quoted, so what a terminal would obey in it is written out.
     pub fn usage(message: impl Into<String>) -> Failure {
-        Failure { exit: Exit::Usage, error: anyhow::Error::msg(message.into()), hint: None }
+        let message = visible(&message.into());
+        Failure { exit: Exit::Usage, error: anyhow::Error::msg(message), hint: None }
     }
 
     #[must_use]

@@ -175,6 +175,18 @@ fn rm_ends_what_was_left_running() {
     assert!(!runs(), "it is over");
 }
 
+/// What is typed as an id and is none is shown, not obeyed by the terminal.
+#[test]
+fn a_bad_id_is_written_out() {
+    let desk = Desk::new();
+    desk.create();
+    for verb in ["show", "stop", "resume", "rm"] {
+        let said = desk.say(&[verb, "run_\u{1b}[2J"]);
+        assert_eq!(said.code, 2, "{}", said.err);
+        assert!(said.err.contains("`run_\\u{1b}[2J` is not an id"), "{:?}", said.err);
+    }
+}
+
 /// Ids may be shortened here too; one that is not there, or may not go, keeps all the others from being removed.
 #[test]
 fn rm_looks_at_all_before_it_removes_any() {
