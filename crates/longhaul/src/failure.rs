@@ -1,6 +1,9 @@
 //! What a command that did not succeed leaves behind: a kind for the exit code, a chain for the reader, a hint for the user.
 
+use std::path::Path;
+
 use longhaul_core::decide::Refusal;
+use longhaul_core::ids::RunId;
 use longhaul_core::text::visible;
 use longhaul_engine::Error as EngineError;
 use longhaul_store::Error as StoreError;
@@ -186,8 +189,9 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
             (Exit::Failed, Some("look again: what was shown last is no longer part of it".to_owned()))
         }
         StoreError::Fenced { .. } => (Exit::Held, Some("another process has taken the run over".to_owned())),
-        StoreError::NoSpace { .. } => {
-            (Exit::Waiting, Some("free some space on that disk, then `longhaul resume ID`".to_owned()))
+        StoreError::NoSpace { file, .. } => {
+            let id = run_of(file);
+            (Exit::Waiting, Some(format!("free some space on that disk, then `longhaul resume {id}`")))
         }
         // 3 would say that the run waits; it goes on as if nothing had been asked.
         StoreError::NoRoomForCommand { .. } => (
@@ -197,13 +201,13 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
                     .to_owned(),
             ),
         ),
-        StoreError::Damaged { .. } => (
-            Exit::Failed,
-            Some(
-                "`longhaul store verify ID` shows what is sound, `longhaul store repair ID` keeps it"
-                    .to_owned(),
-            ),
-        ),
+        StoreError::Damaged { file, .. } => {
+            let id = run_of(file);
+            let hint = format!(
+                "`longhaul store verify {id}` shows what is sound, `longhaul store repair {id}` keeps it"
+            );
+            (Exit::Failed, Some(hint))
+        }
         StoreError::NothingSound { run, file, .. } => {
             let log = file.with_file_name("events.jsonl");
             let told = if log.exists() {
@@ -236,4 +240,11 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
         | StoreError::Diverged { .. }
         | StoreError::Visit(_) => (Exit::Failed, None),
     }
+}
+
+/// The run whose directory a file is in, as one would type it.
+fn run_of(file: &Path) -> String {
+    let dir = file.parent().filter(|dir| dir.parent().is_some_and(|runs| runs.ends_with("runs")));
+    let id = dir.and_then(Path::file_name).and_then(|name| RunId::parse(name.to_str()?).ok());
+    id.map_or_else(|| "ID".to_owned(), String::from)
 }

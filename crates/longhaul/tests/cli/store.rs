@@ -99,7 +99,11 @@ fn damage_is_named_and_can_be_repaired() {
     for args in [vec!["show", &broken], vec!["resume", &broken], vec!["events", &broken]] {
         let said = desk.say(&args);
         let named = said.err.contains("journal") && said.err.contains("offset") || said.err.contains("byte");
-        assert!(said.code == 1 && named && said.err.contains("store repair"), "{}", said.err);
+        assert!(
+            said.code == 1 && named && said.err.contains(&format!("store repair {broken}")),
+            "{}",
+            said.err
+        );
     }
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "looking changes nothing");
     assert_eq!(desk.say(&["store", "verify", &whole]).code, 0);
