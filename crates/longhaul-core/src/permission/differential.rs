@@ -29,7 +29,14 @@ __note() {
 command_not_found_handle() { __note "$@"; }
 for name in s1 s3 s4 s5 bad; do eval "$name() { __note $name \"\$@\"; }"; done
 s2() { __note s2 "$@"; return 1; }
-bash() { __note bash "$@"; if [[ $1 = -c ]]; then ( eval "$2" ); fi; }
+bash() {
+    __note bash "$@"
+    if [[ $1 = -c ]]; then ( eval "$2" ); fi
+    # What it is fed with; a file is not what the line says.
+    if [[ ( $# = 0 || $1 = -s ) && -p /dev/stdin ]]; then
+        local text; IFS= read -r -t 2 -d '' text; ( eval "$text" </dev/null )
+    fi
+}
 : > f1; : > s5x; FUNCNEST=6; __line=0
 exec 9>>"$LOG" 8<"$INPUT"; unset LOG INPUT; PATH=nowhere
 while IFS= read -r -d '' text <&8; do
@@ -394,6 +401,8 @@ fn redirection(random: &mut Random) -> &'static str {
         " 2>f1",
         " <<<x",
         " <<< \"$(s5 h)\"",
+        " < <(echo bad)",
+        " 0< <(echo s3 x)",
         " >|f1",
         " >&f1",
         " 3<f1",
@@ -453,6 +462,9 @@ fn name(random: &mut Random, depth: usize) -> String {
         "eval bad",
         "eval 's3;' s4",
         "exec s1",
+        "bash",
+        "bash -s",
+        "echo bad | bash",
         "\"b\"ad",
         "echo",
         "true",

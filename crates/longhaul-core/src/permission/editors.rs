@@ -33,7 +33,7 @@ fn sed_command(text: &str) -> Option<&str> {
         }
         '{' | '}' | '#' if command != '#' => Some(after),
         '#' => Some(after.split_once('\n').map_or("", |(_, rest)| rest)),
-        ':' | 'b' | 't' | 'T' => Some(after.split_once(['\n', ';', '}']).map_or("", |(_, rest)| rest)),
+        ':' | 'b' | 't' | 'T' => sed_label(after),
         'a' | 'i' | 'c' => {
             // The text goes on after a backslash at the end of a line; that is left to a person.
             let (line, rest) = after.split_once('\n').unwrap_or((after, ""));
@@ -54,6 +54,16 @@ fn sed_command(text: &str) -> Option<&str> {
 fn ended(after: &str) -> Option<&str> {
     let after = after.trim_start_matches([' ', '\t']);
     (after.is_empty() || after.starts_with([';', '\n', '}', '#'])).then_some(after)
+}
+
+/// Behind a label, which ends at a blank or a semicolon: what follows is a command. Whether it ends at a brace as well differs, so
+/// nothing may follow that.
+fn sed_label(text: &str) -> Option<&str> {
+    let text = text.trim_start_matches([' ', '\t']);
+    let end = text.find([' ', '\t', '\n', '\r', '\x0b', '\x0c', ';']).unwrap_or(text.len());
+    let (label, rest) = text.split_at(end);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    label.trim_end_matches('}').chars().all(is_plain).then_some(rest)
 }
 
 fn sed_substitute(text: &str) -> Option<&str> {

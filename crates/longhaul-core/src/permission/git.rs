@@ -1,6 +1,7 @@
 //! git runs programs in many ways: options, subcommands, aliases, configuration. What is known not to is listed here.
 
 use super::call::Term;
+use super::pattern::basename;
 use super::programs::is_option;
 
 const VALUED: &[&str] =
@@ -126,6 +127,24 @@ const HAZARDS: &[(&str, &[&str])] = &[
 
 /// Subcommands that run what configuration or arguments name.
 const OPAQUE: &[&str] = &["difftool", "mergetool"];
+
+/// What `git-branch -D x` is as `git branch -D x`; `None` for any other program.
+pub(super) fn spelled_out(terms: &[Term]) -> Option<Vec<Term>> {
+    let (program, arguments) = terms.split_first()?;
+    let subcommand = subcommand(program.fixed()?)?;
+    let words = ["git", subcommand].map(|word| Term::Fixed(word.to_owned()));
+    Some(words.into_iter().chain(arguments.iter().cloned()).collect())
+}
+
+/// The subcommand that a program is, by whatever path: `git-branch` is `branch`.
+pub(super) fn subcommand(program: &str) -> Option<&str> {
+    basename(program).strip_prefix("git-").filter(|subcommand| !subcommand.is_empty())
+}
+
+/// Whether it is one of git's own, and no program that somebody named so.
+pub(super) fn is_known(subcommand: &str) -> bool {
+    KNOWN.contains(&subcommand)
+}
 
 /// How many words the global options take.
 pub(super) fn global_options(arguments: &[Term]) -> usize {

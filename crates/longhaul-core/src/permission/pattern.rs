@@ -47,6 +47,13 @@ pub(super) fn stages(pattern: &str) -> Vec<Vec<&str>> {
 
 /// For ask and deny: the name, by whatever path and in whatever case, and each further word anywhere among the arguments.
 pub(super) fn reaches(pattern: &[&str], terms: &[Term]) -> Match {
+    let own = reaches_words(pattern, terms);
+    // The same program by the name that it has in git's own directory.
+    let spelled = super::git::spelled_out(terms);
+    spelled.map_or(own, |terms| own.max(reaches_words(pattern, &terms)))
+}
+
+fn reaches_words(pattern: &[&str], terms: &[Term]) -> Match {
     let (Some(name), Some(first)) = (pattern.first(), terms.first()) else { return Match::No };
     let rest = match name_matches(name, first) {
         Match::No => return Match::No,
@@ -136,6 +143,8 @@ fn has_letter(term: &Term, letter: char) -> bool {
             'f' | 'F' => long.starts_with("force") || "force".starts_with(long),
             // `git switch --force-create`
             'C' => long.starts_with("force-c"),
+            // `git fetch --prune-tags`, which `--prune` is not short for
+            'P' => long.starts_with("prune-"),
             'd' => "delete".starts_with(long),
             'm' => "move".starts_with(long),
             _ => false,

@@ -1,9 +1,9 @@
 //! Looks for denied commands in text that could not be read: any word may be a command's name.
 
-use super::Action;
 use super::call::Term;
 use super::pattern::{Match, names, reaches, stages};
 use super::rules::Rules;
+use super::{Action, git};
 use crate::limits::SCAN_WORDS_MAX;
 
 /// The first deny rule whose command is written anywhere in the text.
@@ -30,7 +30,8 @@ pub(super) fn denied<'a>(rules: &'a Rules, text: &str) -> Option<&'a str> {
 /// Whether the command of a pattern starts at any of the words.
 pub(super) fn found<T: AsRef<str>>(pattern: &[&str], words: &[T]) -> bool {
     let Some(name) = pattern.first() else { return false };
-    (0..words.len()).filter(|at| names(name, words[*at].as_ref())).any(|at| {
+    let begins = |word: &str| names(name, word) || (git::subcommand(word).is_some() && names(name, "git"));
+    (0..words.len()).filter(|at| begins(words[*at].as_ref())).any(|at| {
         let words = words[at..].iter().take(SCAN_WORDS_MAX);
         let terms: Vec<Term> = words.map(|word| Term::Fixed(word.as_ref().to_owned())).collect();
         reaches(pattern, &terms) == Match::Yes

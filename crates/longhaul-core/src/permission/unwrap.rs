@@ -91,11 +91,20 @@ enum Source {
 
 impl Source {
     fn named(word: &Word, facts: &Facts) -> Source {
-        let is_open_before = match Term::of(word, facts) {
-            Term::Fixed(path) => is_input(&path),
-            Term::Open { shapes, .. } => shapes.into_iter().flatten().any(|path| is_input(&path)),
-        };
-        if is_open_before { Source::Elsewhere } else { Source::File }
+        match is_file(&Term::of(word, facts)) {
+            true => Source::File,
+            false => Source::Elsewhere,
+        }
+    }
+}
+
+/// Whether a word names plain files for sure: no device, and not what other commands print, as behind `<(`.
+fn is_file(term: &Term) -> bool {
+    match term {
+        Term::Fixed(path) => !is_input(path),
+        Term::Open { shapes, .. } => {
+            shapes.as_ref().is_some_and(|shapes| !shapes.iter().any(|path| is_input(path)))
+        }
     }
 }
 
@@ -128,6 +137,12 @@ impl Look<'_> {
             "sed" | "gsed" => self.sed(),
             "awk" | "gawk" | "mawk" | "nawk" => self.awk(),
             "make" | "gmake" => self.make(),
+            _ if git::subcommand(name).is_some_and(git::is_known) => {
+                let terms = git::spelled_out(&self.call.terms).unwrap_or_default();
+                for (trigger, why) in git::hazards(terms.get(1..).unwrap_or(&[])) {
+                    self.unreadable(trigger.as_deref(), why);
+                }
+            }
             _ => self.by_table(name),
         }
     }
@@ -291,7 +306,7 @@ impl Look<'_> {
     /// Commands that come in as text.
     fn input(&mut self, name: &str) {
         let facts = Rc::clone(&self.call.facts);
-        let mut texts = Vec::new();
+        let (mut texts, mut printed) = (Vec::new(), Vec::new());
         let mut source = Source::Elsewhere;
         for redirection in &self.call.redirections {
             let given = match &redirection.target {
@@ -303,7 +318,10 @@ impl Look<'_> {
                     texts.extend(facts.documents.get(*slot).cloned());
                     Source::Text
                 }
-                Target::File(word) => Source::named(word, &facts),
+                Target::File(word) => {
+                    printed.extend(word.runs().then(|| word.raw.clone()));
+                    Source::named(word, &facts)
+                }
                 Target::Descriptor | Target::Duplicate(_) => Source::Elsewhere,
             };
             // The last one counts, as for bash.
@@ -319,7 +337,7 @@ impl Look<'_> {
             self.code(&text);
         }
         if !is_known {
-            let code = texts.into_iter().map(|text| text.raw).collect();
+            let code = texts.into_iter().map(|text| text.raw).chain(printed).collect();
             let why = format!("`{name}` runs what it reads from its input");
             self.found.hazards.push(Hazard { trigger: None, why, code });
         }
@@ -663,7 +681,8 @@ impl Look<'_> {
         let texts = redirections.filter_map(|redirection| match &redirection.target {
             Target::Text(word) => Some(word.raw.clone()),
             Target::Document(slot) => self.call.facts.documents.get(*slot).map(|word| word.raw.clone()),
-            Target::File(_) | Target::Descriptor | Target::Duplicate(_) => None,
+            Target::File(word) => word.runs().then(|| word.raw.clone()),
+            Target::Descriptor | Target::Duplicate(_) => None,
         });
         texts.collect()
     }
@@ -743,20 +762,40 @@ impl Look<'_> {
     }
 
     fn make(&mut self) {
-        let arguments: Vec<&str> = self.call.arguments().iter().filter_map(Term::fixed).collect();
-        let from_input =
-            |pair: &[&str]| matches!(pair[0], "-f" | "--file" | "--makefile") && is_input(pair[1]);
-        let attached = |word: &&str| {
-            let file = word
-                .strip_prefix("-f")
-                .or_else(|| word.strip_prefix("--file="))
-                .or_else(|| word.strip_prefix("--makefile="));
-            file.is_some_and(|file| !file.is_empty() && is_input(file))
+        let arguments = self.call.arguments();
+        let reads = |at: usize| match &arguments[at] {
+            Term::Fixed(word) => is_read_by_make(word, arguments.get(at + 1)),
+            Term::Open { shapes: Some(words), .. } => {
+                words.iter().any(|word| is_read_by_make(word, arguments.get(at + 1)))
+            }
+            // Behind an option it is what the option takes.
+            Term::Open { prefix, .. } => makefile(prefix).is_some(),
         };
-        if arguments.windows(2).any(from_input) || arguments.iter().any(attached) {
-            self.interpreted_input("make", None);
+        if (0..arguments.len()).any(reads) {
+            let code = arguments.iter().map(Term::shown).chain(self.input_texts()).collect();
+            let why = "`make` runs what it reads from its input".to_owned();
+            self.found.hazards.push(Hazard { trigger: None, why, code });
         }
     }
+}
+
+/// Whether an argument makes `make` read what is no plain file; `next` is the argument after it.
+fn is_read_by_make(word: &str, next: Option<&Term>) -> bool {
+    match makefile(word) {
+        Some("") => next.is_some_and(|next| !is_file(next)),
+        Some(file) => is_input(file),
+        None => false,
+    }
+}
+
+/// The file that an option of `make` names, empty if that is the next word.
+fn makefile(word: &str) -> Option<&str> {
+    if let Some(long) = word.strip_prefix("--") {
+        let (typed, file) = long.split_once('=').unwrap_or((long, ""));
+        let is_it = !typed.is_empty() && ("file".starts_with(typed) || "makefile".starts_with(typed));
+        return is_it.then_some(file);
+    }
+    word.strip_prefix('-')?.split_once('f').map(|(_, file)| file)
 }
 
 fn is_input(file: &str) -> bool {

@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use super::call::{Call, Cwd, Term};
 use super::paths;
-use super::shell::{Compound, Facts, Kind, Link, Node, Piece, Redirection, Script, Simple, Target, Word};
+use super::shell::{
+    Compound, Facts, Kind, Link, Node, Onto, Piece, Redirection, Script, Simple, Target, Word,
+};
 
 /// Everything a text would run.
 pub(super) struct Walked {
@@ -105,7 +107,13 @@ impl Walk<'_> {
 
     fn call(&self, simple: &Simple, place: &Place) -> Call {
         let call = Call::of(simple, &self.facts, &place.cwd);
-        Call { piped: place.piped, depth: self.depth, ..call }
+        // `sh < <(curl x)` is `curl x | sh`.
+        let is_fed = |redirection: &Redirection| match &redirection.target {
+            Target::File(word) => redirection.onto == Onto::Input && word.runs(),
+            Target::Descriptor | Target::Duplicate(_) | Target::Text(_) | Target::Document(_) => false,
+        };
+        let piped = place.piped || simple.redirections.iter().any(is_fed);
+        Call { piped, depth: self.depth, ..call }
     }
 
     fn compound(&mut self, compound: &Compound, place: &mut Place) {

@@ -255,6 +255,11 @@ impl Word {
         matches!(&self.pieces[at], Piece::Text { text, quoted: false } if text.ends_with(['=', ':']))
     }
 
+    /// Whether commands run for it.
+    pub(crate) fn runs(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Commands { .. }))
+    }
+
     /// Whether file names can take its place.
     pub(crate) fn globs(&self) -> bool {
         let unquoted = self.unquoted();
