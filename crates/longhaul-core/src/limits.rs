@@ -111,6 +111,9 @@ pub const WRAPPED_DEPTH_MAX: usize = 8;
 /// Words after a name in which a denied command's arguments are looked for, where the text could not be read.
 pub const SCAN_WORDS_MAX: usize = 64;
 
+/// Bytes of a word with wildcards that are compared with rules; a longer one is taken to meet them all. No path is longer.
+pub const WILDCARD_BYTES_MAX: usize = 4096;
+
 /// Values a word may stand for before it counts as not known.
 pub const WORD_SHAPES_MAX: usize = 64;
 

@@ -1068,3 +1068,61 @@ fn what_renames_vouches_for_no_other_command() {
     wrong.extend(wrong_by(&super::Permissions::default(), &narrow, |action| action == Action::Allow));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// A rule about paths is not walked past with wildcards; ordinary ones stay what they are.
+#[test]
+fn a_wildcard_meets_the_rules_of_what_it_may_become() {
+    use Action::{Allow, Ask, Deny};
+    let mut permissions = super::Permissions::default();
+    permissions.extend(rules(&[("write", &[("src/gen/*", Deny)])]));
+    let cases: &[(Action, &[&str])] = &[
+        (Deny, &["cat *.pem", "echo x > src/gen/*", "cat conf/secrets.*", "cat ../*", "cat a.pem *.rs"]),
+        (
+            Ask,
+            &[
+                "sed -i s/gen/x/ src/g*/f",
+                "echo x > src/ge?/f",
+                "echo x > src/[g]en/f",
+                "cd src && echo x > g*/f",
+                "for d in src/g*; do echo x > $d/f; done",
+                "d=src/g*; tee $d/f",
+                "cat conf/s*",
+                "cat < conf/s*",
+                "cat *",
+                "ls *",
+                "cat my.p*",
+                "cat my.pe[m]",
+                "rm long*.yaml",
+                "cp src/* x",
+            ],
+        ),
+        (
+            Allow,
+            &[
+                "cat *.rs",
+                "cp *.o x",
+                "ls src/*.rs tests/*/mod.rs",
+                "wc -l src/*.rs docs/*.md",
+                "sed -i s/a/b/ src/*.rs",
+                "cat src/gen/*.rs",
+                "cat '*'",
+                "grep -n '*.pem' a.rs",
+                "echo *",
+                "git add *",
+            ],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (expected, lines) in cases {
+        wrong.extend(wrong_by(&permissions, lines, |action| action == *expected));
+    }
+    // Nobody who leaves doubts to the agent is asked in the name of a rule.
+    assert_eq!(verdict(&permissions, "cat *").rule, None);
+    // An allowed place is left alone if nothing else can be meant.
+    let outside = [("*", Deny), ("/tmp/*", Allow), ("/tmp/own/*", Ask)];
+    let outside = rules(&[("bash", &[("*", Allow)]), ("external_directory", &outside)]);
+    wrong.extend(wrong_by(&outside, &["cat /tmp/x*", "cat /tmp/*.rs"], |action| action == Allow));
+    wrong.extend(wrong_by(&outside, &["cat /tmp/o*/x"], |action| action == Ask));
+    wrong.extend(wrong_by(&outside, &["cat /t*/x", "cat /*"], |action| action == Deny));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

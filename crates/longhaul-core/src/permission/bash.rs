@@ -5,11 +5,12 @@ use super::call::{Call, Cwd, Term};
 use super::paths::{Place, is_harmless_device, place, places};
 use super::pattern::{Match, basename, proves, reaches, stages, weight};
 use super::programs::{Access, HARMLESS_VARIABLES, PATHS, RENAMING, Renames, STEERING, TEXTUAL, listed};
-use super::rules::{Permissions, Rules, name};
+use super::rules::{EXTERNAL, Permissions, Rules, name};
 use super::scan;
 use super::shell::{self, Direction, Redirection, Script, Target};
 use super::unwrap::{Hazard, Inner, doubts, inner, is_plain};
 use super::walk::{Start, walk};
+use super::wildcard::has_wildcard;
 use super::{Action, Explanation, Here, RuleName, SeenCommand, Verdict};
 use crate::limits::{JUDGED_COMMANDS_MAX, WRAPPED_DEPTH_MAX};
 
@@ -354,7 +355,7 @@ impl<'a> Bench<'a> {
         };
         let term = Term::of(word, &call.facts);
         match known_paths(&term) {
-            Some(paths) => paths.iter().flat_map(|path| self.on_path(call, path, access)).collect(),
+            Some(paths) => paths.iter().flat_map(|path| self.on_paths(call, &term, path, access)).collect(),
             None => vec![Finding::ask(format!("where `{}` leads is not known before it runs", word.raw))],
         }
     }
@@ -420,24 +421,41 @@ impl<'a> Bench<'a> {
                         path
                     }
                 });
-                paths.flat_map(|path| self.on_path(call, path, access)).collect()
+                paths.flat_map(|path| self.on_paths(call, term, path, access)).collect()
             }
             None if matches!(name, "test" | "[") => Vec::new(),
             None => {
                 let why = format!("where `{}` leads is not known before it runs", term.shown());
                 let rule = self.permissions.closes(sections(access));
-                if self.doubts == Doubts::LeftOut {
-                    return rule
-                        .map(|rule| Finding { action: Action::Ask, rule: Some(rule), why })
-                        .into_iter()
-                        .collect();
-                }
-                // No rule speaks of it: it is only that some rule might.
-                rule.map(|rule| Finding::ask(format!("{why}, and {rule} might speak of it")))
-                    .into_iter()
-                    .collect()
+                rule.map(|rule| self.might(rule, why)).into_iter().collect()
             }
         }
+    }
+
+    /// No rule speaks of it: it is only that one might.
+    fn might(&self, rule: RuleName, why: String) -> Finding {
+        match self.doubts {
+            Doubts::Asked => Finding::ask(format!("{why}, and {rule} might speak of it")),
+            Doubts::LeftOut => Finding { action: Action::Ask, rule: Some(rule), why },
+        }
+    }
+
+    /// What is said of a word's path, and of the files that may take its place.
+    fn on_paths(&self, call: &Call, term: &Term, path: &str, access: Access) -> Vec<Finding> {
+        let mut findings = self.on_path(call, path, access);
+        if term.fixed().is_some() || !has_wildcard(path) {
+            return findings;
+        }
+        let places = places(self.workspace, &call.cwd, path).unwrap_or_default();
+        let rules = places.iter().flat_map(|place| match place {
+            Place::Outside(path) => vec![self.permissions.may_meet(EXTERNAL, path)],
+            Place::Inside(path) => {
+                sections(access).iter().map(|section| self.permissions.may_meet(section, path)).collect()
+            }
+        });
+        let why = format!("which files `{path}` stands for is not known before it runs");
+        findings.extend(rules.flatten().map(|rule| self.might(rule, why.clone())));
+        findings
     }
 
     fn on_path(&self, call: &Call, path: &str, access: Access) -> Vec<Finding> {

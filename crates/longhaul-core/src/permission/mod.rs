@@ -24,6 +24,7 @@ mod scan;
 mod shell;
 mod unwrap;
 mod walk;
+mod wildcard;
 
 mod attacks;
 mod differential;

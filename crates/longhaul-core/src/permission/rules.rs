@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::always;
 use super::paths::{Place, place};
 use super::pattern::{glob, stages, weight};
+use super::wildcard::can_meet;
 use super::{Action, RuleName, Verdict};
 use crate::limits::{PERMISSION_PATTERN_BYTES_MAX, PERMISSION_RULES_MAX};
 
@@ -115,6 +116,20 @@ impl Permissions {
             Some((action, pattern)) => (action, Some(name(section, pattern))),
             None => (Action::Allow, None),
         }
+    }
+
+    /// The strictest rule that a path with wildcards could turn out to meet, if it is more than allowed.
+    pub(super) fn may_meet(&self, section: &str, path: &str) -> Option<RuleName> {
+        let rules = self.0.get(section)?;
+        // The longer of ask and allow is meant, if the allowed one holds whatever the path turns out to be.
+        let allowed = rules.decide(|pattern, action| action == Action::Allow && glob(pattern, path));
+        let allowed = allowed.map_or(0, |(_, pattern)| weight(pattern));
+        let met = rules.named().filter(|(pattern, action)| match action {
+            Action::Allow => false,
+            Action::Ask => weight(pattern) > allowed && can_meet(path, pattern),
+            Action::Deny => can_meet(path, pattern),
+        });
+        met.max_by_key(|(_, action)| *action).map(|(pattern, _)| name(section, pattern))
     }
 
     /// The first rule by which some path could be more than allowed, in one of these sections or outside the workspace.
