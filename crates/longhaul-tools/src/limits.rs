@@ -210,7 +210,7 @@ pub const PROBE_LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// Time the self-probe waits for a connection that should not come about. On a loopback the answer is immediate.
 pub const PROBE_CONNECT_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// Time one attack of the attack suite may take. The slowest make thousands of processes on a busy machine.
+/// Time one attack of the attack suite may take. The slowest make thousands of threads on a busy machine.
 pub const ATTACK_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Pause between two looks whether an attack left something running.

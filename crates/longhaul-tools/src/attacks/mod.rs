@@ -2,7 +2,7 @@
 //!
 //! Owns the cases as data, the ground they are tried on, and the verdict. Every case is first tried with nothing holding
 //! it, and must succeed there: one that fails anyway proves nothing and is void, which is an error. Only then is it tried
-//! held, and must fail. Refuses to touch anything but a directory of its own and processes it started.
+//! held, and must fail by itself: one that was only too slow is void as well. Refuses to touch anything but a directory of its own and processes it started.
 
 mod cases;
 mod ground;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
-use longhaul_core::tool::{Outcome, Output};
+use longhaul_core::tool::{Failure, Outcome, Output};
 use longhaul_workspace::Workspace;
 use serde::Serialize;
 
@@ -58,7 +58,7 @@ pub enum Verdict {
     Held,
     /// Succeeded although it was held.
     Broken,
-    /// Failed with nothing in its way: the case proves nothing.
+    /// Failed with nothing in its way, or was never tried to its end: the case proves nothing.
     Void,
     /// Could not be tried here.
     Skipped,
@@ -94,16 +94,14 @@ impl Suite {
         }
         match self.attempt(case, Mode::Off).await {
             Err(reason) => return (Verdict::Void, format!("could not be set up: {reason}")),
-            Ok((false, said)) => return (Verdict::Void, format!("failed with nothing in its way: {said}")),
-            Ok((true, _)) => {}
+            Ok(Attempt { succeeded: false, said, .. }) => {
+                return (Verdict::Void, format!("failed with nothing in its way: {said}"));
+            }
+            Ok(Attempt { succeeded: true, .. }) => {}
         }
         match self.attempt(case, self.mode).await {
             Err(reason) => (Verdict::Skipped, reason),
-            Ok((true, said)) => (Verdict::Broken, said),
-            Ok((false, said)) if NOT_RUN.iter().any(|code| said.starts_with(code)) => {
-                (Verdict::Void, format!("was not even run inside: {said}"))
-            }
-            Ok((false, said)) => (Verdict::Held, said),
+            Ok(held) => held.judged(),
         }
     }
 
@@ -121,8 +119,7 @@ impl Suite {
         case.needs.iter().find(|program| missing(program)).map(|program| format!("needs {program}"))
     }
 
-    /// Whether the attack succeeded, and what its command said.
-    async fn attempt(&self, case: &Case, mode: Mode) -> Result<(bool, String), String> {
+    async fn attempt(&self, case: &Case, mode: Mode) -> Result<Attempt, String> {
         let ground = Ground::new(case.place).map_err(|error| error.to_string())?;
         let sandbox = Sandbox::new(Options {
             mode,
@@ -138,7 +135,44 @@ impl Suite {
         let context = ground.context().map_err(|error| error.to_string())?;
         let outcome = bash.run(&context, &args, &[]).await;
         let said = said(&outcome);
-        Ok((ground.shows(&case.proof, &said), short(&said)))
+        Ok(Attempt {
+            succeeded: ground.shows(&case.proof, &said),
+            end: match outcome {
+                Outcome::Failed { failure: Failure::Timeout, .. } => End::TimeOver,
+                Outcome::Done { .. } | Outcome::Failed { .. } | Outcome::Unknown { .. } => End::ByItself,
+            },
+            said: short(&said),
+        })
+    }
+}
+
+/// One try of an attack.
+struct Attempt {
+    succeeded: bool,
+    end: End,
+    /// What its command said.
+    said: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    ByItself,
+    TimeOver,
+}
+
+impl Attempt {
+    /// What a try that was to be held says.
+    fn judged(self) -> (Verdict, String) {
+        let said = self.said;
+        if self.succeeded {
+            (Verdict::Broken, said)
+        } else if self.end == End::TimeOver {
+            (Verdict::Void, format!("its time was over, so nothing is known of what holds it: {said}"))
+        } else if NOT_RUN.iter().any(|code| said.starts_with(code)) {
+            (Verdict::Void, format!("was not even run inside: {said}"))
+        } else {
+            (Verdict::Held, said)
+        }
     }
 }
 
@@ -189,5 +223,27 @@ impl Ground {
             blobs: Arc::new(Nowhere),
             rules: Arc::default(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F41: only an attack that came to its end and failed was held.
+    #[test]
+    fn an_attack_that_was_too_slow_is_not_held() {
+        let judged =
+            |succeeded, end, said: &str| Attempt { succeeded, end, said: said.to_owned() }.judged().0;
+        let cases = [
+            (false, End::ByItself, "refused", Verdict::Held),
+            (false, End::ByItself, "exit code 127: no such program", Verdict::Void),
+            (false, End::TimeOver, "timed out", Verdict::Void),
+            (true, End::TimeOver, "BROKE", Verdict::Broken),
+            (true, End::ByItself, "BROKE", Verdict::Broken),
+        ];
+        for (succeeded, end, said, expected) in cases {
+            assert_eq!(judged(succeeded, end, said), expected, "{said}");
+        }
     }
 }
