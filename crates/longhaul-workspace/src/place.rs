@@ -287,11 +287,12 @@ pub fn files(repo: &Path) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-/// Has a repository that was brought from elsewhere commits that its origin had not when it was last asked? If that cannot be
-/// told, it may have.
+/// Has a repository that was brought from elsewhere commits that its origin had not when it was last asked: checked out, on any
+/// branch, under a tag or stashed? If that cannot be told, it may have.
 pub fn has_own_commits(repo: &Path) -> bool {
-    let own = ["rev-list", "--max-count=1", "HEAD", "--not", "--remotes=origin", "--tags"];
-    Git::at(repo).run(&own).map_or(true, |own| !own.is_empty())
+    let own = ["rev-list", "--max-count=1", "HEAD", "--branches", "--tags", "--glob=refs/stash*"];
+    let elsewhere = ["--not", "--remotes=origin", &format!("--glob={}", source::ORIGINS_TAGS)];
+    Git::at(repo).run(&[&own[..], &elsewhere].concat()).map_or(true, |own| !own.is_empty())
 }
 
 /// The commit that a branch is at, if there is such a branch.

@@ -381,11 +381,19 @@ pub fn refresh(store: &Path, workspace: &Path) -> Result<(), Error> {
     }
     let mut asked: Vec<&std::ffi::OsStr> = asked.iter().map(std::ffi::OsStr::new).collect();
     asked.push(store.as_os_str());
+    let tags = origins_tags();
     asked.extend(
-        ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"].map(std::ffi::OsStr::new),
+        ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*", &tags].map(std::ffi::OsStr::new),
     );
     Git::at(workspace).reaching("file").run(&asked)?;
     Ok(())
+}
+
+/// Where a workspace has the tags of its origin once more: among all tags, nobody could tell them from an agent's own.
+pub(crate) const ORIGINS_TAGS: &str = "refs/longhaul/tags/";
+
+fn origins_tags() -> String {
+    format!("+refs/tags/*:{ORIGINS_TAGS}*")
 }
 
 /// What in a workspace's own configuration, which may be an agent's, makes git take an address for another, or run another program
@@ -483,9 +491,17 @@ fn make(
     let checked_out =
         ["checkout", "--quiet", "--no-track", "--no-recurse-submodules", "-B", branch, start, "--"];
     let checkout = Git::at(fresh).set(&settings).holding(held()?);
-    // The address is of no interest to a checkout.
+    let kept = ["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head", "--"];
+    let mut kept: Vec<&std::ffi::OsStr> = kept.iter().map(std::ffi::OsStr::new).collect();
+    let tags = origins_tags();
+    kept.extend([store.as_os_str(), std::ffi::OsStr::new(&tags)]);
+    let keeping = Git::at(fresh).reaching("file").holding(held()?);
+    // Neither the address nor a tag is of any interest to a checkout.
     let (named, checked_out) = both(
-        || Git::at(fresh).run(&["remote", "set-url", "--", "origin", url]),
+        || {
+            Git::at(fresh).run(&["remote", "set-url", "--", "origin", url])?;
+            keeping.run(&kept)
+        },
         || checkout.run(&checked_out),
     );
     let (_, _) = (named?, checked_out?);

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_workspace::place::{Place, checkout_bytes, ensure, is_dirty};
-use longhaul_workspace::source::{Address, Error, Store, check_reference};
+use longhaul_workspace::place::{Place, checkout_bytes, ensure, is_dirty, is_unsaved};
+use longhaul_workspace::source::{Address, Error, Store, check_reference, refresh};
 use tempfile::TempDir;
 
 struct Fixture {
@@ -264,6 +264,52 @@ fn a_repository_is_fetched_once_and_made_often() {
     ensure(&place).unwrap();
     assert_eq!(git(place.directory(), &["rev-list", "--count", "HEAD"]), "1");
     assert_eq!(git(place.directory(), &["rev-parse", "--is-shallow-repository"]), "true");
+}
+
+/// D14.8: what a clone has that its origin has not is nowhere else, whatever names it. Tags of the origin's are the origin's, also those
+/// that none of its branches has.
+#[test]
+fn work_in_a_clone_is_unsaved_whatever_names_it() {
+    let fixture = Fixture::new();
+    let upstream = fixture.base().join("upstream");
+    let tag_beside = |name: &str| {
+        git(&upstream, &["checkout", "--quiet", "--detach"]);
+        git(&upstream, &["commit", "--quiet", "--allow-empty", "-m", name]);
+        git(&upstream, &["tag", name]);
+        git(&upstream, &["push", "--quiet", "origin", name]);
+        git(&upstream, &["checkout", "--quiet", "-"]);
+    };
+    tag_beside("v1");
+    let store = fixture.store(None);
+    let start = store.fetch(None).unwrap();
+    let work: [(&str, &[&[&str]]); 4] = [
+        ("branch", &[&["checkout", "-q", "-b", "feature"], &["commit", "-q", "-a", "-m", "work"]]),
+        ("tag", &[&["commit", "-q", "-a", "-m", "work"], &["tag", "done"], &["reset", "-q", "HEAD~"]]),
+        ("stash", &[&["stash", "-q"]]),
+        ("nothing", &[&["checkout", "-q", "--", "."]]),
+    ];
+    for (name, deeds) in work {
+        let place = fixture.place(&store, name, &start);
+        ensure(&place).unwrap();
+        let path = place.directory();
+        fs::write(path.join("file"), "work\n").unwrap();
+        deeds.iter().for_each(|words| drop(git(path, words)));
+        git(path, &["checkout", "-q", "-f", &format!("agent/{name}")]);
+        assert!(!is_dirty(path), "void");
+        assert_eq!(is_unsaved(path), name != "nothing", "{name}");
+        git(path, &["push", "-q", "origin", "HEAD"]);
+        assert_eq!(is_unsaved(path), name != "nothing", "{name}: what is pushed is not all there is");
+    }
+    tag_beside("v2");
+    store.fetch(None).unwrap();
+    let place = fixture.place(&store, "nothing", &start);
+    refresh(store.directory(), place.directory()).unwrap();
+    assert_eq!(git(place.directory(), &["tag", "--list"]), "v1\nv2");
+    assert!(!is_unsaved(place.directory()));
+    let store = fixture.store(Some(1));
+    let place = fixture.place(&store, "shallow", &store.fetch(None).unwrap());
+    ensure(&place).unwrap();
+    assert!(!is_unsaved(place.directory()));
 }
 
 /// A52: what a commit takes on disk is known before any of it is written.
