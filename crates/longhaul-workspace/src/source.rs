@@ -3,7 +3,7 @@
 //! Owns which addresses and names may be given to git at all, a shared store of what was fetched, so that the second workspace of
 //! a repository costs next to nothing, and workspaces made out of it. Each is a repository of its own: what an agent does to
 //! it touches no other. Fetched contents are data: no hook, no filter and no submodule of theirs is run or followed. Refuses
-//! every address that is not https, ssh or a repository on this machine, and every one that has a password in it.
+//! every address that is not https, ssh or a repository on this machine, and every one that has a password or a token in it.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -64,6 +64,9 @@ impl Address {
         }
         let remote = |protocol| Ok(Address { text: text.to_owned(), protocol });
         if let Some(rest) = text.strip_prefix("https://") {
+            if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
+                return Err(wrong(USER));
+            }
             check_remote(rest, &wrong)?;
             return remote("https");
         }
@@ -119,6 +122,10 @@ fn check_remote(rest: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(),
 
 const PASSWORD: &str = "a password does not belong into an address; use a credential helper or a key";
 
+/// Hosts take a token for a user, and the address is kept and shown.
+const USER: &str =
+    "a user in an https address may be a token; leave it out and use a credential helper, or ssh";
+
 /// A host that begins with a dash is an option to ssh, and so is a user. A password would be kept and shown.
 fn check_host(authority: &str, wrong: &dyn Fn(&'static str) -> Error) -> Result<(), Error> {
     let (user, host) = match authority.rsplit_once('@') {
@@ -162,12 +169,16 @@ fn local(path: &Path, wrong: &dyn Fn(&'static str) -> Error) -> Result<Address, 
 
 /// What can be shown of an address: neither what may be a password nor what may be a key.
 fn without_password(text: &str) -> String {
-    let text = text.split(['?', '#']).next().unwrap_or_default();
     let start = text.find("://").map_or(0, |scheme| scheme + 3);
+    let end = text.find(['?', '#']).unwrap_or(text.len());
     match (text.find(':'), text.rfind('@')) {
+        // Which of the two is the key cannot be told.
+        (_, Some(at)) if end < at => format!("{}…", &text[..start.min(end)]),
         // `git@host:path` has its colon behind.
-        (Some(colon), Some(at)) if start <= at && colon < at => format!("{}…{}", &text[..start], &text[at..]),
-        _ => text.to_owned(),
+        (Some(colon), Some(at)) if start <= at && colon < at => {
+            format!("{}…{}", &text[..start], &text[at..end])
+        }
+        _ => text[..end].to_owned(),
     }
 }
 

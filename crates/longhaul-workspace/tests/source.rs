@@ -80,7 +80,8 @@ fn addresses() {
     let url = format!("file://{}", base.join("origin.git").display());
     for text in [
         "https://example.com/a/b.git",
-        "https://user@example.com:8443/a",
+        "https://example.com:8443/@scope/a",
+        "ssh://git@example.com/a/b",
         "https://[fe80:0:0:0:0:0:0:1]:8443/a",
         "git@example.com:team/@scope/b",
         "ssh://git@example.com:22/a/b",
@@ -114,6 +115,11 @@ fn addresses() {
         "-oProxyCommand=x:a",
         "git@-host:a",
         "https://user:secret@example.com/a",
+        "https://secret@example.com/a.git",
+        "https://secret@example.com:8443/a",
+        "https://secret?secret@example.com/a",
+        "https://sec#secret@example.com/a",
+        "https://example.com/a?key=secret@secret",
         "ssh://user:secret@example.com/a",
         "https://example.com",
         "https:///a",
