@@ -4,11 +4,13 @@
 //! any point and simply called once more. Refuses to touch the user's checkout, to delete anything it cannot prove to be
 //! its own half-made work, and to move an existing worktree to another commit.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::checkout::quiet_settings;
+use crate::checkout::{quiet_settings, split};
 use crate::git::{self, Git};
 use crate::gitdirs::{self, GitDirs};
 use crate::{commit, limits, source, worktree};
@@ -228,11 +230,32 @@ fn is_saved(path: &Path) -> bool {
     let is_top = top.is_ok_and(|top| Path::new(&top).canonicalize().is_ok_and(|top| top == path));
     let has_clean_files = || status(&path).is_some_and(|changes| changes.is_empty());
     match gitdirs::at(&path) {
-        Some(GitDirs::Linked { .. }) => is_top && has_clean_files() && is_on_branch(&path),
+        Some(GitDirs::Linked { .. }) => {
+            is_top && has_clean_files() && is_on_branch(&path) && !has_inner_work(&path)
+        }
         // Its branches go with it.
-        Some(GitDirs::Own { .. }) => is_top && has_clean_files() && !has_own_commits(&path),
+        Some(GitDirs::Own { .. }) => {
+            is_top && has_clean_files() && !has_own_commits(&path) && !has_inner_work(&path)
+        }
         None => false,
     }
+}
+
+/// Stands anything where another repository belongs that is inside this one? It may have commits of its own, and goes with it; we
+/// put nothing there, and git is not asked in there. If that cannot be told, something may.
+fn has_inner_work(tree: &Path) -> bool {
+    let asked = ["ls-files", "-z", "--stage", "--full-name"];
+    let Ok(listed) = Git::at(tree).printing_much().bytes(&asked) else { return true };
+    let place = |entry: &[u8]| {
+        let entry = entry.strip_prefix(b"160000 ")?;
+        let name = entry.iter().position(|byte| *byte == b'\t')? + 1;
+        Some(tree.join(OsStr::from_bytes(&entry[name..])))
+    };
+    let holds_something = |place: PathBuf| match fs::read_dir(place) {
+        Ok(mut found) => found.next().is_some(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    };
+    split(&listed).filter_map(place).any(holds_something)
 }
 
 /// Has some branch the commit that is checked out? Nobody keeps one that none has.

@@ -442,6 +442,29 @@ fn what_git_cannot_tell_is_unsaved() {
     assert!(is_unsaved(&inner));
 }
 
+/// D14.8: what stands where another repository belongs, or is one, is nowhere else, whatever commit of it is named outside. An empty
+/// directory, as git makes it for a submodule, holds nothing.
+#[test]
+fn work_in_an_inner_repository_is_unsaved() {
+    let fixture = Fixture::new();
+    fixture.ensure_good();
+    let path = fixture.path();
+    let inner = path.join("inner");
+    git(&path, &["init", "--quiet", "inner"]);
+    fs::write(inner.join("work"), "x").unwrap();
+    git(&inner, &["add", "work"]);
+    git(&inner, &["commit", "--quiet", "-m", "inner"]);
+    assert!(is_unsaved(&path), "git names it as new");
+    git(&path, &["add", "inner"]);
+    git(&path, &["commit", "--quiet", "-m", "outer"]);
+    assert_eq!(git(&path, &["status", "--porcelain"]), "", "void: git names it still");
+    assert!(is_unsaved(&path));
+    fs::remove_dir_all(inner.join(".git")).unwrap();
+    assert!(is_unsaved(&path), "a file that no commit has");
+    fs::remove_file(inner.join("work")).unwrap();
+    assert!(!is_unsaved(&path));
+}
+
 /// A worktree that git refuses to make leaves no directory that would be taken for it, whoever made that.
 #[test]
 fn a_place_that_cannot_be_made_is_not_half_there() {
