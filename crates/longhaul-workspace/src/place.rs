@@ -123,18 +123,19 @@ pub fn remove(place: &Place) -> Result<(), Error> {
     let aside = removing(path);
     let io = |action| move |source| Error::Io { action, path: path.clone(), source };
     let whole = whole(path);
-    match fs::remove_file(ready(path)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(io("remove the note beside")(error));
-        }
-        Ok(()) | Err(_) => {}
-    }
+    let forget = |note: PathBuf| match fs::remove_file(note) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io("remove the note beside")(error)),
+        Ok(()) | Err(_) => Ok(()),
+    };
+    forget(ready(path))?;
     if path.symlink_metadata().is_ok() {
         if aside.is_dir() {
             fs::remove_dir_all(&aside).map_err(io("remove what was left of"))?;
         }
         fs::rename(path, &aside).map_err(io("move aside"))?;
     }
+    // Not before: half a worktree that nobody says so of would be refused as somebody's work.
+    forget(worktree::note(path))?;
     if let Place::Worktree { repo, .. } = place
         && repo.is_dir()
     {
@@ -477,7 +478,7 @@ pub(crate) fn create_directories(path: &Path) -> Result<(), Error> {
     }
 }
 
-fn sync_parent(path: &Path) -> Result<(), Error> {
+pub(crate) fn sync_parent(path: &Path) -> Result<(), Error> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent).and_then(|directory| directory.sync_all()).map_err(|source| Error::Io {
         action: "sync",

@@ -1,8 +1,12 @@
 //! Making a git worktree so that it can be killed and repeated.
 //!
-//! Owns recognising what a killed `git worktree add` left behind. Git itself marks a worktree as half made: its
-//! administrative directory has a file `locked` with the word `initializing` until the checkout is complete. Only such
-//! a worktree is removed. Everything else that is in the way is completed, set aside whole, or refused.
+//! Owns recognising what a killed making left behind. A note beside the place says that it is being made, from before the
+//! first git until it is complete; git itself marks a worktree as half made by a file `locked` with the word `initializing` in
+//! its administrative directory. Only such a worktree is removed. Everything else that is in the way is completed, set aside
+//! whole, or refused.
+//!
+//! Git registers the worktree, and its files are written by `read-tree`: the `reset` by which `worktree add` would do that takes
+//! locks in the user's repository, which stay if it is killed.
 //!
 //! A killed harness may leave its git child running. That child keeps the lock on the worktree's directory, so the next
 //! attempt waits for it instead of working against it.
@@ -17,14 +21,15 @@ use std::thread;
 use std::time::Instant;
 
 use crate::checkout::quiet_settings;
-use crate::git::{self, Git, past_new_worktrees};
+use crate::git::{self, Git, Setting, past_new_worktrees};
 use crate::limits;
-use crate::place::{Error, create_directories};
+use crate::place::{Error, create_directories, sync_parent};
 
 pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str, start: &str) -> Result<(), Error> {
     let (path, lock) = locked_directory(path)?;
     let made = make(repo, &path, [branch, start], &lock);
     if made.is_err() {
+        undo(repo, &path).ok();
         // It would be taken for a place that is there. Only an empty one goes.
         fs::remove_dir(&path).ok();
     }
@@ -38,20 +43,56 @@ fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Re
         State::Good => Ok(()),
         State::Unlinked(administration) => link(path, &administration),
         State::Vacant | State::HalfMade => {
+            let is_ours = |registration: &mut Registration| registration.may_go(path);
+            let half_made = registration.take_if(is_ours);
+            begin(path)?;
             clear(path)?;
-            if let Some(half_made) = registration.take_if(|registration| registration.initializing) {
-                half_made.remove()?;
-            }
+            half_made.map_or(Ok(()), Registration::remove)?;
             drop_stale_lock(&common, branch)?;
-            add(repo, path, [branch, start], registration.as_ref(), lock)
+            add(repo, path, [branch, start], registration.as_ref(), lock)?;
+            complete(path)
         }
         State::Orphaned => {
             let lock = set_aside(path)?;
+            begin(path)?;
             drop_stale_lock(&common, branch)?;
-            add(repo, path, [branch, start], registration.as_ref(), &lock)
+            add(repo, path, [branch, start], registration.as_ref(), &lock)?;
+            complete(path)
         }
         State::Foreign => Err(Error::NotEmpty { path: path.to_owned() }),
     }
+}
+
+/// Takes back what was begun and cannot be completed. What stays of it is noted still, or is marked by git.
+fn undo(repo: &Path, path: &Path) -> Result<(), Error> {
+    if !is_being_made(path) {
+        return Ok(());
+    }
+    clear(path)?;
+    let registration = Registration::find(&common_directory(repo)?, path)?;
+    registration.filter(|found| found.may_go(path)).map_or(Ok(()), Registration::remove)?;
+    complete(path)
+}
+
+/// The note beside a place that it is being made. What is below that place meanwhile is nobody's work.
+pub(crate) fn note(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".making");
+    path.with_file_name(name)
+}
+
+fn is_being_made(path: &Path) -> bool {
+    note(path).symlink_metadata().is_ok()
+}
+
+fn begin(path: &Path) -> Result<(), Error> {
+    fs::write(note(path), "").map_err(io_error("write the note beside", path))
+}
+
+/// Whoever works there next must not find the note again, whatever is lost with the power.
+fn complete(path: &Path) -> Result<(), Error> {
+    fs::remove_file(note(path)).map_err(io_error("remove the note beside", path))?;
+    sync_parent(path)
 }
 
 /// Makes a worktree at a commit, on no branch, where nothing is. No filter is run for it.
@@ -59,12 +100,20 @@ pub(crate) fn add_detached(repo: &Path, path: &Path, commit: &str) -> Result<(),
     let (path, lock) = locked_directory(path)?;
     let settings = quiet_settings(repo)?;
     let added = past_new_worktrees(|| {
-        let fixed = ["worktree", "add", "--quiet", "--detach", "--"].map(OsStr::new);
+        let fixed = ["worktree", "add", "--quiet", "--no-checkout", "--detach", "--"].map(OsStr::new);
         let arguments = [&fixed[..], &[path.as_os_str(), OsStr::new(commit)]].concat();
         let held = lock.try_clone().map_err(git::Error::Spawn)?;
         Git::at(repo).set(&settings).holding(Stdio::from(held)).run(&arguments)
     });
     added?;
+    fill(&path, &settings, &lock)
+}
+
+/// Writes the files of the commit that is checked out into a worktree without any.
+fn fill(path: &Path, settings: &[Setting], lock: &File) -> Result<(), Error> {
+    let held = lock.try_clone().map_err(git::Error::Spawn)?;
+    let filled = ["read-tree", "--reset", "-u", "--no-recurse-submodules", "HEAD"];
+    Git::at(path).set(settings).holding(Stdio::from(held)).run(&filled)?;
     Ok(())
 }
 
@@ -122,7 +171,7 @@ enum State {
     Vacant,
     /// A complete worktree of this repository.
     Good,
-    /// Git was killed while it made this; nobody has worked in it.
+    /// Somebody was killed while this was made; nobody has worked in it.
     HalfMade,
     /// Complete and registered, but its `.git` file is lost or damaged. The files may be work, so they stay.
     Unlinked(PathBuf),
@@ -137,7 +186,7 @@ fn inspect(path: &Path, common: &Path, registration: Option<&Registration>) -> R
     if names.is_empty() {
         return Ok(State::Vacant);
     }
-    if registration.is_some_and(|registration| registration.initializing) {
+    if is_being_made(path) || registration.is_some_and(|registration| registration.initializing) {
         return Ok(State::HalfMade);
     }
     if is_usable(path, common) {
@@ -203,6 +252,11 @@ impl Registration {
         Ok(all)
     }
 
+    /// Is it of a worktree that was being made there?
+    fn may_go(&self, path: &Path) -> bool {
+        self.initializing || (is_being_made(path) && !self.is_locked())
+    }
+
     /// Has the user said that it is to stay?
     fn is_locked(&self) -> bool {
         !self.initializing && self.administration.join("locked").exists()
@@ -266,7 +320,8 @@ fn add(
     let added = past_new_worktrees(|| {
         // One that failed may have made the branch already.
         let exists = Git::at(repo).run(&["show-ref", "--verify", "--quiet", &reference]).is_ok();
-        let mut arguments: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).to_vec();
+        let mut arguments: Vec<&OsStr> =
+            ["worktree", "add", "--quiet", "--no-checkout"].map(OsStr::new).to_vec();
         if stale.is_some() {
             arguments.extend(["--force", "--force"].map(OsStr::new));
         }
@@ -279,7 +334,7 @@ fn add(
         Git::at(repo).set(&quiet).holding(Stdio::from(held)).run(&arguments)
     });
     added?;
-    Ok(())
+    fill(path, &quiet, lock)
 }
 
 fn link(path: &Path, administration: &Path) -> Result<(), Error> {

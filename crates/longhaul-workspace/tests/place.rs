@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs;
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use longhaul_workspace::place::{
     Error, Place, detached, discover_repo, ensure, is_gone, is_unsaved, remove, unlist_gone,
 };
+use rustix::fs::inotify;
 use tempfile::TempDir;
 
 struct Fixture {
@@ -204,6 +206,69 @@ fn files_whose_registration_is_gone_are_set_aside_whole() {
     fixture.ensure_good();
     let aside = fixture.path().with_file_name("run_1.set-aside-1");
     assert_eq!(fs::read_to_string(aside.join("new")).unwrap(), "agent\n");
+}
+
+/// D14.8: what a killed making has left goes, however little can be told of it by git: what is noted to be in the making is nobody's work.
+#[test]
+fn half_a_worktree_that_git_knows_nothing_of_is_made_again() {
+    let fixture = Fixture::new();
+    let note = fixture.path().with_file_name("run_1.making");
+    let neighbour = fixture.path().with_file_name("run_2");
+    fs::create_dir_all(&neighbour).unwrap();
+    fs::write(neighbour.join("precious"), "mine").unwrap();
+    // Killed by turns: while git takes back what it has begun, with the registration gone or left without its mark.
+    for is_registered in [false, true] {
+        if is_registered {
+            fixture.ensure_good();
+            fs::remove_file(fixture.administration().join("commondir")).unwrap();
+        }
+        fs::create_dir_all(fixture.path().join("src")).unwrap();
+        fs::remove_file(fixture.path().join(".git")).ok();
+        fs::write(fixture.path().join("file"), "half").unwrap();
+        fs::write(&note, "").unwrap();
+        fixture.ensure_good();
+        assert!(!note.exists());
+        remove(&fixture.place()).unwrap();
+    }
+    assert_eq!(fs::read_to_string(neighbour.join("precious")).unwrap(), "mine");
+    fs::write(&note, "").unwrap();
+    remove(&fixture.place()).unwrap();
+    assert!(!note.exists(), "it goes with its place");
+}
+
+/// A worktree whose files cannot be written is taken back whole, and its note with it.
+#[test]
+fn a_worktree_that_cannot_be_filled_is_taken_back() {
+    let fixture = Fixture::new();
+    let blob = git(&fixture.repo(), &["rev-parse", "HEAD:src/lib.rs"]);
+    let object = fixture.repo().join(".git/objects").join(&blob[..2]).join(&blob[2..]);
+    let away = fixture.repo().join("away");
+    fs::rename(&object, &away).unwrap();
+    assert!(matches!(ensure(&fixture.place()), Err(Error::Git(_))));
+    assert_eq!(git(&fixture.repo(), &["worktree", "list"]).lines().count(), 1);
+    let left: Vec<_> = fs::read_dir(fixture.path().parent().unwrap()).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    fs::rename(&away, &object).unwrap();
+    fixture.ensure_good();
+}
+
+/// A44: no lock is taken in the user's repository but that of the branch which is made: killed, git would leave it there.
+#[test]
+fn making_a_worktree_locks_nothing_of_the_repository() {
+    let fixture = Fixture::new();
+    git(&fixture.repo(), &["pack-refs", "--all"]);
+    let seen = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&seen, fixture.repo().join(".git"), inotify::WatchFlags::CREATE).unwrap();
+    ensure(&fixture.place()).unwrap();
+    detached(&fixture.repo(), &fixture.path().with_file_name("beside"), "HEAD").unwrap();
+    let mut room = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(seen, &mut room);
+    let mut made = Vec::new();
+    while let Ok(event) = events.next() {
+        made.extend(event.file_name().map(|name| name.to_string_lossy().into_owned()));
+    }
+    assert!(made.contains(&"worktrees".to_owned()), "void: {made:?}");
+    assert!(!made.iter().any(|name| name.ends_with(".lock")), "{made:?}");
 }
 
 #[test]
