@@ -3,7 +3,7 @@
 //! A hook gets the call as JSON on standard input and prints what is to happen, alone or as its last line. Owns that every hook
 //! is heard and the strictest word counts, and that a hook which breaks, is late or talks nonsense lets nothing through.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_core::ids::{Attempt, CallId};
@@ -22,6 +22,9 @@ use crate::tool::Context;
 /// Exit code by which a hook blocks without JSON: what it printed is the reason.
 const BLOCKS: i32 = 2;
 
+/// The file that hooks are configured in.
+const SETTINGS: &str = "longhaul.yaml";
+
 /// One hook, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +39,9 @@ pub struct HookConfig {
     pub tools: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Where the settings are that it is from, with links resolved; it is run there.
+    #[serde(skip)]
+    pub base_dir: PathBuf,
 }
 
 /// All hooks, as configured.
@@ -83,6 +89,13 @@ impl HooksConfig {
         Ok(())
     }
 
+    /// The same, of settings that are in `base_dir`.
+    pub fn from_settings_in(mut self, base_dir: &Path) -> HooksConfig {
+        let all = self.before_tool.iter_mut().chain(&mut self.after_tool);
+        all.for_each(|hook| hook.base_dir = base_dir.to_owned());
+        self
+    }
+
     /// Adds what another source says: hooks are never replaced.
     pub fn add(&mut self, more: HooksConfig) {
         self.before_tool.extend(more.before_tool);
@@ -120,15 +133,13 @@ pub struct Looked<'a> {
 #[derive(Debug, Default)]
 pub struct Hooks {
     config: HooksConfig,
-    /// Where the settings are; hooks are run there.
-    base_dir: PathBuf,
     /// Nothing if there are no hooks.
     shell: Option<Shell>,
 }
 
 impl Hooks {
-    pub fn new(config: HooksConfig, base_dir: PathBuf, sandbox: Sandbox) -> Hooks {
-        Hooks { config, base_dir, shell: Some(Shell::new(agents_environment(), sandbox)) }
+    pub fn new(config: HooksConfig, sandbox: Sandbox) -> Hooks {
+        Hooks { config, shell: Some(Shell::new(agents_environment(), sandbox)) }
     }
 
     /// What the hooks say before a call.
@@ -166,8 +177,9 @@ impl Hooks {
         let Some(shell) = &self.shell else { return broken("has no shell to run in".to_owned()) };
         // Its end is not that of what the call left running in the background.
         let context = &Context { key: format!("{}.hook", context.key), ..context.clone() };
-        let more =
-            More { cwd: Some(self.base_dir.clone()), shown: vec![self.base_dir.clone()], ..More::default() };
+        // Before the directory, which stays hidden if it is the user's own: then these are all that is seen of it.
+        let shown = hook.scripts();
+        let more = More { cwd: Some(hook.base_dir.clone()), shown, ..More::default() };
         let named = [("LONGHAUL_WORKSPACE", context.workspace.root())];
         let wrapped = match shell.wrapped(context, &hook.command, &named, more) {
             Ok(wrapped) => wrapped,
@@ -195,6 +207,26 @@ impl Hooks {
 }
 
 impl HookConfig {
+    /// The files beside the settings that its command names, each with the directory it is in. Never the settings themselves or
+    /// what is hidden: those may hold keys.
+    fn scripts(&self) -> Vec<PathBuf> {
+        let is_end = |letter: char| letter.is_whitespace() || "'\"`;&|()<>=$".contains(letter);
+        let mut shown = Vec::new();
+        for word in self.command.split(is_end).filter(|word| !word.is_empty()) {
+            let path: PathBuf = self.base_dir.join(word).components().collect();
+            let Ok(inside) = path.strip_prefix(&self.base_dir) else { continue };
+            let is_plain = |part: Component<'_>| {
+                part.as_os_str().to_str().is_some_and(|name| !name.starts_with('.') && name != SETTINGS)
+            };
+            if inside.as_os_str().is_empty() || !inside.components().all(is_plain) || !path.exists() {
+                continue;
+            }
+            shown.extend(path.parent().filter(|parent| *parent != self.base_dir).map(Path::to_owned));
+            shown.push(path);
+        }
+        shown
+    }
+
     fn sees(&self, tool: &str) -> bool {
         let fits = |name: &String| match name.strip_suffix('*') {
             Some(start) => tool.starts_with(start),
@@ -340,6 +372,39 @@ mod tests {
             (None, ""),
         ] {
             assert!(matches!(heard(code, said), Verdict::Broken(_)), "{code:?} {said}");
+        }
+    }
+
+    /// Of a hidden directory only what the command names is seen, and never what may hold keys.
+    #[test]
+    fn a_hook_shows_what_it_runs() {
+        let settings = tempfile::tempdir().unwrap();
+        let dir = settings.path();
+        std::fs::create_dir_all(dir.join("hooks/lib")).unwrap();
+        std::fs::create_dir_all(dir.join(".keys")).unwrap();
+        for file in ["guard.sh", "hooks/lint.py", "hooks/lib/a", "longhaul.yaml", ".keys/k"] {
+            std::fs::write(dir.join(file), "").unwrap();
+        }
+        let shown = |command: &str| {
+            let hook =
+                HookConfig { command: command.to_owned(), base_dir: dir.to_owned(), ..HookConfig::default() };
+            let shown = hook.scripts();
+            let inside =
+                shown.iter().map(|path| path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned());
+            inside.collect::<Vec<_>>().join(" ")
+        };
+        let absolute = format!("{}/guard.sh x", dir.display());
+        let cases = [
+            ("./guard.sh", "guard.sh"),
+            ("sh guard.sh; true", "guard.sh"),
+            ("python3 'hooks/lint.py' --x", "hooks hooks/lint.py"),
+            ("A=hooks/lib/a ./gone.sh", "hooks/lib hooks/lib/a"),
+            (absolute.as_str(), "guard.sh"),
+            ("true", ""),
+            ("cat longhaul.yaml ./longhaul.yaml . ./ .keys/k hooks/../.keys/k ../x /etc/passwd", ""),
+        ];
+        for (command, expected) in cases {
+            assert_eq!(shown(command), expected, "{command}");
         }
     }
 

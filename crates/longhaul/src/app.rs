@@ -231,7 +231,7 @@ impl App {
             toolbox = toolbox.with(Arc::new(self.search(settings, search, &sandbox)?));
         }
         settings.hooks.check_tools(&toolbox.names()).map_err(Failure::usage)?;
-        Ok(toolbox.hooked(Hooks::new(settings.hooks.clone(), self.project.clone(), sandbox)))
+        Ok(toolbox.hooked(Hooks::new(settings.hooks.clone(), sandbox)))
     }
 
     fn search(

@@ -225,7 +225,7 @@ impl Policy {
         }
         world.workspace(host, workspace, &home);
         world.hide(host, workspace);
-        let cwd = more.cwd.clone().filter(|cwd| cwd.starts_with(workspace) || world.shows(cwd));
+        let cwd = more.cwd.clone().filter(|cwd| cwd.starts_with(workspace) || world.has(cwd));
         Ok(Policy {
             workspace: workspace.to_owned(),
             cwd: cwd.unwrap_or_else(|| workspace.to_owned()),
@@ -378,6 +378,11 @@ impl World {
             Mount::ReadOnly(_) | Mount::Writable(_) | Mount::Link { .. } => true,
             Mount::Scratch(_) | Mount::Nothing(_) => false,
         })
+    }
+
+    /// Is it there at all, if only as the way to something that is shown?
+    fn has(&self, path: &Path) -> bool {
+        self.shows(path) || self.mounts.contains_key(path)
     }
 
     fn workspace(&mut self, host: &Host, workspace: &Path, home: &Path) {
@@ -542,6 +547,21 @@ mod tests {
         let swept =
             ["repo/.git/commondir", "repo/.git/config.worktree", "repo/.git/gitdir", "repo/longhaul.yaml"];
         assert_eq!(policy.swept, swept.map(|path| base.join(path)));
+    }
+
+    /// Of a hidden directory that a hook is run in, only what it shows is there.
+    #[test]
+    fn a_hidden_directory_can_be_worked_in() {
+        let directories = ["home/.config/own/hooks", "repo"];
+        let (_outer, base) = ground(&directories, &[("home/.config/own/longhaul.yaml", "key: x")]);
+        let own = base.join("home/.config/own");
+        let host = host(&base, "home/.config/own");
+        let more = More { cwd: Some(own.clone()), shown: vec![own.join("hooks")], ..More::default() };
+        let policy = Policy::showing(&host, &base.join("repo"), Network::None, &more).unwrap();
+        assert_eq!(policy.cwd, own);
+        let expected =
+            ["scratch home", "nothing home/.config/own", "read home/.config/own/hooks", "write repo"];
+        assert_eq!(below(&policy, &base), expected);
     }
 
     /// A12, A48: a worktree below the state directory sees its repository's `.git` and nothing else of either.

@@ -1,6 +1,7 @@
 //! What one source may do to those before it: providers are laid over, servers replaced, hooks added, limits only lowered.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use longhaul_core::permission;
 use longhaul_core::secret::is_secret;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::Source;
 use super::layers::{Layer, flatten};
+use crate::app::whole;
 use crate::branch;
 use crate::failure::Failure;
 use crate::rules::WrittenRules;
@@ -225,7 +227,9 @@ fn add_hooks(
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
     let configured: HooksConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
-    hooks.add(configured);
+    // A place with hooks is a file; whoever wrote it means what is beside it.
+    let base_dir = Path::new(place).parent().map(whole).unwrap_or_default();
+    hooks.add(configured.from_settings_in(&base_dir));
     let lists = [("before_tool", &hooks.before_tool), ("after_tool", &hooks.after_tool)];
     for (when, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         origins.insert(format!("hooks.{when}"), (json!(list), source));

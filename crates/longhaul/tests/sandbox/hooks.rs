@@ -47,3 +47,54 @@ fn a_hook_is_held() {
         assert_eq!(work.join("written").exists(), reached, "{sandbox}");
     }
 }
+
+/// A hook of the user's own settings is run beside them and sees no more of them than what it runs; a repository that brings a
+/// file of the same name does not stand in for it.
+#[test]
+fn a_users_own_hook_is_run_where_its_settings_are() {
+    for sandbox in ["off", "required"] {
+        if sandbox == "required" && !can_hold("a_users_own_hook_is_run_where_its_settings_are") {
+            return;
+        }
+        let outer = tempfile::tempdir().unwrap();
+        let [home, work] = ["home", "work"].map(|name| outer.path().join(name));
+        let own = home.join(".config/longhaul");
+        for directory in [own.join("hooks"), work.join("hooks")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let guard = "cat longhaul.yaml > \"$LONGHAUL_WORKSPACE/settings\"; ls hooks; . hooks/why.sh; exit 2";
+        fs::write(own.join("hooks/guard.sh"), guard).unwrap();
+        fs::write(own.join("hooks/why.sh"), "echo the users own word").unwrap();
+        fs::write(work.join("hooks/guard.sh"), "touch \"$LONGHAUL_WORKSPACE/stood-in\"").unwrap();
+        let hook = "hooks: { before_tool: [ { command: sh hooks/guard.sh, tools: [write] } ] }";
+        fs::write(own.join("longhaul.yaml"), hook).unwrap();
+        let script = "conversations: [ { turns: [ { calls: [ { tool: write, args: { path: w, content: x } } ] }, { text: ok } ] } ]";
+        fs::write(work.join("s.yaml"), script).unwrap();
+        git(&work, &["init", "-q"]);
+        git(&work, &["add", "hooks"]);
+        git(&work, &["commit", "-q", "-m", "first"]);
+        for place in [None, Some("--in-place")] {
+            let mut command = Command::new(LONGHAUL);
+            command.args(["run", "x", "--model", "scripted/s.yaml", "--sandbox", sandbox, "--json"]);
+            command.args(place).current_dir(&work).env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let workspace = std::path::Path::new(run["workspace"].as_str().unwrap());
+            let mut tools = Command::new(LONGHAUL);
+            tools
+                .args(["tools", run["id"].as_str().unwrap(), "--json"])
+                .current_dir(&work)
+                .env("HOME", &home);
+            let calls = tools.env_remove("XDG_CONFIG_HOME").output().unwrap().stdout;
+            let calls = String::from_utf8_lossy(&calls);
+            assert!(calls.contains("the users own word"), "{sandbox} {place:?}: {calls}");
+            assert!(
+                !workspace.join("w").exists() && !workspace.join("stood-in").exists(),
+                "{sandbox} {place:?}"
+            );
+            let settings = fs::read_to_string(workspace.join("settings")).unwrap();
+            assert_eq!(settings.is_empty(), sandbox == "required", "{settings}");
+        }
+    }
+}
