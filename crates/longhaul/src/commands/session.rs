@@ -175,7 +175,8 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
         if resting(app, &session)?.is_some() {
             continue;
         }
-        if unsaved(&session, &notes)?.is_some() {
+        // Nobody has named it, so nobody has said that the only copy may go.
+        if only_copy(&session)?.is_some() {
             kept.push(name);
         } else if dry_run {
             gone.push(name);
@@ -186,6 +187,11 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
     }
     for name in &kept {
         render::warn(&format!("session {name} has changes that are nowhere else and stays"));
+    }
+    if !kept.is_empty() {
+        render::hint(
+            "`longhaul session delete NAME` removes one by its name, with `--force` whatever it has",
+        );
     }
     if app.json() {
         render::json(&json!({ "removed": gone, "kept": kept, "dryRun": dry_run }));
@@ -306,6 +312,11 @@ fn unsaved(session: &Session, notes: &Notes) -> Result<Option<PathBuf>, Failure>
     if notes.repository.is_none() && notes.source.is_none() && !has_beside {
         return Ok(None);
     }
+    only_copy(session)
+}
+
+/// A place where something stands that is nowhere else.
+fn only_copy(session: &Session) -> Result<Option<PathBuf>, Failure> {
     // What is half removed was found to be saved, or was not to be.
     let is_going = |path: &PathBuf| path.to_string_lossy().ends_with(place::REMOVING);
     let places = session.places().map_err(failure)?;

@@ -107,6 +107,26 @@ fn what_the_notes_do_not_know_stays() {
     assert_eq!(git_in(&desk.path(""), &["worktree", "list"]).lines().count(), 1, "it is forgotten too");
 }
 
+/// D17.3: outside of a repository a session is the only copy of what was made there: it goes when it is named, or is empty.
+#[test]
+fn a_session_outside_of_a_repository_goes_when_it_is_named() {
+    let desk = Desk::with_script(SCRIPT);
+    let (_, workspace) = run(&desk, &["--session=port"]);
+    let cleaned = desk.say(&["session", "cleanup", "--older-than=1ms"]);
+    assert!(cleaned.code == 0 && cleaned.out.is_empty(), "{}", cleaned.out);
+    assert!(
+        cleaned.err.contains("session port has changes that are nowhere else and stays"),
+        "{}",
+        cleaned.err
+    );
+    assert_eq!(std::fs::read_to_string(workspace.join("notes")).unwrap(), "line\n");
+    std::fs::remove_file(workspace.join("notes")).unwrap();
+    assert_eq!(cleanup(&desk, "session"), json!(["port"]), "it is empty");
+    run(&desk, &["--session=port"]);
+    assert_eq!(desk.say(&["session", "delete", "port"]).code, 0);
+    assert!(!desk.path(".longhaul/sessions/port").exists());
+}
+
 /// D16.3: a run that was killed before its session knew of it is known when it is driven, once, and merged.
 #[test]
 fn a_run_is_noted_when_it_is_driven() {
