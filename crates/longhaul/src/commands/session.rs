@@ -106,7 +106,10 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 
 fn list(app: &App) -> Result<Exit, Failure> {
     let sessions = session::all(&sessions(app)).map_err(failure)?;
-    let shown = sessions.iter().map(shown).collect::<Result<Vec<Value>, Failure>>()?;
+    let shown: Vec<Value> = sessions
+        .iter()
+        .map(|session| shown(session).unwrap_or_else(|failure| damaged(session, &failure)))
+        .collect();
     if app.json() {
         render::json(&shown);
         return Ok(Exit::Ok);
@@ -163,16 +166,36 @@ fn shown(session: &Session) -> Result<Value, Failure> {
     Ok(shown)
 }
 
+/// One of which nothing can be told, because its notes are damaged. It keeps nobody from the others.
+fn damaged(session: &Session, failure: &Failure) -> Value {
+    render::warn(&format!("session {}: {:#}", session.name(), failure.error));
+    json!({
+        "name": session.name(),
+        "status": "cannot be read",
+        "workspace": session.workspace(),
+        "bytes": bytes_below(&session.workspace()),
+    })
+}
+
+/// What is written down of it. One that cannot be read stays, and that is said.
+fn readable(kind: &str, session: &Session) -> Option<Notes> {
+    let stays = |error| {
+        let (name, error) = (session.name(), anyhow::Error::from(error));
+        render::warn(&format!("{kind} {name} stays: {error:#}"));
+    };
+    session.notes().map_err(stays).ok()
+}
+
 fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failure> {
     let (mut gone, mut kept) = (Vec::new(), Vec::new());
     for session in session::all(&sessions(app)).map_err(failure)? {
         let name = session.name().to_owned();
-        let notes = session.notes().map_err(failure)?;
+        let Some(notes) = readable("session", &session) else { continue };
         let is_held = matches!(session.hold(now()), Ok(Hold::Live(_)) | Err(_));
         if !is_old(&notes, older_than) || is_held || at_work(app, &session, &notes)?.is_some() {
             continue;
         }
-        if resting(app, &session)?.is_some() {
+        if resting(app, &notes)?.is_some() {
             continue;
         }
         // Nobody has named it, so nobody has said that the only copy may go.
@@ -209,7 +232,7 @@ pub fn clean_up_workflows(
 ) -> Result<Vec<(String, u64)>, Failure> {
     let mut gone = Vec::new();
     for workflow in session::all(&app.state_dir.join("workspace").join("workflow")).map_err(failure)? {
-        let notes = workflow.notes().map_err(failure)?;
+        let Some(notes) = readable("workflow", &workflow) else { continue };
         let is_held = matches!(workflow.hold(now()), Ok(Hold::Live(_)) | Err(_));
         if is_held || !is_old(&notes, older_than) || !is_over(app, &notes)? {
             continue;
@@ -236,17 +259,17 @@ fn is_over(app: &App, notes: &Notes) -> Result<bool, Failure> {
 }
 
 fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
-    session.notes().map_err(failure)?;
+    notes_of(session, force)?;
     // A run that is being created there is waited for, and is in the notes then.
     let _naming = session.naming().map_err(failure)?;
     let (held, _) = session.take("session delete", SESSION_EXPIRY).map_err(failure)?;
-    let notes = session.notes().map_err(failure)?;
+    let notes = notes_of(session, force)?;
     if let Some(run) = at_work(app, session, &notes)? {
         let locked = anyhow::anyhow!("Session locked by run {run}, which works beside others there");
         let hint = Some(format!("`longhaul pause {run}` asks it to stop"));
         return Err(Failure { exit: Exit::Held, error: locked, hint });
     }
-    if let Some(run) = resting(app, session)?.filter(|_| !force) {
+    if let Some(run) = resting(app, &notes)?.filter(|_| !force) {
         let locked =
             anyhow::anyhow!("Session locked by run {}, which {} in it", run.spec.id, how_it_rests(&run));
         let hint =
@@ -265,6 +288,26 @@ fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
         place::remove(&place).map_err(anyhow::Error::from)?;
     }
     session.delete(held).map_err(failure)
+}
+
+/// What is written down of a session that is to go; if that is damaged, it goes only by force, and by what stands there.
+fn notes_of(session: &Session, force: bool) -> Result<Notes, Failure> {
+    match session.notes() {
+        Err(Error::Io { .. }) if force => Ok(Notes {
+            name: session.name().to_owned(),
+            created_at: now(),
+            last_used_at: now(),
+            repository: None,
+            branch: None,
+            source: None,
+            runs: Vec::new(),
+            resolved: Vec::new(),
+        }),
+        Err(error @ Error::Io { .. }) => {
+            Err(failure(error).hint("what it is cannot be told; --force removes it with its files"))
+        }
+        notes => notes.map_err(failure),
+    }
 }
 
 /// A run at work there on a branch of its own, if there is one.
@@ -298,11 +341,11 @@ fn place_of(session: &Session, notes: &Notes) -> Place {
     place_at(session.workspace(), notes)
 }
 
-/// The same, to be removed; a repository that is gone has nothing to forget.
+/// The same, to be removed; a repository that is gone has nothing to forget. Where none is noted, there may be one all the same.
 fn place_at(path: PathBuf, notes: &Notes) -> Place {
     match &notes.repository {
         Some(repo) if Path::new(repo).is_dir() => place::passing(Path::new(repo), &path),
-        _ => Place::Fresh(path),
+        _ => place::found_at(&path),
     }
 }
 
@@ -366,7 +409,9 @@ pub fn refuse_held(app: &App, settings: &Settings, options: &Options) -> Result<
         let (pid, host) = (lease.process.pid, lease.process.host);
         return Err(failure(Error::Locked { run: lease.run, pid, host, since: lease.acquired_at }));
     }
-    match resting(app, &session)?.filter(|_| !options.force) {
+    let notes = session.exists().then(|| session.notes()).transpose().map_err(failure)?;
+    let resting = notes.map_or(Ok(None), |notes| resting(app, &notes))?;
+    match resting.filter(|_| !options.force) {
         None => Ok(()),
         Some(run) => Err(Failure {
             exit: Exit::Held,
@@ -386,11 +431,8 @@ pub fn refuse_held(app: &App, settings: &Settings, options: &Options) -> Result<
 
 /// The last run of a session that has not ended and will be gone on with there: it is paused, or waits for a person. One whose
 /// process died is not waited for.
-fn resting(app: &App, session: &Session) -> Result<Option<Run>, Failure> {
-    if !session.exists() {
-        return Ok(None);
-    }
-    let (harness, notes) = (app.reading()?, session.notes().map_err(failure)?);
+fn resting(app: &App, notes: &Notes) -> Result<Option<Run>, Failure> {
+    let harness = app.reading()?;
     let looked = |visit: &Visit| harness.look(&RunId::parse(&visit.run).ok()?).ok();
     let rests = |run: &Run| {
         run.status == Status::Paused || (run.status == Status::Running && run.wait() == Wait::Human)

@@ -127,6 +127,42 @@ fn a_session_outside_of_a_repository_goes_when_it_is_named() {
     assert!(!desk.path(".longhaul/sessions/port").exists());
 }
 
+/// D17.1, D17.2, D17.3: a session whose notes are damaged is named, keeps nobody from the others, and goes by force.
+#[test]
+fn a_damaged_session_keeps_nobody_from_the_others() {
+    let desk = repository();
+    run(&desk, &["--session=port"]);
+    let (_, other) = run(&desk, &["--session=other"]);
+    run(&desk, &["--workflow-run=flow"]);
+    for damaged in ["sessions/port", "workspace/workflow/flow"] {
+        std::fs::write(desk.path(&format!(".longhaul/{damaged}/session.json")), "").unwrap();
+    }
+    let listed = desk.json(&["session", "list"]);
+    let column =
+        |key: &str| [&listed[0][key], &listed[1][key]].map(|value| value.as_str().unwrap().to_owned());
+    assert_eq!(
+        (column("name"), column("status")[1].as_str()),
+        (["other".into(), "port".into()], "cannot be read")
+    );
+    let said = desk.say(&["session", "list"]);
+    assert!(said.code == 0 && said.out.contains("other "), "{}", said.out);
+    assert!(
+        said.err.contains("session port: cannot read") && said.err.contains("session.json"),
+        "{}",
+        said.err
+    );
+    assert_eq!(desk.say(&["workspace", "cleanup", "--older-than=1ms"]).code, 0);
+    assert_eq!(cleanup(&desk, "session"), json!(["other"]));
+    assert!(!other.exists() && desk.path(".longhaul/sessions/port/workspace/notes").exists());
+    let refused = desk.say(&["session", "delete", "port"]);
+    assert!(refused.code == 1 && refused.err.contains("--force"), "{}", refused.err);
+    let forced = desk.say(&["session", "delete", "port", "--force"]);
+    assert_eq!(forced.code, 0, "{}", forced.err);
+    assert!(!desk.path(".longhaul/sessions/port").exists());
+    let listed = git_in(&desk.path(""), &["worktree", "list"]);
+    assert!(!listed.contains("sessions"), "{listed}");
+}
+
 /// D16.3: a run that was killed before its session knew of it is known when it is driven, once, and merged.
 #[test]
 fn a_run_is_noted_when_it_is_driven() {
