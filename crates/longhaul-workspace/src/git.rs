@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -24,19 +24,22 @@ pub enum Error {
     Spawn(#[source] std::io::Error),
     #[error("git {action} failed: {message}")]
     Failed { action: String, message: String },
-    #[error("git {action} was stopped after {} s", limits::GIT_TIME_MAX.as_secs())]
-    TimedOut { action: String },
+    #[error("git {action} was stopped after {} s", after.as_secs())]
+    TimedOut { action: String, after: Duration },
+    #[error("git {action} was stopped: it had written nothing for {} s", idle.as_secs())]
+    Idle { action: String, idle: Duration },
     #[error("git {action} printed more than {} bytes", limits::GIT_LIST_BYTES_MAX)]
     TooMuch { action: String },
     #[error("git {action} was stopped: it has written more than {} MiB", bytes_max / (1024 * 1024))]
     TooLarge { action: String, bytes_max: u64 },
 }
 
-/// A directory that git fills, and how far.
+/// A directory that git fills, how far, and for how long it may stay as it is.
 #[derive(Clone, Copy)]
 struct Room<'a> {
     directory: &'a Path,
     bytes_max: u64,
+    idle_max: Duration,
 }
 
 /// A key of git's configuration and what it is to be. A key may have any bytes in it.
@@ -54,6 +57,7 @@ pub(crate) struct Git<'a> {
     /// What takes the place of its output, for one that prints nothing.
     output: Option<Stdio>,
     room: Option<Room<'a>>,
+    time_max: Duration,
 }
 
 /// What the child finds at its standard input.
@@ -82,12 +86,14 @@ impl<'a> Git<'a> {
             output_bytes_max: limits::GIT_OUTPUT_BYTES_MAX,
             output: None,
             room: None,
+            time_max: limits::GIT_TIME_MAX,
         }
     }
 
     /// Stopped when it has filled a directory further than that: what comes from elsewhere may have no end.
     pub(crate) fn filling(self, directory: &'a Path, bytes_max: u64) -> Git<'a> {
-        Git { room: Some(Room { directory, bytes_max }), ..self }
+        let room = Room { directory, bytes_max, idle_max: limits::FETCH_IDLE_MAX };
+        Git { room: Some(room), ..self }
     }
 
     /// Gives the child something to hold open for as long as it lives; git reads nothing from it.
@@ -112,7 +118,7 @@ impl<'a> Git<'a> {
 
     /// For fetching and cloning, by this protocol and no other.
     pub(crate) fn reaching(self, protocol: &'static str) -> Git<'a> {
-        Git { reaches: Some(protocol), ..self }
+        Git { reaches: Some(protocol), time_max: limits::FETCH_TIME_MAX, ..self }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Git<'a> {
@@ -146,6 +152,7 @@ impl<'a> Git<'a> {
             Reads::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
         };
         let (max, room, reaches) = (self.output_bytes_max, self.room, self.reaches);
+        let time_max = self.time_max;
         let mut command = self.command(arguments);
         command.stdin(stdin);
         let spawned = if reaches.is_some() { command.spawn() } else { alone::spawn(&mut command) };
@@ -158,7 +165,7 @@ impl<'a> Git<'a> {
         });
         let stdout = child.stdout.take().map(|pipe| keep_start(pipe, max));
         let stderr = child.stderr.take().map(|pipe| keep_start(pipe, limits::GIT_OUTPUT_BYTES_MAX));
-        let status = wait(&mut child, &action, room)?;
+        let status = wait(&mut child, &action, time_max, room)?;
         let kept = |reader: Option<thread::JoinHandle<Kept>>| {
             reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
         };
@@ -368,28 +375,42 @@ fn is_kept_back(name: &str) -> bool {
     !(is_proxy || NEEDED.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_"))
 }
 
-fn wait(child: &mut Child, action: &str, room: Option<Room<'_>>) -> Result<ExitStatus, Error> {
+fn wait(
+    child: &mut Child,
+    action: &str,
+    time_max: Duration,
+    room: Option<Room<'_>>,
+) -> Result<ExitStatus, Error> {
     let start = Instant::now();
     let mut looked = start;
+    let (mut filled, mut grown) = (0, start);
     let mut pause = limits::FIRST_POLL_INTERVAL;
-    while start.elapsed() < limits::GIT_TIME_MAX {
+    while start.elapsed() < time_max {
         if let Some(status) = child.try_wait().map_err(Error::Spawn)? {
             return Ok(status);
         }
         thread::sleep(pause);
         pause = (pause * 2).min(limits::POLL_INTERVAL);
-        if let Some(Room { directory, bytes_max }) = room
+        if let Some(Room { directory, bytes_max, idle_max }) = room
             && looked.elapsed() >= limits::ROOM_LOOK_INTERVAL
         {
             looked = Instant::now();
-            if bytes_below(directory) > bytes_max {
+            let bytes = bytes_below(directory);
+            if bytes != filled {
+                (filled, grown) = (bytes, looked);
+            }
+            if bytes > bytes_max {
                 end(child)?;
                 return Err(Error::TooLarge { action: action.to_owned(), bytes_max });
+            }
+            if grown.elapsed() >= idle_max {
+                end(child)?;
+                return Err(Error::Idle { action: action.to_owned(), idle: idle_max });
             }
         }
     }
     end(child)?;
-    Err(Error::TimedOut { action: action.to_owned() })
+    Err(Error::TimedOut { action: action.to_owned(), after: time_max })
 }
 
 /// Ends a child that was not waited for, so that its number cannot belong to anybody else yet, and all that it started.
@@ -417,7 +438,7 @@ fn keep_start(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::J
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Git, alone, is_kept_back, past_new_worktrees};
+    use super::{Error, Git, Room, alone, is_kept_back, limits, past_new_worktrees};
 
     /// A52: what has no end is stopped when it has filled its room.
     #[test]
@@ -431,6 +452,27 @@ mod tests {
         let filled = crate::prune::bytes_below(place.path());
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert_eq!(crate::prune::bytes_below(place.path()), filled, "something still writes");
+    }
+
+    /// A fetch takes as long as it must while something comes, and ends when nothing does. Everything else ends in its time.
+    #[test]
+    fn a_fetch_is_bounded_by_what_it_brings() {
+        let place = tempfile::tempdir().unwrap();
+        let idle_max = limits::ROOM_LOOK_INTERVAL * 4;
+        let room = Room { directory: place.path(), bytes_max: 1024 * 1024, idle_max };
+        let brings = |words: &str| {
+            let settings = [("alias.brings".into(), format!("!{words}"))];
+            let git = Git::at(place.path()).set(&settings).reaching("none");
+            Git { room: Some(room), ..git }.run(&["brings"])
+        };
+        brings("for i in 1 2 3 4 5 6 7 8 9; do head -c 9000 /dev/zero >> slow; sleep 0.3; done").unwrap();
+        let stopped = brings("head -c 9000 /dev/zero >> slow; sleep 1000").unwrap_err();
+        assert_eq!(stopped.to_string(), "git brings was stopped: it had written nothing for 2 s");
+        let git = Git::at(place.path());
+        assert_eq!(git.time_max, limits::GIT_TIME_MAX);
+        let git = git.reaching("https").filling(place.path(), 1);
+        assert_eq!(git.time_max, limits::FETCH_TIME_MAX);
+        assert_eq!(git.room.map(|room| room.idle_max), Some(limits::FETCH_IDLE_MAX));
     }
 
     /// A48: also what nobody has thought of is not started, where the kernel can see to it. Git itself is.

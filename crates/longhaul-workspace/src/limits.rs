@@ -26,6 +26,13 @@ pub const LOADER_NAME_BYTES_MAX: usize = 4096;
 /// Time for one git command. Checking out a very large repository takes minutes; longer means git hangs.
 pub const GIT_TIME_MAX: Duration = Duration::from_secs(600);
 
+/// Time for one git command that brings objects from another repository. The largest take hours over a slow line.
+pub const FETCH_TIME_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// Time in which such a git writes nothing into the directory that it fills. A server that packs millions of objects, and git that
+/// puts them in order at the end, take many minutes; a line that is dead takes for ever.
+pub const FETCH_IDLE_MAX: Duration = Duration::from_secs(30 * 60);
+
 /// Bytes kept of what git prints. Git's errors are a few lines.
 pub const GIT_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 

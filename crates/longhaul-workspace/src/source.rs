@@ -323,7 +323,8 @@ impl Store {
         let parent = self.directory.parent().unwrap_or(Path::new("."));
         create_directories(parent)?;
         let mut tried = Ok(None);
-        limits::within(limits::GIT_TIME_MAX, || {
+        // Whoever has it brings what is wanted here, too.
+        limits::within(limits::FETCH_TIME_MAX, || {
             tried = try_lock(&self.directory);
             !matches!(tried, Ok(None))
         });
@@ -456,7 +457,7 @@ pub(crate) fn ensure(
     let lock_path = fresh.with_extension("lock");
     let lock = File::options().create(true).append(true).open(&lock_path).map_err(io("open", &lock_path))?;
     // A git that outlived a killed harness holds it too, and is waited for.
-    if !limits::within(limits::GIT_TIME_MAX, || lock.try_lock().is_ok()) {
+    if !limits::within(limits::FETCH_TIME_MAX, || lock.try_lock().is_ok()) {
         return Err(place::Error::Held { path: path.to_owned() });
     }
     if fresh.symlink_metadata().is_ok() {
