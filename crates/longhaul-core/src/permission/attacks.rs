@@ -1086,20 +1086,17 @@ fn a_wildcard_meets_the_rules_of_what_it_may_become() {
                 "cd src && echo x > g*/f",
                 "for d in src/g*; do echo x > $d/f; done",
                 "d=src/g*; tee $d/f",
-                "cat conf/s*",
-                "cat < conf/s*",
-                "cat *",
-                "ls *",
-                "cat my.p*",
-                "cat my.pe[m]",
                 "rm long*.yaml",
-                "cp src/* x",
             ],
         ),
         (
             Allow,
             &[
                 "cat *.rs",
+                "cat *",
+                "ls *",
+                "cat < conf/s*",
+                "cp src/* x",
                 "cp *.o x",
                 "ls src/*.rs tests/*/mod.rs",
                 "wc -l src/*.rs docs/*.md",
@@ -1117,7 +1114,7 @@ fn a_wildcard_meets_the_rules_of_what_it_may_become() {
         wrong.extend(wrong_by(&permissions, lines, |action| action == *expected));
     }
     // Nobody who leaves doubts to the agent is asked in the name of a rule.
-    assert_eq!(verdict(&permissions, "cat *").rule, None);
+    assert_eq!(verdict(&permissions, "rm long*.yaml").rule, None);
     // An allowed place is left alone if nothing else can be meant.
     let outside = [("*", Deny), ("/tmp/*", Allow), ("/tmp/own/*", Ask)];
     let outside = rules(&[("bash", &[("*", Allow)]), ("external_directory", &outside)]);
