@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::CallId;
 use crate::json::Json;
 use crate::limits::{CHANGING_REPEATS_FACTOR, KNOWN_CALLS_MAX, NOTHING_NEW_FACTOR, OLD_NEWS_CALLS};
 use crate::repetition::{Found, Repetition};
@@ -68,7 +69,7 @@ impl Bounded {
 
 impl Novelty {
     /// A call of the step in hand has ended.
-    pub(crate) fn learn(&mut self, tool: &str, args: &Json, outcome: &Outcome) {
+    pub(crate) fn learn(&mut self, call: CallId, tool: &str, args: &Json, outcome: &Outcome) {
         if is_wait(tool, outcome) {
             // What is done between two looks, a nap say, is waiting too.
             self.stale = 0;
@@ -80,7 +81,8 @@ impl Novelty {
         let fruitless = matches!(outcome, Outcome::Failed { output, .. } if output.text.is_empty());
         self.failing = if fruitless { self.failing.saturating_add(1) } else { 0 };
         let asked = number([tool, &args.value().to_string()]);
-        let said = outcome.for_model();
+        // A command that is left running is called by the call's own name, which is no news.
+        let said = outcome.for_model().replace(&call.to_string(), "");
         let brought = match outcome {
             Outcome::Failed { .. } => number([tool, &said]),
             Outcome::Done { .. } | Outcome::Unknown { .. } => number([&asked.to_string(), &said]),
@@ -175,7 +177,7 @@ mod tests {
         let mut novelty = Novelty::default();
         let fail = |novelty: &mut Novelty, number| {
             assert_eq!(novelty.found("bash", &asked(number), REPEATS_MAX_DEFAULT), None, "{number}");
-            novelty.learn("bash", &asked(number), &failed(number));
+            novelty.learn(CallId(1), "bash", &asked(number), &failed(number));
         };
         for number in 0..most {
             fail(&mut novelty, number);
@@ -190,7 +192,7 @@ mod tests {
             novelty.found("bash", &asked(999), REPEATS_MAX_DEFAULT).is_some(),
             "sooner than the first time"
         );
-        novelty.learn("read", &asked(999), &Outcome::done("a file".to_owned()));
+        novelty.learn(CallId(1), "read", &asked(999), &Outcome::done("a file".to_owned()));
         assert_eq!(novelty.found("bash", &asked(999), REPEATS_MAX_DEFAULT), None);
     }
 
@@ -207,7 +209,12 @@ mod tests {
                         novelty.tell();
                         found += 1;
                     }
-                    None => novelty.learn("read", &args, &Outcome::done(format!("text {}", calls % length))),
+                    None => novelty.learn(
+                        CallId(1),
+                        "read",
+                        &args,
+                        &Outcome::done(format!("text {}", calls % length)),
+                    ),
                 }
                 calls += 1;
                 assert!(calls <= length + 200, "a circle of {length} calls");
@@ -222,10 +229,10 @@ mod tests {
         let args = Json::of(&json!({ "command": "make test" }));
         for round in 0..500 {
             assert_eq!(novelty.found("bash", &args, REPEATS_MAX_DEFAULT), None, "round {round}");
-            novelty.learn("bash", &args, &Outcome::done(format!("{round} tests pass")));
+            novelty.learn(CallId(1), "bash", &args, &Outcome::done(format!("{round} tests pass")));
         }
         for _ in 0..500 {
-            novelty.learn("bash", &args, &Outcome::done("as before".to_owned()));
+            novelty.learn(CallId(1), "bash", &args, &Outcome::done("as before".to_owned()));
         }
         let other = Json::of(&json!({ "command": "git log" }));
         assert_eq!(novelty.found("bash", &other, REPEATS_MAX_DEFAULT), None);

@@ -42,7 +42,13 @@ impl Harness {
         let given = Given { by: by.to_owned(), at: self.clock.now(), command: command.clone() };
         let failed = |source: io::Error| Error::Answer { path: dir.clone(), source };
         let name = gate_id(id, gate);
-        let Some(earlier) = put(&dir, &name, &given).map_err(failed)? else { return Ok(Claim::First) };
+        let earlier = match put(&dir, &name, &given) {
+            Ok(Some(earlier)) => earlier,
+            Ok(None) => return Ok(Claim::First),
+            // Nobody can be told any more who was first; the run takes the first answer that is left with it, and no other.
+            Err(error) if is_full(&error) => return Ok(Claim::First),
+            Err(error) => return Err(failed(error)),
+        };
         // An answer that the run heard and could not use is none.
         let run = self.look(id)?;
         let is_open = run.gate(gate).is_some_and(|gate| gate.answer.is_none());
@@ -117,6 +123,10 @@ impl Harness {
     }
 }
 
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Links a whole file to its name, which only the first can; the others get what is there.
 fn put(dir: &Path, name: &str, given: &Given) -> io::Result<Option<Given>> {
     fs::create_dir_all(dir)?;
@@ -142,10 +152,14 @@ fn put(dir: &Path, name: &str, given: &Given) -> io::Result<Option<Given>> {
 
 fn stage(dir: &Path, given: &Given) -> io::Result<PathBuf> {
     let path = dir.join(format!(".{}.{}", given.command.id, std::process::id()));
-    let mut file = fs::File::create(&path)?;
-    file.write_all(&serde_json::to_vec(given)?)?;
-    file.sync_all()?;
-    Ok(path)
+    let written = fs::File::create(&path).and_then(|mut file| {
+        file.write_all(&serde_json::to_vec(given)?)?;
+        file.sync_all()
+    });
+    if written.is_err() {
+        drop(fs::remove_file(&path));
+    }
+    written.map(|()| path)
 }
 
 fn read(path: &Path) -> io::Result<Option<Given>> {

@@ -209,6 +209,24 @@ fn honest_waiting_is_not_a_circle() {
     assert_eq!(asked_until, 30, "a result that always changes is waited for much longer, not for ever");
 }
 
+/// Starting the same command again and again is a circle, although each is left running under another name.
+#[test]
+fn a_circle_may_leave_commands_running() {
+    const SAME: [&str; 3] = [
+        r#"{"command":"make"}"#,
+        r#"{"command":"make","timeout_ms":600000}"#,
+        r#"{"command":"make","background":true}"#,
+    ];
+    let result = |call: u32| {
+        Outcome::done(match call % 3 {
+            0 => format!("running in the background as call_{call}; bash_output shows what it prints"),
+            _ => "made".to_owned(),
+        })
+    };
+    let sim = play(Conduct::default(), |asked| ("bash", SAME[(asked as usize - 1) % 3]), result);
+    assert!(!found(&sim).is_empty(), "{:?}", sim.run.reason);
+}
+
 /// Six commands that all end with exit code 1 and say different things are honest work, and so is looking, between naps, at
 /// a command that prints nothing.
 #[test]

@@ -89,10 +89,12 @@ fn a_stop_that_died_half_way_is_said_again() {
     let desk = desk();
     let id = deep(&desk);
     desk.get(&["pause", &id]);
-    // As if it had died there: nobody finds the one in the middle while the root is stopped.
-    let (there, away) = (desk.path(&format!(".longhaul/runs/{id}.1")), desk.path("away"));
+    // As if it had died there: nobody can read the one in the middle while the root is stopped.
+    let (there, away) = (desk.path(&format!(".longhaul/runs/{id}.1/journal")), desk.path("away"));
     std::fs::rename(&there, &away).unwrap();
-    desk.get(&["stop", &id]);
+    std::fs::write(&there, "not a journal").unwrap();
+    desk.say(&["stop", &id]);
+    assert_eq!(desk.json(&["show", &id])["status"], "failed");
     std::fs::rename(&away, &there).unwrap();
     assert_eq!(desk.json(&["show", &format!("{id}.1.1")])["status"], "paused");
     desk.get(&["stop", &id]);

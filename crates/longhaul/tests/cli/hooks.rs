@@ -200,7 +200,8 @@ fn a_result_is_judged() {
 fn hooks_are_added_never_replaced() {
     let desk = desk("  before_tool: [ { command: 'touch theirs' } ]\n");
     std::fs::create_dir_all(desk.path("home/longhaul")).unwrap();
-    desk.write("home/longhaul/longhaul.yaml", "hooks: { before_tool: [ { command: 'touch mine' } ] }");
+    let mine = r#"hooks: { before_tool: [ { command: 'touch "$LONGHAUL_WORKSPACE/mine"' } ] }"#;
+    desk.write("home/longhaul/longhaul.yaml", mine);
     let mut command = desk.command(RUN);
     command.env("XDG_CONFIG_HOME", desk.path("home"));
     let untrusted = command.env_remove("LONGHAUL_TRUST").output().unwrap();

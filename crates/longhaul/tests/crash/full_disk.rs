@@ -90,6 +90,25 @@ fn a_run_on_a_full_disk_can_be_paused_and_stopped() {
     }
 }
 
+/// F10: what a run asks can still be answered then, and the answer is there when it goes on.
+#[test]
+fn a_question_on_a_full_disk_can_be_answered() {
+    let mut rig = Rig::with_calls("{ tool: ask_human, args: { question: 'Which one?' } }");
+    let Some(mount) = Mount::tmpfs(rig.path().join("small"), 8 << 20) else { return };
+    rig.state_dir = mount.at.join("state");
+    let id = rig.create();
+    let waits = rig.does(&["resume", &id]);
+    assert_eq!(waits.status.code(), Some(3), "{}", told(&waits));
+    let filler = mount.at.join("filler");
+    fill(&filler);
+    assert!(fs::write(mount.at.join("more"), "x").is_err(), "the disk is full");
+    rig.says(&["answer", &format!("{id}.g1"), "the red one"]);
+    fs::remove_file(&filler).unwrap();
+    rig.says(&["resume", &id]);
+    assert_eq!(rig.status(&id), "completed");
+    assert!(rig.json(&["tools", &id, "--json"]).to_string().contains("the red one"));
+}
+
 /// F10: where nothing is left of what was set aside, a command says so and is no wait: the run goes on as if nothing had been asked.
 #[test]
 fn a_command_that_cannot_be_left_is_refused() {

@@ -60,7 +60,7 @@ impl Run {
             self.remember_changes(id);
         }
         if let Some(call) = (id.0 as usize).checked_sub(1).and_then(|place| self.calls.get(place)) {
-            self.novelty.learn(&call.tool, &call.args, &outcome);
+            self.novelty.learn(id, &call.tool, &call.args, &outcome);
         }
         let (failed, text, images) = (!outcome.is_done(), outcome.for_model(), outcome.images().to_vec());
         self.say(Message::Tool { call: id, failed, text, images });
