@@ -449,7 +449,10 @@ fn an_index_that_is_in_use_is_left_by_a_rewind() {
     let own = desk.path(".git/worktrees").join(workspace.file_name().unwrap());
     for (name, why) in [("index.lock", "another git is at work"), ("MERGE_HEAD", "a merge is under way")] {
         std::fs::write(own.join(name), git(&desk, &["rev-parse", "HEAD"])).unwrap();
+        // A lock that nobody has open is a dead git's.
+        let held = std::fs::File::open(own.join(name)).unwrap();
         let said = desk.say(&["rewind", &id, "--to", &at]);
+        drop(held);
         assert!(
             said.code == 0 && said.err.contains("what is staged in the workspace was left as it is"),
             "{}",

@@ -217,10 +217,11 @@ fn newer_events_are_read_past_but_not_written_after() {
 #[test]
 fn updates_cost_the_same_late_as_early() {
     let turn = |offset: u32| {
-        format!("{{ calls: [ {{ tool: read, args: {{ path: s.yaml, offset: {offset} }} }} ] }}, ")
+        format!("{{ calls: [ {{ tool: read, args: {{ path: many, offset: {offset}, limit: 1 }} }} ] }}, ")
     };
     let turns: String = (100..220).map(turn).collect();
     let desk = Desk::with_script(&format!("conversations: [ {{ turns: [ {turns} {{ text: ok }} ] }} ]"));
+    desk.write("many", &"a line\n".repeat(300));
     let shown =
         desk.json(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--max-tool-calls", "500"]);
     let stats = desk.json(&["store", "stats", shown["id"].as_str().unwrap()]);

@@ -227,7 +227,8 @@ fn a_fresh_workspace_is_set_up_once() {
     let shown = desk.json(&["show", &id]);
     assert_eq!(shown["status"], "created");
     assert!(text(&shown["reason"]).contains("could not be set up: `echo no such thing; exit 3`"), "{shown}");
-    assert!(desk.say(&["result", &id]).out.contains("Why it has not begun:** its workspace could not be"));
+    let result = desk.say(&["result", &id]).out;
+    assert!(result.contains("**Why it has not begun:** \n\n> its workspace could not be set up"), "{result}");
     assert!(desk.get(&["list"]).contains("created (could not begin)"));
     set(&desk, "workspace: { setup: [\"mkdir -p deps\", \"echo ready >> deps/log\"] }");
     desk.get(&["resume", &id]);
