@@ -1123,3 +1123,16 @@ fn a_wildcard_meets_the_rules_of_what_it_may_become() {
     wrong.extend(wrong_by(&outside, &["cat /t*/x", "cat /*"], |action| action == Deny));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// What stands behind a word that may be nothing is looked at as the command that it may be.
+#[test]
+fn a_word_that_may_be_nothing_hides_no_command() {
+    let lines = [
+        "$! eval 'rm -rf x'",
+        "$none bash -c 'rm -rf x'",
+        "$! $none builtin eval 'rm -rf x' \"`echo`\"",
+        "$(true) env rm -rf x",
+    ];
+    let wrong = wrong_by(&super::Permissions::default(), &lines, |action| action == Action::Deny);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

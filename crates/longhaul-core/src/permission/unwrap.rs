@@ -39,7 +39,10 @@ pub(super) struct Inner {
 /// Everything the command runs besides itself, one level deep.
 pub(super) fn inner(call: &Call, workspace: &str) -> Inner {
     let mut look = Look { call, workspace, found: Inner::default() };
-    let Some(name) = call.name().map(str::to_owned) else { return look.found };
+    let Some(name) = call.name().map(str::to_owned) else {
+        look.behind_nothing();
+        return look.found;
+    };
     look.by_name(&name);
     look.by_options(&name);
     look.names_in_words(&name);
@@ -225,6 +228,15 @@ impl Look<'_> {
     fn unreadable(&mut self, trigger: Option<&str>, why: String) {
         let code = self.call.arguments().iter().flat_map(Term::texts).map(str::to_owned).collect();
         self.found.hazards.push(Hazard { trigger: trigger.map(str::to_owned), why, code });
+    }
+
+    /// A word that turns out to be nothing leaves the next one as the command.
+    fn behind_nothing(&mut self) {
+        if let [Term::Open { splits: true, .. }, rest @ ..] = self.call.terms.as_slice()
+            && !rest.is_empty()
+        {
+            self.found.calls.push(self.call.running(rest.to_vec()));
+        }
     }
 
     /// Reads a text as commands.

@@ -84,7 +84,7 @@ async fn what_cannot_be_pushed_is_told() {
     assert!(message(json!({ "remote": "other" })).await.contains("nothing at that path"));
     repo.config("remote.origin.url", "https://me:secret@example.com/x.git");
     let refused = message(json!({})).await;
-    assert!(refused.contains("a password does not belong") && !refused.contains("secret"), "{refused}");
+    assert!(refused.contains("may be a token") && !refused.contains("secret"), "{refused}");
     for remote in ["", "-x", "a\nb"] {
         let outcome = repo.run("git_push", json!({ "remote": remote })).await;
         assert_eq!(failure(&outcome).0, Failure::InvalidArguments, "{remote:?}");
