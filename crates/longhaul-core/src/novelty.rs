@@ -156,6 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Novelty, number};
+    use crate::ids::CallId;
     use crate::json::Json;
     use crate::limits::{CHANGING_REPEATS_FACTOR, REPEATS_MAX_DEFAULT};
     use crate::repetition::Repetition;
