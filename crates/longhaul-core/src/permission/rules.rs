@@ -118,13 +118,20 @@ impl Permissions {
         }
     }
 
-    /// The strictest rule that a path with wildcards could turn out to meet, if it is more than allowed.
+    /// The strictest rule that a path with wildcards could turn out to meet, if it is more than allowed. The defaults are left out:
+    /// they speak of names that may be anywhere, and nearly every wildcard could turn out to meet them.
     pub(super) fn may_meet(&self, section: &str, path: &str) -> Option<RuleName> {
         let rules = self.0.get(section)?;
+        let defaults = Permissions::default();
+        let is_default = |pattern: &str, action: Action| {
+            let ours = defaults.0.get(section);
+            ours.is_some_and(|ours| ours.named().any(|rule| rule == (pattern, action)))
+        };
         // The longer of ask and allow is meant, if the allowed one holds whatever the path turns out to be.
         let allowed = rules.decide(|pattern, action| action == Action::Allow && glob(pattern, path));
         let allowed = allowed.map_or(0, |(_, pattern)| weight(pattern));
-        let met = rules.named().filter(|(pattern, action)| match action {
+        let chosen = rules.named().filter(|(pattern, action)| !is_default(pattern, *action));
+        let met = chosen.filter(|(pattern, action)| match action {
             Action::Allow => false,
             Action::Ask => weight(pattern) > allowed && can_meet(path, pattern),
             Action::Deny => can_meet(path, pattern),

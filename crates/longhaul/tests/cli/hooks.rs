@@ -200,16 +200,16 @@ fn a_result_is_judged() {
 fn hooks_are_added_never_replaced() {
     let desk = desk("  before_tool: [ { command: 'touch theirs' } ]\n");
     std::fs::create_dir_all(desk.path("home/longhaul")).unwrap();
-    let mine = r#"hooks: { before_tool: [ { command: 'touch "$LONGHAUL_WORKSPACE/mine"' } ] }"#;
-    desk.write("home/longhaul/longhaul.yaml", mine);
+    desk.write("home/longhaul/longhaul.yaml", "hooks: { before_tool: [ { command: 'touch mine' } ] }");
+    let mine = desk.path("home/longhaul/mine");
     let mut command = desk.command(RUN);
     command.env("XDG_CONFIG_HOME", desk.path("home"));
     let untrusted = command.env_remove("LONGHAUL_TRUST").output().unwrap();
     assert!(String::from_utf8_lossy(&untrusted.stderr).contains("hooks.before_tool"), "{untrusted:?}");
-    assert!(desk.path("mine").exists() && !desk.path("theirs").exists());
-    std::fs::remove_file(desk.path("mine")).unwrap();
+    assert!(mine.exists() && !desk.path("theirs").exists());
+    std::fs::remove_file(&mine).unwrap();
     assert!(command.env("LONGHAUL_TRUST", "1").status().unwrap().success());
-    assert!(desk.path("mine").exists() && desk.path("theirs").exists());
+    assert!(mine.exists() && desk.path("theirs").exists());
 }
 
 /// kill -9 while a hook looks at a command: the hook is ended too, and the agent is told that the call may have run.

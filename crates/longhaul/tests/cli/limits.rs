@@ -84,8 +84,11 @@ fn a_run_that_was_to_stop_goes_on_in_the_background() {
         refused.err
     );
     desk.get(&["resume", &id, "--max-steps", "9", "--detach"]);
-    desk.get(&["events", &id, "--follow"]);
-    assert_eq!(desk.json(&["show", &id])["status"], "completed");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while desk.json(&["show", &id])["status"] != "completed" {
+        assert!(Instant::now() < deadline, "{}", desk.get(&["logs", &id]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// What is no number, or none with an end, is no limit that anybody meant.
