@@ -106,3 +106,6 @@ pub const TREE_LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(20
 
 /// Bytes of a night's objective in the notice that it is over; a telephone shows no more.
 pub const NIGHT_NOTICE_BYTES_MAX: usize = 800;
+
+/// Runs that `doctor` names in one line; the directory it names with them has all.
+pub const LOST_RUNS_NAMED_MAX: usize = 5;

@@ -304,7 +304,7 @@ fn a_command_that_hangs_does_not_outlive_us() {
     let lives = |stat: String| !stat.is_empty() && !stat.contains(") Z ");
     let closed = std::time::Instant::now();
     while lives(stat()) {
-        assert!(closed.elapsed() < Duration::from_secs(10), "{}", stat());
+        assert!(closed.elapsed() < Duration::from_secs(60), "{}", stat());
         std::thread::yield_now();
     }
 }

@@ -12,6 +12,7 @@ use super::store::fallback_reason;
 use crate::app::{App, FALLBACK_HINT, fallback_unread};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limits::LOST_RUNS_NAMED_MAX;
 use crate::render::{self, table, theme};
 
 /// Check that this machine has what longhaul needs
@@ -148,8 +149,8 @@ fn fallback(app: &App) -> Option<Finding> {
 fn lost(app: &App) -> Option<Finding> {
     let home = app.home().ok()??;
     let lost = home.lost_runs().ok().filter(|lost| !lost.is_empty())?;
-    let names: Vec<&str> = lost.iter().take(NAMED_MAX).map(|run| run.as_str()).collect();
-    let more = lost.len().saturating_sub(NAMED_MAX);
+    let names: Vec<&str> = lost.iter().take(LOST_RUNS_NAMED_MAX).map(|run| run.as_str()).collect();
+    let more = lost.len().saturating_sub(LOST_RUNS_NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let said = format!(
         "the journal is gone of {}{more}; what is left of them is in {}",
@@ -158,9 +159,6 @@ fn lost(app: &App) -> Option<Finding> {
     );
     Some(Finding { what: "runs", state: State::Bad, said })
 }
-
-/// Runs that are named in one line.
-const NAMED_MAX: usize = 5;
 
 fn settings(app: &App) -> Finding {
     let what = "settings";
