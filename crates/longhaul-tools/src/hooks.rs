@@ -3,7 +3,7 @@
 //! A hook gets the call as JSON on standard input and prints what is to happen, alone or as its last line. Owns that every hook
 //! is heard and the strictest word counts, and that a hook which breaks, is late or talks nonsense lets nothing through.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_core::ids::{Attempt, CallId};
@@ -16,14 +16,11 @@ use serde_json::{Value, json};
 use crate::child::{Child, End};
 use crate::limits;
 use crate::sandbox::{More, Sandbox};
-use crate::shell::{Shell, agents_environment};
+use crate::shell::{Shell, agents_environment, named_beside};
 use crate::tool::Context;
 
 /// Exit code by which a hook blocks without JSON: what it printed is the reason.
 const BLOCKS: i32 = 2;
-
-/// The file that hooks are configured in.
-const SETTINGS: &str = "longhaul.yaml";
 
 /// One hook, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -178,7 +175,7 @@ impl Hooks {
         // Its end is not that of what the call left running in the background.
         let context = &Context { key: format!("{}.hook", context.key), ..context.clone() };
         // Before the directory, which stays hidden if it is the user's own: then these are all that is seen of it.
-        let shown = hook.scripts();
+        let shown = named_beside(&hook.base_dir, &hook.command);
         let more = More { cwd: Some(hook.base_dir.clone()), shown, ..More::default() };
         let named = [("LONGHAUL_WORKSPACE", context.workspace.root())];
         let wrapped = match shell.wrapped(context, &hook.command, &named, more) {
@@ -207,26 +204,6 @@ impl Hooks {
 }
 
 impl HookConfig {
-    /// The files beside the settings that its command names, each with the directory it is in. Never the settings themselves or
-    /// what is hidden: those may hold keys.
-    fn scripts(&self) -> Vec<PathBuf> {
-        let is_end = |letter: char| letter.is_whitespace() || "'\"`;&|()<>=$".contains(letter);
-        let mut shown = Vec::new();
-        for word in self.command.split(is_end).filter(|word| !word.is_empty()) {
-            let path: PathBuf = self.base_dir.join(word).components().collect();
-            let Ok(inside) = path.strip_prefix(&self.base_dir) else { continue };
-            let is_plain = |part: Component<'_>| {
-                part.as_os_str().to_str().is_some_and(|name| !name.starts_with('.') && name != SETTINGS)
-            };
-            if inside.as_os_str().is_empty() || !inside.components().all(is_plain) || !path.exists() {
-                continue;
-            }
-            shown.extend(path.parent().filter(|parent| *parent != self.base_dir).map(Path::to_owned));
-            shown.push(path);
-        }
-        shown
-    }
-
     fn sees(&self, tool: &str) -> bool {
         let fits = |name: &String| match name.strip_suffix('*') {
             Some(start) => tool.starts_with(start),
@@ -388,7 +365,7 @@ mod tests {
         let shown = |command: &str| {
             let hook =
                 HookConfig { command: command.to_owned(), base_dir: dir.to_owned(), ..HookConfig::default() };
-            let shown = hook.scripts();
+            let shown = named_beside(&hook.base_dir, &hook.command);
             let inside =
                 shown.iter().map(|path| path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned());
             inside.collect::<Vec<_>>().join(" ")

@@ -4,7 +4,7 @@
 //! around it all.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::process::{CALL_MARKER, RUN_MARKER};
 use crate::sandbox::{Job, More, Sandbox, Wrapped};
@@ -113,6 +113,29 @@ impl Shell {
         let job = Job { workspace, words: &words, environment: &environment, more };
         Ok(self.sandbox.wrap(&job)?.in_session(self.setsid.as_deref()))
     }
+}
+
+/// The file that commands are configured in.
+const SETTINGS: &str = "longhaul.yaml";
+
+/// The files beside the settings that a configured command names, each with the directory it is in. Never the settings
+/// themselves or what is hidden: those may hold keys.
+pub(crate) fn named_beside(base_dir: &Path, command: &str) -> Vec<PathBuf> {
+    let is_end = |letter: char| letter.is_whitespace() || "'\"`;&|()<>=$".contains(letter);
+    let mut shown = Vec::new();
+    for word in command.split(is_end).filter(|word| !word.is_empty()) {
+        let path: PathBuf = base_dir.join(word).components().collect();
+        let Ok(inside) = path.strip_prefix(base_dir) else { continue };
+        let is_plain = |part: Component<'_>| {
+            part.as_os_str().to_str().is_some_and(|name| !name.starts_with('.') && name != SETTINGS)
+        };
+        if inside.as_os_str().is_empty() || !inside.components().all(is_plain) || !path.exists() {
+            continue;
+        }
+        shown.extend(path.parent().filter(|parent| *parent != base_dir).map(Path::to_owned));
+        shown.push(path);
+    }
+    shown
 }
 
 fn find(name: &str, path: &OsStr) -> Option<PathBuf> {

@@ -331,6 +331,13 @@ pub fn branch_has(repo: &Path, name: &str, commit: &str) -> bool {
     Git::at(repo).run(&["merge-base", "--is-ancestor", "--end-of-options", commit, &tip]).is_ok()
 }
 
+/// How many commits `other` has that `commit` has not; none, if that cannot be told.
+pub fn commits_behind(repo: &Path, commit: &str, other: &str) -> u64 {
+    let range = format!("{commit}..{other}");
+    let counted = Git::at(repo).run(&["rev-list", "--count", "--end-of-options", &range]);
+    counted.ok().and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// The branch that is checked out, by its short name.
 pub fn current_branch(repo: &Path) -> Option<String> {
     Git::at(repo).run(&["symbolic-ref", "--quiet", "--short", "HEAD"]).ok()

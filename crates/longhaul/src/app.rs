@@ -253,7 +253,7 @@ impl App {
             (_, Some(url)) => Provider::Url(url.clone()),
             (command, None) => Provider::Command {
                 text: command.clone().unwrap_or_default(),
-                base_dir: self.project.clone(),
+                base_dir: config.base_dir.clone(),
                 environment: passed.collect(),
             },
         };

@@ -1,6 +1,7 @@
 //! What no setting allows: the loss of everything, the machine's own accounts and keys, and answering one's own gates.
 
 use super::call::{Call, Term};
+use super::paths::straight;
 
 /// Directories that hold keys.
 const KEY_DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube"];
@@ -68,17 +69,20 @@ pub(super) fn secret(path: &str) -> Option<(&'static str, String)> {
     if path.len() > 4096 || path.contains(char::is_whitespace) {
         return None;
     }
-    if ACCOUNT_FILES.iter().any(|file| path.ends_with(file)) {
+    let whole = straight(path);
+    if ACCOUNT_FILES.iter().any(|file| path.ends_with(file) || whole.ends_with(file)) {
         return Some(("accounts", format!("`{path}` holds the machine's accounts")));
     }
-    let file = path.rsplit('/').next().unwrap_or(path);
+    let file = whole.rsplit('/').next().unwrap_or_default();
     let is_key = KEY_FILES.contains(&file) || path.split('/').any(|part| KEY_DIRECTORIES.contains(&part));
     is_key.then(|| ("keys", format!("`{path}` is where keys are")))
 }
 
 pub(super) fn is_disk(path: &str) -> bool {
     let disks = ["sd", "hd", "vd", "nvme", "mmcblk", "disk", "mem", "kmem", "mapper", "loop", "dm-", "xvd"];
-    path.strip_prefix("/dev/").is_some_and(|device| disks.iter().any(|disk| device.starts_with(disk)))
+    straight(path)
+        .strip_prefix("/dev/")
+        .is_some_and(|device| disks.iter().any(|disk| device.starts_with(disk)))
 }
 
 fn is_search_path(variable: &str) -> bool {

@@ -49,6 +49,21 @@ pub(super) fn is_device(path: &str) -> bool {
     })
 }
 
+/// The path without detours by `//`, `.` and `..`, as far as its text tells.
+pub(super) fn straight(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
+            ".." if path.starts_with('/') => {}
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
 /// Where the path leads from each directory the command may run in; `None` if that is not known.
 pub(super) fn places(workspace: &str, cwd: &Cwd, path: &str) -> Option<Vec<Place>> {
     if path.starts_with(['/', '~']) {

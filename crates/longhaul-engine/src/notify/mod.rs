@@ -46,6 +46,9 @@ pub struct NotifyConfig {
     /// A program and its arguments; it gets the notice as JSON.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// Where the settings are that name the command: it is run there.
+    #[serde(skip)]
+    pub base_dir: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
 }
@@ -107,6 +110,7 @@ impl NotifyConfig {
         NotifyConfig {
             on: over.on.or(self.on),
             desktop: over.desktop.or(self.desktop),
+            base_dir: if over.command.is_empty() { self.base_dir } else { over.base_dir },
             command: if over.command.is_empty() { self.command } else { over.command },
             webhook: over.webhook.or(self.webhook),
         }

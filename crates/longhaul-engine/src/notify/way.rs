@@ -3,6 +3,7 @@
 //! A command is the user's own and runs with their rights, without a shell. A webhook follows no redirect: whoever answers with
 //! one has not taken the notice, and elsewhere it was not meant to go.
 
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::limits::NOTICE_TRY_TIME;
 
 pub(super) enum Way {
     Desktop,
-    Command { words: Vec<String>, withheld: Vec<String> },
+    Command { words: Vec<String>, base_dir: Option<PathBuf>, withheld: Vec<String> },
     Webhook { webhook: Webhook, token: Option<SecretString> },
 }
 
@@ -39,8 +40,11 @@ pub(super) fn all(options: &Options) -> Vec<Arc<Way>> {
     let config = &options.config;
     let withheld: Vec<String> = options.withheld.iter().cloned().collect();
     let desktop = (config.desktop == Some(true)).then_some(Way::Desktop);
-    let command =
-        (!config.command.is_empty()).then(|| Way::Command { words: config.command.clone(), withheld });
+    let command = (!config.command.is_empty()).then(|| Way::Command {
+        words: config.command.clone(),
+        base_dir: config.base_dir.clone(),
+        withheld,
+    });
     let webhook = config.webhook.clone().map(|webhook| {
         let token = webhook.token_env.as_ref().and_then(|name| std::env::var(name).ok());
         let token = token.filter(|token| !token.is_empty()).map(SecretString::from);
@@ -63,8 +67,8 @@ impl Way {
         let sent = async {
             match self {
                 Way::Desktop => run(&mut desktop(notice), &[]).await,
-                Way::Command { words, withheld } => {
-                    let mut command = given(words, notice)?;
+                Way::Command { words, base_dir, withheld } => {
+                    let mut command = given(words, base_dir.as_deref(), notice)?;
                     for name in withheld {
                         command.env_remove(name);
                     }
@@ -93,9 +97,14 @@ fn desktop(notice: &Notice) -> Command {
 }
 
 /// Not marked as a run's own: what somebody does there, an approval for one, is a person's.
-fn given(words: &[String], notice: &Notice) -> Result<Command, Failure> {
+fn given(words: &[String], base_dir: Option<&Path>, notice: &Notice) -> Result<Command, Failure> {
     let (program, arguments) = words.split_first().ok_or_else(|| lasting("there is no command"))?;
-    let mut command = Command::new(program);
+    // Named by a path it is beside its settings, wherever somebody works.
+    let beside = base_dir.filter(|_| program.contains('/')).map(|base_dir| base_dir.join(program));
+    let mut command = Command::new(beside.as_deref().unwrap_or(Path::new(program)));
+    if let Some(base_dir) = base_dir {
+        command.current_dir(base_dir);
+    }
     command
         .args(arguments)
         .env("LONGHAUL_NOTICE_RUN", &notice.run_id)

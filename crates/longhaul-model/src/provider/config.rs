@@ -2,6 +2,7 @@
 //! providers that need no configuration; it refuses to hold a key, only the name of where one is.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use longhaul_core::money::Usd;
 use serde::de::Error as _;
@@ -26,6 +27,9 @@ pub struct ProviderConfig {
     /// A command that prints the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_command: Option<String>,
+    /// Where the settings are that name the command: it is run there.
+    #[serde(skip)]
+    pub base_dir: Option<PathBuf>,
     /// Sent with every request; `${NAME}` stands for an environment variable.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -138,6 +142,7 @@ impl ProviderConfig {
             api: over.api.or(self.api),
             base_url: over.base_url.or(self.base_url),
             api_key_env: over.api_key_env.or(self.api_key_env),
+            base_dir: if over.api_key_command.is_some() { over.base_dir } else { self.base_dir },
             api_key_command: over.api_key_command.or(self.api_key_command),
             prices: over.prices.or(self.prices),
             context_window: over.context_window.or(self.context_window),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 
@@ -25,7 +26,10 @@ pub struct Found {
 
 /// What commands have told: each is asked once, and its key is known from then on as something that must not be written.
 #[derive(Debug, Default)]
-pub struct Told(Mutex<BTreeMap<String, SecretString>>);
+pub struct Told(Mutex<BTreeMap<Asked, SecretString>>);
+
+/// A command and where it is run: the same words elsewhere may be another script.
+type Asked = (Option<PathBuf>, String);
 
 impl Told {
     /// Forgets everything, so that commands are asked again: keys expire.
@@ -33,18 +37,22 @@ impl Told {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn known(&self, command: &str) -> Option<SecretString> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(command).cloned()
+    fn known(&self, asked: &Asked) -> Option<SecretString> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(asked).cloned()
     }
 
-    fn ask(&self, provider: &str, command: &str) -> Result<SecretString, KeyError> {
-        if let Some(key) = self.known(command) {
+    fn ask(&self, provider: &str, asked: Asked) -> Result<SecretString, KeyError> {
+        if let Some(key) = self.known(&asked) {
             return Ok(key);
         }
-        let key = SecretString::from(ask(provider, command)?);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(command.to_owned(), key.clone());
+        let key = SecretString::from(ask(provider, &asked)?);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(asked, key.clone());
         Ok(key)
     }
+}
+
+fn command(config: &ProviderConfig) -> Option<Asked> {
+    config.api_key_command.clone().map(|command| (config.base_dir.clone(), command))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,8 +95,8 @@ impl Found {
             let whole = expand(provider, name, value, environment, &mut secrets);
             secrets.extend(whole.ok().filter(|whole| is_secret(name, whole)).map(SecretString::from));
         }
-        secrets.extend(match &config.api_key_command {
-            Some(command) => told.known(command),
+        secrets.extend(match command(config) {
+            Some(asked) => told.known(&asked),
             None => in_environment(variable(provider, config), environment),
         });
         secrets
@@ -113,8 +121,8 @@ fn key(
     environment: &BTreeMap<String, String>,
     told: &Told,
 ) -> Result<Option<SecretString>, KeyError> {
-    if let Some(command) = &config.api_key_command {
-        return told.ask(provider, command).map(Some);
+    if let Some(asked) = command(config) {
+        return told.ask(provider, asked).map(Some);
     }
     let Some(variable) = variable(provider, config) else { return Ok(None) };
     if let Some(key) = in_environment(Some(variable), environment) {
@@ -168,11 +176,15 @@ fn expand(
 }
 
 /// Runs the command and takes its first line. What it says on standard error goes to the user's terminal, where a
-/// password manager may have something to ask. It is given no key: it is to find one.
-fn ask(provider: &str, command: &str) -> Result<String, KeyError> {
+/// password manager may have something to ask. It is given no key: it is to find one. It is run where its settings are: what
+/// a repository brings must not stand in for a script of the user's.
+fn ask(provider: &str, (base_dir, command): &Asked) -> Result<String, KeyError> {
     let failed = |why: String| KeyError::Command { provider: provider.to_owned(), why };
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    if let Some(base_dir) = base_dir {
+        shell.current_dir(base_dir);
+    }
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().ends_with("_API_KEY")) {
         shell.env_remove(name);
     }

@@ -22,7 +22,7 @@ use crate::fetch::Fetch;
 use crate::limits;
 use crate::output;
 use crate::sandbox::{More, Sandbox};
-use crate::shell::{Shell, agents_environment};
+use crate::shell::{Shell, agents_environment, named_beside};
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 
 /// The provider, as configured.
@@ -38,6 +38,9 @@ pub struct SearchConfig {
     /// Variables of our environment that the command gets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
+    /// Where the settings are that name it.
+    #[serde(skip)]
+    pub base_dir: PathBuf,
 }
 
 impl SearchConfig {
@@ -134,7 +137,10 @@ impl Search {
         let query = self.query(args)?;
         let answer = match &self.provider {
             Provider::Command { text, base_dir, environment } => {
-                self.run_command(context, &script(text, &query), base_dir, environment, &query).await?
+                // Before the query is in it, which must not choose what is shown.
+                let shown = named_beside(base_dir, text);
+                let more = More { cwd: Some(base_dir.clone()), shown, ..More::default() };
+                self.run_command(context, &script(text, &query), more, environment, &query).await?
             }
             Provider::Url(template) => {
                 self.fetch.whole(context, &template.replace(QUERY, &encoded(&query))).await?
@@ -158,15 +164,13 @@ impl Search {
         &self,
         context: &Context,
         text: &str,
-        base_dir: &Path,
+        more: More,
         environment: &[(String, String)],
         query: &str,
     ) -> Result<String, Outcome> {
         if context.cancel.is_cancelled() {
             return Err(Outcome::failed(Failure::Cancelled, "not started because the run was paused"));
         }
-        let more =
-            More { cwd: Some(base_dir.to_owned()), shown: vec![base_dir.to_owned()], ..More::default() };
         let named: Vec<(&str, &Path)> =
             environment.iter().map(|(name, value)| (name.as_str(), Path::new(value))).collect();
         let wrapped = self

@@ -111,16 +111,7 @@ const RECORD: &str = "notices.jsonl";
 fn options(app: &App, settings: &Settings, record: Option<PathBuf>) -> Options {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let withheld = servers::withheld(settings);
-    Options { withheld, ..Options::new(located(app, &settings.notify), record, app.secrets.clone(), clock) }
-}
-
-/// A program that is named by a path is meant from where the settings are.
-fn located(app: &App, config: &NotifyConfig) -> NotifyConfig {
-    let mut config = config.clone();
-    if let Some(program) = config.command.first_mut().filter(|program| program.contains('/')) {
-        *program = app.project.join(&*program).display().to_string();
-    }
-    config
+    Options { withheld, ..Options::new(settings.notify.clone(), record, app.secrets.clone(), clock) }
 }
 
 fn test(app: &App) -> Result<Exit, Failure> {

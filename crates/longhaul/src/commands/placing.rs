@@ -234,6 +234,9 @@ fn in_session(
     let base =
         repository.as_ref().and_then(|repository| place::head(&path).or_else(|| place::head(repository)));
     let Some(url) = notes.source else {
+        if let Some((repository, base)) = repository.as_deref().zip(base.as_deref()) {
+            warn_of_being_behind(repository, (session, base));
+        }
         return Ok(Chosen { repository, branch: notes.branch, base, ..Chosen::plain(path) });
     };
     // One that was brought from elsewhere is a repository of its own.
@@ -244,6 +247,20 @@ fn in_session(
     };
     let source = Some(source::known(app, &url));
     Ok(Chosen { branch: notes.branch, base: Some(base), source, ..Chosen::plain(path) })
+}
+
+/// A session that was begun a while ago knows nothing of what has become of the repository since.
+fn warn_of_being_behind(repository: &Path, (session, base): (&Session, &str)) {
+    let Some(head) = place::head(repository) else { return };
+    let commits = place::commits_behind(repository, base, &head);
+    if commits == 0 {
+        return;
+    }
+    let (name, workspace) = (session.name(), session.workspace());
+    let what = place::current_branch(repository).unwrap_or(head);
+    let many = if commits == 1 { "commit" } else { "commits" };
+    render::warn(&format!("session {name} goes on from where it was and lacks {commits} {many} of {what}"));
+    render::hint(&format!("`git -C \"{}\" merge {what}` brings them in", workspace.display()));
 }
 
 /// Beside the other runs of a session: a branch and a worktree of its own, from the branch that all of them go back to.

@@ -1,7 +1,7 @@
 //! What one source may do to those before it: providers are laid over, servers replaced, hooks added, limits only lowered.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longhaul_core::permission;
 use longhaul_core::secret::is_secret;
@@ -99,6 +99,12 @@ impl Laid {
     }
 }
 
+/// Where a file of settings is. Whoever names a program in it by a path means what is beside it.
+fn base_dir(source: Source, place: &str) -> Option<PathBuf> {
+    let is_file = matches!(source, Source::User | Source::Project);
+    is_file.then(|| Path::new(place).parent().map(whole)).flatten()
+}
+
 fn taken(layer: &mut Value, section: &str) -> Option<Value> {
     layer.as_object_mut()?.remove(section)
 }
@@ -172,7 +178,8 @@ fn add_providers(
 ) -> Result<(), Failure> {
     let configured: BTreeMap<String, ProviderConfig> = serde_json::from_value(configured.clone())
         .map_err(|error| Failure::usage(format!("providers in {place}: {error}")))?;
-    for (name, config) in configured {
+    for (name, mut config) in configured {
+        config.base_dir = base_dir(source, place);
         let plain = !name.is_empty()
             && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'));
         if !plain {
@@ -227,9 +234,7 @@ fn add_hooks(
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
     let configured: HooksConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
-    // A place with hooks is a file; whoever wrote it means what is beside it.
-    let base_dir = Path::new(place).parent().map(whole).unwrap_or_default();
-    hooks.add(configured.from_settings_in(&base_dir));
+    hooks.add(configured.from_settings_in(&base_dir(source, place).unwrap_or_default()));
     let lists = [("before_tool", &hooks.before_tool), ("after_tool", &hooks.after_tool)];
     for (when, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         origins.insert(format!("hooks.{when}"), (json!(list), source));
@@ -245,8 +250,9 @@ fn search_provider(
     origins: &mut BTreeMap<String, (Value, Source)>,
 ) -> Result<SearchConfig, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
-    let configured: SearchConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    let mut configured: SearchConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
+    configured.base_dir = base_dir(source, place).unwrap_or_default();
     origins.insert("search".to_owned(), (shown(&configured), source));
     Ok(configured)
 }
@@ -263,8 +269,9 @@ fn add_notify(
     for (key, value) in configured.as_object().into_iter().flatten() {
         origins.insert(format!("notify.{key}"), (value.clone(), source));
     }
-    let configured: NotifyConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
+    let mut configured: NotifyConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
+    configured.base_dir = base_dir(source, place);
     Ok(before.under(configured))
 }
 

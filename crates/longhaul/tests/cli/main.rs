@@ -45,5 +45,6 @@ mod terminal;
 mod tools;
 mod trust;
 mod unsaved;
+mod users_own;
 mod words;
 mod workspaces;

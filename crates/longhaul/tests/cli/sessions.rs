@@ -1,12 +1,12 @@
 //! Sessions and workspaces, as a user meets them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::checkout::{self, git};
+use super::checkout::{self, git, git_in};
 use super::desk::{Desk, files_below};
 
 /// One line more in a file, and the file as the agent sees it.
@@ -17,6 +17,25 @@ conversations:
       - calls: [ { tool: bash, args: { command: "echo line >> notes; cat notes; git log --oneline 2>/dev/null | wc -l" } } ]
       - text: "Done."
 "#;
+
+/// Pain 11: a session that is used again after the repository went on says so, and how to catch up.
+#[test]
+fn a_session_tells_what_it_lacks() {
+    let desk = repository();
+    let lacks = |desk: &Desk| {
+        let output = desk.command(&RUN).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).lines().find(|line| line.contains("lacks")).map(str::to_owned)
+    };
+    assert_eq!((lacks(&desk), lacks(&desk)), (None, None));
+    git(&desk, &["commit", "-q", "--allow-empty", "-m", "later"]);
+    let told = lacks(&desk).unwrap();
+    assert!(told.contains("session port") && told.contains("lacks 1 commit of "), "{told}");
+    let workspace = desk.json(&["session", "info", "port"])["workspace"].as_str().unwrap().to_owned();
+    let branch = told.rsplit(' ').next().unwrap();
+    git_in(Path::new(&workspace), &["merge", "-q", "--no-edit", branch]);
+    assert_eq!(lacks(&desk), None);
+}
 
 /// Time for what takes a moment, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(120);
