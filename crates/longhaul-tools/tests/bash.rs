@@ -79,7 +79,8 @@ async fn the_end_of_a_command_is_said() {
     assert!(failure(&gone).1.contains("is gone"), "{gone:?}");
 }
 
-/// A3.4: a command that outlasts its time is stopped, said to be, and gone, with what it printed so far.
+/// A3.4, F45: a command that outlasts its time is stopped, said to be, and gone, with what it printed so far; also one that does
+/// not listen, and one that sleeps because it was told to.
 #[tokio::test]
 async fn a_command_out_of_time_is_killed() {
     let fixture = Fixture::new();
@@ -92,6 +93,11 @@ async fn a_command_out_of_time_is_killed() {
     let mut fixture = Fixture::new();
     fixture.context.timeout = Duration::from_millis(200);
     let outcome = bash(&fixture, &format!("trap '' TERM; sleep {time}; sleep {time}; echo survived")).await;
+    assert_eq!(failure(&outcome), (Failure::Timeout, "timed out after 200 ms", ""));
+    assert_eq!(processes_with(&time), BTreeSet::new());
+
+    let stopped = format!("sleep {time} & kill -STOP $! $$; echo survived");
+    let outcome = bash(&fixture, &stopped).await;
     assert_eq!(failure(&outcome), (Failure::Timeout, "timed out after 200 ms", ""));
     assert_eq!(processes_with(&time), BTreeSet::new());
 }

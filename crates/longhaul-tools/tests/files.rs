@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use fixture::{Fixture, done, failure};
-use longhaul_core::tool::{EffectClass, Failure, Found, ToolGrant};
+use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, ToolGrant};
 use longhaul_workspace::{ABSENT, Guard, Workspace, digest_of};
 use serde_json::{Value, json};
 
@@ -43,6 +43,48 @@ async fn read_numbers_lines_and_says_how_to_go_on() {
         failure(&read(json!({ "path": "file", "offset": 0 })).await).1,
         "`offset` counts lines from 1"
     );
+}
+
+/// A09: a path is the file of exactly that name, or refused; nothing of it is taken away, folded or read as something else.
+#[tokio::test]
+async fn odd_paths_are_literal_or_refused() {
+    let fixture = Fixture::new();
+    let before = names(&fixture);
+    let write = async |path: &str| fixture.run("write", &json!({ "path": path, "content": path })).await;
+    let long = format!("{}x", "x/".repeat(2500));
+    for path in ["", ".", "./", "~", "nul\0byte", "slash/", long.as_str(), &"n".repeat(300)] {
+        let outcome = write(path).await;
+        assert!(matches!(outcome, Outcome::Failed { .. }), "{path:?}: {outcome:?}");
+    }
+    assert_eq!(names(&fixture), before, "nothing is half made");
+    let odd = [
+        "line\nbreak",
+        "carriage\rreturn",
+        "\u{1b}[2Jcleared",
+        "space ",
+        " space",
+        "dot.",
+        "caf\u{e9}",
+        "cafe\u{301}",
+        "\u{202e}txt.exe",
+        "-rf",
+        "$HOME",
+        "*",
+        "file:x",
+    ];
+    for path in odd {
+        done(&write(path).await);
+    }
+    for path in odd {
+        assert_eq!(fs::read_to_string(fixture.path(path)).unwrap(), path, "{path:?}");
+        assert!(done(&fixture.run("read", &json!({ "path": path })).await).contains("[tag "), "{path:?}");
+    }
+    assert_eq!(names(&fixture).len(), before.len() + odd.len(), "each is a file of its own");
+}
+
+fn names(fixture: &Fixture) -> Vec<std::ffi::OsString> {
+    let found = fs::read_dir(fixture.path("")).unwrap();
+    found.map(|entry| entry.unwrap().file_name()).collect()
 }
 
 #[tokio::test]

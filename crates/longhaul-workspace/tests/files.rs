@@ -5,8 +5,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_workspace::{ABSENT, Error, Kind, Metadata, Workspace, digest_of};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tempfile::TempDir;
 
 struct Fixture {
@@ -80,6 +82,46 @@ fn paths_that_lead_out_are_refused_and_nothing_outside_changes() {
         refused(fixture.workspace.sweep(path, "key").map(drop), "sweep");
     }
     fixture.outside_is_unchanged();
+}
+
+/// How often a link is raced.
+const RACES: usize = 100_000;
+
+/// Changes `door`, a directory, and `trap`, a link that leads out, for each other until told to stop.
+fn swap(root: &Path, stop: &AtomicBool) {
+    let (door, trap) = (root.join("door"), root.join("trap"));
+    while !stop.load(Ordering::Relaxed) {
+        renameat_with(CWD, &door, CWD, &trap, RenameFlags::EXCHANGE).unwrap();
+    }
+}
+
+/// A04: a directory that is swapped for a link out while a file in it is written: whoever looks first and opens then is led out,
+/// we never are, however often it is tried.
+#[test]
+fn a_link_swapped_in_between_leads_nowhere() {
+    let memory = Path::new("/dev/shm");
+    let outer =
+        if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() };
+    let [root, out] = ["root", "out"].map(|name| outer.path().join(name));
+    fs::create_dir_all(root.join("door")).unwrap();
+    fs::create_dir(&out).unwrap();
+    symlink(&out, root.join("trap")).unwrap();
+    let workspace = Workspace::open(&root).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| swap(&root, &stop));
+        let naive = || {
+            let looked = root.join("door").canonicalize().is_ok_and(|path| path.starts_with(&root));
+            looked && fs::write(root.join("door/file"), "x").is_ok() && out.join("file").exists()
+        };
+        let is_led_out = (0..100 * RACES).any(|_| naive());
+        fs::remove_file(out.join("file")).ok();
+        let written = (0..RACES).filter(|_| workspace.replace("door/file", b"x", "key").is_ok()).count();
+        stop.store(true, Ordering::Relaxed);
+        assert!(is_led_out, "void: the swap was never met");
+        assert!(written > 0, "void: nothing was ever written");
+    });
+    assert_eq!(names(&out), Vec::<String>::new());
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn workspaces_are_measured_beside_git() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// Runs that are paused are rows of the catalogue: all of them are listed, one is opened when it is wanted, and no process holds
+/// F50: runs that are paused are rows of the catalogue: all of them are listed, one is opened when it is wanted, and no process holds
 /// any.
 #[test]
 fn paused_runs_are_held_by_nobody() {

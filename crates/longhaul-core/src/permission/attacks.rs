@@ -391,7 +391,7 @@ fn what_changes_the_meaning_of_a_name_is_seen() {
     ]);
 }
 
-/// No file elsewhere is read or written by an allowed program.
+/// A21, A22, A27: no file elsewhere is read or written by an allowed program.
 #[test]
 fn what_leads_out_of_the_workspace_is_seen() {
     none_is_allowed(&[

@@ -15,8 +15,9 @@ const PREFIX: &str = "longhaul-";
 /// The prefix with a number that no process has.
 const NOBODYS: &str = "longhaul-0-";
 
-/// Enters the group and becomes the command, so that nothing of it is ever outside. What cannot enter is not run.
-const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
+/// Enters the group and becomes the command, so that nothing of it is ever outside. What cannot enter is not run. Who moves
+/// itself, its one thread, waits for nobody; to move a whole process by its number, all processors have to be waited for.
+const ENTER: &str = "echo 0 > \"$0\" && exec \"$@\"";
 
 /// A group of processes that can only become so many. Taken away when dropped, once they are gone.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Group {
     /// The same command within the group; its number stays the one that is started.
     pub(super) fn around(&self, command: &Command) -> Command {
         let mut outer = Command::new("/bin/sh");
-        outer.args([OsStr::new("-c"), OsStr::new(ENTER), self.0.join("cgroup.procs").as_os_str()]);
+        outer.args([OsStr::new("-c"), OsStr::new(ENTER), self.0.join("tasks").as_os_str()]);
         outer.arg(command.get_program()).args(command.get_args()).env_clear();
         outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         if let Some(directory) = command.get_current_dir() {

@@ -1,6 +1,7 @@
 //! What holding a command costs: `true` as a tool call, held and not, one after the other in the same minute.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,19 +54,43 @@ pub fn measure(ground: &Ground, helper: PathBuf, calls: usize) -> Result<Vec<Row
     let probe = millis(started.elapsed());
     let (held, bare) = (bash(held), bash(Sandbox::off()));
     let runtime = crate::commands::drive::runtime()?;
-    let (mut held_times, mut bare_times) = (Vec::new(), Vec::new());
+    let (mut held_times, mut bare_times, mut least_times) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..calls {
         bare_times.push(runtime.block_on(time(&bare, &context))?);
         held_times.push(runtime.block_on(time(&held, &context))?);
+        least_times.extend(least());
     }
     let (held, bare) = (median(&held_times), median(&bare_times));
-    Ok(vec![
+    let added =
+        Row::new("sandbox_p50", "what holding it adds", held - bare, "ms").target(Target::AtMost(15.0));
+    let (added, least) = if least_times.is_empty() {
+        (added, None)
+    } else {
+        let least = median(&least_times);
+        let about =
+            "what bubblewrap takes for the same namespaces, with nothing hidden and nothing else done";
+        (added.ratio((held - bare) / least), Some(Row::new("bubblewrap_p50", about, least, "ms").ratio(1.0)))
+    };
+    Ok([
         Row::new("bare_p50", "`true` as a tool call, without a sandbox", bare, "ms"),
         Row::new("held_p50", "the same, held", held, "ms"),
         Row::new("held_p99", "the same, held, at p99", percentile(&held_times, 0.99), "ms"),
-        Row::new("sandbox_p50", "what holding it adds", held - bare, "ms").target(Target::AtMost(15.0)),
+        added,
         Row::new("probe", "the self-probe, once for each process that drives runs", probe, "ms"),
-    ])
+    ]
+    .into_iter()
+    .chain(least)
+    .collect())
+}
+
+/// The least a sandbox of this kind can cost here; nothing, if there is no bubblewrap.
+fn least() -> Option<f64> {
+    let started = Instant::now();
+    let namespaces = ["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"];
+    let mut command = Command::new("bwrap");
+    command.args(namespaces).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().ok().filter(std::process::ExitStatus::success)?;
+    Some(millis(started.elapsed()))
 }
 
 fn bash(sandbox: Sandbox) -> Bash {
