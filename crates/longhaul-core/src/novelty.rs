@@ -11,7 +11,7 @@ use crate::ids::CallId;
 use crate::json::Json;
 use crate::limits::{CHANGING_REPEATS_FACTOR, KNOWN_CALLS_MAX, NOTHING_NEW_FACTOR, OLD_NEWS_CALLS};
 use crate::repetition::{Found, Repetition};
-use crate::tool::{BASH, BASH_OUTPUT, Failure, Outcome, STILL_RUNNING};
+use crate::tool::{BASH_OUTPUT, Failure, Outcome, STILL_RUNNING};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,13 +86,8 @@ impl Novelty {
             Outcome::Failed { .. } => number([tool]),
             Outcome::Done { .. } | Outcome::Unknown { .. } => asked,
         };
-        let said = outcome.for_model();
-        let brought = if tool == BASH {
-            // A command that is left running is called by the call's own name, which is no news.
-            joined(asked_of, said.split(&call.to_string()))
-        } else {
-            joined(asked_of, [&*said])
-        };
+        // A command that is left running and a file of what was found are called by the call's own name, which is no news.
+        let brought = joined(asked_of, outcome.for_model().split(&call.to_string()));
         let known = Arc::make_mut(&mut self.known);
         known.asked.put(asked);
         if known.brought.put(brought) {

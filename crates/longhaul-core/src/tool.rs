@@ -19,9 +19,6 @@ pub const SPAWN: &str = "spawn";
 /// The tool by which an agent keeps its list of what is to be done.
 pub const TODO: &str = "todo";
 
-/// The tool that runs commands.
-pub const BASH: &str = "bash";
-
 /// The tool that shows what a command in the background has printed.
 pub const BASH_OUTPUT: &str = "bash_output";
 

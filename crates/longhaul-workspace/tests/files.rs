@@ -95,6 +95,15 @@ fn swap(root: &Path, stop: &AtomicBool) {
     }
 }
 
+/// Whatever happens, nobody is waited for in vain.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A04: a directory that is swapped for a link out while a file in it is written: whoever looks first and opens then is led out,
 /// we never are, however often it is tried.
 #[test]
@@ -102,7 +111,8 @@ fn a_link_swapped_in_between_leads_nowhere() {
     let memory = Path::new("/dev/shm");
     let outer =
         if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() };
-    let [root, out] = ["root", "out"].map(|name| outer.path().join(name));
+    let place = outer.path().canonicalize().unwrap();
+    let [root, out] = ["root", "out"].map(|name| place.join(name));
     fs::create_dir_all(root.join("door")).unwrap();
     fs::create_dir(&out).unwrap();
     symlink(&out, root.join("trap")).unwrap();
@@ -110,6 +120,7 @@ fn a_link_swapped_in_between_leads_nowhere() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| swap(&root, &stop));
+        let ends = Ends(&stop);
         let naive = || {
             let looked = root.join("door").canonicalize().is_ok_and(|path| path.starts_with(&root));
             looked && fs::write(root.join("door/file"), "x").is_ok() && out.join("file").exists()
@@ -117,7 +128,7 @@ fn a_link_swapped_in_between_leads_nowhere() {
         let is_led_out = (0..100 * RACES).any(|_| naive());
         fs::remove_file(out.join("file")).ok();
         let written = (0..RACES).filter(|_| workspace.replace("door/file", b"x", "key").is_ok()).count();
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         assert!(is_led_out, "void: the swap was never met");
         assert!(written > 0, "void: nothing was ever written");
     });

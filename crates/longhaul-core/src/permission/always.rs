@@ -66,7 +66,9 @@ pub(super) fn refuses(call: &Call, sets: &[String]) -> Option<(&'static str, Str
 
 /// A path that no setting opens.
 pub(super) fn secret(path: &str) -> Option<(&'static str, String)> {
-    if path.len() > 4096 || path.contains(char::is_whitespace) {
+    // A sentence may speak of them; a path does not begin like one.
+    let is_sentence = path.contains(char::is_whitespace) && !path.starts_with(['/', '~', '.']);
+    if path.len() > 4096 || is_sentence {
         return None;
     }
     let whole = straight(path);

@@ -585,6 +585,7 @@ fn some_things_are_always_refused() {
         "cat /etc//passwd",
         "cat /etc/./shadow",
         "cat /etc/ssl/../passwd",
+        "cat '/tmp/a b/../../etc/passwd'",
         "cat ~/.ssh/id_rsa",
         "cp x ../.ssh/authorized_keys",
         "export PATH=.:$PATH",

@@ -204,3 +204,14 @@ pub(crate) struct More {
     /// It lives as long as a run, so the time it computes is not bounded.
     pub(crate) lasting: bool,
 }
+
+impl More {
+    /// Is it there with where the program is started? Then it is as it stands there: a link of a repository's, shown by itself,
+    /// would show what it leads to.
+    fn is_seen_with_cwd(&self, path: &Path, host: &Host, home: &Path) -> bool {
+        let is_hidden = |cwd: &Path| host.hidden.iter().any(|hidden| cwd.starts_with(hidden));
+        self.cwd
+            .as_deref()
+            .is_some_and(|cwd| path.starts_with(cwd) && !is_hidden(cwd) && !home.starts_with(cwd))
+    }
+}

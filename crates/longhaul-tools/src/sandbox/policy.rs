@@ -220,7 +220,9 @@ impl Policy {
         let mut world = World::default();
         world.system(&network);
         world.home(host, &home);
-        for path in more.shown.iter().chain(&more.cwd) {
+        for path in
+            more.shown.iter().filter(|path| !more.is_seen_with_cwd(path, host, &home)).chain(&more.cwd)
+        {
             world.show_more(path, workspace, &home);
         }
         world.workspace(host, workspace, &home);
@@ -562,6 +564,19 @@ mod tests {
         let expected =
             ["scratch home", "nothing home/.config/own", "read home/.config/own/hooks", "write repo"];
         assert_eq!(below(&policy, &base), expected);
+    }
+
+    /// A link of a project that a hook names shows nothing that it leads to.
+    #[test]
+    fn a_link_beside_a_projects_settings_opens_nothing() {
+        let (_outer, base) = ground(&["home/.ssh", "home/project/hooks", "repo"], &[("home/.ssh/id", "key")]);
+        let project = base.join("home/project");
+        std::os::unix::fs::symlink("../.ssh", project.join("link")).unwrap();
+        let shown = vec![project.join("link"), project.join("hooks")];
+        let more = More { cwd: Some(project.clone()), shown, ..More::default() };
+        let policy =
+            Policy::showing(&host(&base, "state"), &base.join("repo"), Network::None, &more).unwrap();
+        assert_eq!(below(&policy, &base), ["scratch home", "read home/project", "write repo"]);
     }
 
     /// A12, A48: a worktree below the state directory sees its repository's `.git` and nothing else of either.

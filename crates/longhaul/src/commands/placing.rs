@@ -235,7 +235,7 @@ fn in_session(
         repository.as_ref().and_then(|repository| place::head(&path).or_else(|| place::head(repository)));
     let Some(url) = notes.source else {
         if let Some((repository, base)) = repository.as_deref().zip(base.as_deref()) {
-            warn_of_being_behind(repository, (session, base));
+            warn_of_being_behind(naming.git, repository, (session, base));
         }
         return Ok(Chosen { repository, branch: notes.branch, base, ..Chosen::plain(path) });
     };
@@ -250,14 +250,16 @@ fn in_session(
 }
 
 /// A session that was begun a while ago knows nothing of what has become of the repository since.
-fn warn_of_being_behind(repository: &Path, (session, base): (&Session, &str)) {
-    let Some(head) = place::head(repository) else { return };
-    let commits = place::commits_behind(repository, base, &head);
+fn warn_of_being_behind(git: &Git, repository: &Path, (session, base): (&Session, &str)) {
+    let Ok(start) = start(git, repository) else { return };
+    let commits = place::commits_behind(repository, base, &start);
     if commits == 0 {
         return;
     }
     let (name, workspace) = (session.name(), session.workspace());
-    let what = place::current_branch(repository).unwrap_or(head);
+    let is_there = |name: &String| place::branch(repository, name).is_some();
+    let working = git.working_branch.clone().filter(is_there);
+    let what = working.or_else(|| place::current_branch(repository)).unwrap_or(start);
     let many = if commits == 1 { "commit" } else { "commits" };
     render::warn(&format!("session {name} goes on from where it was and lacks {commits} {many} of {what}"));
     render::hint(&format!("`git -C \"{}\" merge {what}` brings them in", workspace.display()));

@@ -37,7 +37,7 @@ pub(super) struct Laid {
 
 impl Laid {
     /// In the order of precedence, the last one wins.
-    pub(super) fn of(layers: Vec<Layer>) -> Result<Laid, Failure> {
+    pub(super) fn of(project: &Path, layers: Vec<Layer>) -> Result<Laid, Failure> {
         let mut laid = Laid {
             origins: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -49,17 +49,23 @@ impl Laid {
             notify: NotifyConfig::default(),
         };
         for (source, place, mut layer) in layers {
-            laid.lay_sections(source, &place, &mut layer)?;
+            let base_dir = base_dir(source, &place, project);
+            laid.lay_sections((source, base_dir.as_deref()), &place, &mut layer)?;
             laid.lay_values(source, &place, &layer)?;
         }
         Ok(laid)
     }
 
     /// Takes the sections out of a layer that are more than a value for each key.
-    fn lay_sections(&mut self, source: Source, place: &str, layer: &mut Value) -> Result<(), Failure> {
+    fn lay_sections(
+        &mut self,
+        (source, base_dir): Written<'_>,
+        place: &str,
+        layer: &mut Value,
+    ) -> Result<(), Failure> {
         let origins = &mut self.origins;
         if let Some(configured) = taken(layer, "providers") {
-            add_providers(&configured, source, place, &mut self.providers, origins)?;
+            add_providers(&configured, (source, base_dir), place, &mut self.providers, origins)?;
         }
         if let Some(Value::Object(section)) = layer.get_mut("permissions") {
             self.rules.add(taken_rules(section)?, source, place)?;
@@ -68,14 +74,14 @@ impl Laid {
             add_servers(configured["servers"].take(), source, place, &mut self.mcp_servers, origins)?;
         }
         if let Some(configured) = taken(layer, "hooks") {
-            add_hooks(configured, source, place, &mut self.hooks, origins)?;
+            add_hooks(configured, (source, base_dir), place, &mut self.hooks, origins)?;
         }
         if let Some(configured) = taken(layer, "search") {
-            self.search = Some(search_provider(configured, source, place, origins)?);
+            self.search = Some(search_provider(configured, (source, base_dir), place, origins)?);
         }
         if let Some(configured) = taken(layer, "notify") {
             let before = std::mem::take(&mut self.notify);
-            self.notify = add_notify(before, configured, source, place, origins)?;
+            self.notify = add_notify(before, configured, (source, base_dir), place, origins)?;
         }
         if let Some(asks) = layer["git"]["require_approval"].as_bool().filter(|_| source != Source::Default) {
             self.rules.add(branch::push_rule(asks), source, place)?;
@@ -99,10 +105,15 @@ impl Laid {
     }
 }
 
-/// Where a file of settings is. Whoever names a program in it by a path means what is beside it.
-fn base_dir(source: Source, place: &str) -> Option<PathBuf> {
-    let is_file = matches!(source, Source::User | Source::Project);
-    is_file.then(|| Path::new(place).parent().map(whole)).flatten()
+/// Who has written it, and where that is if it is a file: whoever names a program in it by a path means what is beside it.
+type Written<'a> = (Source, Option<&'a Path>);
+
+fn base_dir(source: Source, place: &str, project: &Path) -> Option<PathBuf> {
+    match source {
+        Source::User => Path::new(place).parent().map(whole),
+        Source::Project => Some(whole(project)),
+        Source::Default | Source::Environment => None,
+    }
 }
 
 fn taken(layer: &mut Value, section: &str) -> Option<Value> {
@@ -171,7 +182,7 @@ const UNWARNED: &str = "harness.limits.policies.max_cost";
 /// Lays a source's providers over those of the sources before it, field by field.
 fn add_providers(
     configured: &Value,
-    source: Source,
+    (source, base_dir): Written<'_>,
     place: &str,
     providers: &mut BTreeMap<String, ProviderConfig>,
     origins: &mut BTreeMap<String, (Value, Source)>,
@@ -179,7 +190,7 @@ fn add_providers(
     let configured: BTreeMap<String, ProviderConfig> = serde_json::from_value(configured.clone())
         .map_err(|error| Failure::usage(format!("providers in {place}: {error}")))?;
     for (name, mut config) in configured {
-        config.base_dir = base_dir(source, place);
+        config.base_dir = base_dir.map(Path::to_owned);
         let plain = !name.is_empty()
             && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'));
         if !plain {
@@ -226,7 +237,7 @@ fn taken_rules(section: &mut Map<String, Value>) -> Result<permission::Permissio
 /// A source's hooks are added to those of the sources before it: what one of them guards another cannot open.
 fn add_hooks(
     configured: Value,
-    source: Source,
+    (source, base_dir): Written<'_>,
     place: &str,
     hooks: &mut HooksConfig,
     origins: &mut BTreeMap<String, (Value, Source)>,
@@ -234,7 +245,7 @@ fn add_hooks(
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
     let configured: HooksConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
-    hooks.add(configured.from_settings_in(&base_dir(source, place).unwrap_or_default()));
+    hooks.add(configured.from_settings_in(base_dir.unwrap_or(Path::new(""))));
     let lists = [("before_tool", &hooks.before_tool), ("after_tool", &hooks.after_tool)];
     for (when, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         origins.insert(format!("hooks.{when}"), (json!(list), source));
@@ -245,14 +256,14 @@ fn add_hooks(
 /// A source's search provider takes the place of that of the sources before it, whole.
 fn search_provider(
     configured: Value,
-    source: Source,
+    (source, base_dir): Written<'_>,
     place: &str,
     origins: &mut BTreeMap<String, (Value, Source)>,
 ) -> Result<SearchConfig, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{error}, in {place}"));
     let mut configured: SearchConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
-    configured.base_dir = base_dir(source, place).unwrap_or_default();
+    configured.base_dir = base_dir.map(Path::to_owned).unwrap_or_default();
     origins.insert("search".to_owned(), (shown(&configured), source));
     Ok(configured)
 }
@@ -261,7 +272,7 @@ fn search_provider(
 fn add_notify(
     before: NotifyConfig,
     configured: Value,
-    source: Source,
+    (source, base_dir): Written<'_>,
     place: &str,
     origins: &mut BTreeMap<String, (Value, Source)>,
 ) -> Result<NotifyConfig, Failure> {
@@ -271,7 +282,7 @@ fn add_notify(
     }
     let mut configured: NotifyConfig = serde_json::from_value(configured).map_err(|error| wrong(&error))?;
     configured.check().map_err(|error| wrong(&error))?;
-    configured.base_dir = base_dir(source, place);
+    configured.base_dir = base_dir.map(Path::to_owned);
     Ok(before.under(configured))
 }
 

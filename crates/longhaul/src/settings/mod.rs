@@ -167,7 +167,7 @@ pub fn template() -> &'static str {
 }
 
 fn resolve(project: &Path, layers: Vec<Layer>) -> Result<Settings, Failure> {
-    let laid = Laid::of(layers)?;
+    let laid = Laid::of(project, layers)?;
     let read = Reading { origins: &laid.origins, places: &laid.places };
     read.duration("nats.ttl")?;
     read.workspaces("workspace.path")?;

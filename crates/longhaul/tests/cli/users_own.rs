@@ -1,4 +1,5 @@
-//! Programs that the user's own settings name by a path are beside them, never what a repository brings under that name.
+//! What the user's own settings search, tell and find keys with is beside them, never what a repository brings under that name.
+//! An MCP server works on the project, and is pinned instead.
 
 use super::desk::Desk;
 

@@ -98,3 +98,35 @@ fn a_users_own_hook_is_run_where_its_settings_are() {
         }
     }
 }
+
+/// So is the search command of the user's own settings, held as it is everywhere else.
+#[test]
+fn a_users_own_search_is_run_where_its_settings_are() {
+    for sandbox in ["off", "required"] {
+        if sandbox == "required" && !can_hold("a_users_own_search_is_run_where_its_settings_are") {
+            return;
+        }
+        let outer = tempfile::tempdir().unwrap();
+        let [home, work] = ["home", "work"].map(|name| outer.path().join(name));
+        let own = home.join(".config/longhaul");
+        for directory in [own.join("lib"), work.join("lib")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let search = "n=$(wc -c < longhaul.yaml); echo \"[{\\\"url\\\":\\\"https://own.example\\\",\\\"title\\\":\\\"bytes ${n:-none}\\\"}]\"";
+        fs::write(own.join("lib/search.sh"), search).unwrap();
+        fs::write(own.join("longhaul.yaml"), "search: { command: sh lib/search.sh }").unwrap();
+        let theirs = r#"echo '[{"url":"https://theirs.example","title":"x"}]'"#;
+        fs::write(work.join("lib/search.sh"), theirs).unwrap();
+        let script = "conversations: [ { turns: [ { calls: [ { tool: search, args: { query: x } } ] }, { text: ok } ] } ]";
+        fs::write(work.join("s.yaml"), script).unwrap();
+        let mut command = Command::new(LONGHAUL);
+        command.args(["run", "x", "--model", "scripted/s.yaml", "--sandbox", sandbox, "--in-place"]);
+        command.current_dir(&work).env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let found = fs::read_dir(work.join("search_results")).unwrap().next().unwrap().unwrap().path();
+        let found = fs::read_to_string(found).unwrap();
+        assert!(found.contains("own.example") && !found.contains("theirs"), "{sandbox}: {found}");
+        assert_eq!(found.contains("bytes none"), sandbox == "required", "{sandbox}: {found}");
+    }
+}
