@@ -175,7 +175,7 @@ impl Hooks {
         // Its end is not that of what the call left running in the background.
         let context = &Context { key: format!("{}.hook", context.key), ..context.clone() };
         // Before the directory, which stays hidden if it is the user's own: then these are all that is seen of it.
-        let shown = named_beside(&hook.base_dir, &hook.command);
+        let shown = named_beside(&hook.base_dir, &hook.command, shell.sandbox.hides(&hook.base_dir));
         let more = More { cwd: Some(hook.base_dir.clone()), shown, ..More::default() };
         let named = [("LONGHAUL_WORKSPACE", context.workspace.root())];
         let wrapped = match shell.wrapped(context, &hook.command, &named, more) {
@@ -363,9 +363,7 @@ mod tests {
             std::fs::write(dir.join(file), "").unwrap();
         }
         let shown = |command: &str| {
-            let hook =
-                HookConfig { command: command.to_owned(), base_dir: dir.to_owned(), ..HookConfig::default() };
-            let shown = named_beside(&hook.base_dir, &hook.command);
+            let shown = named_beside(dir, command, false);
             let inside =
                 shown.iter().map(|path| path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned());
             inside.collect::<Vec<_>>().join(" ")
@@ -383,6 +381,11 @@ mod tests {
         for (command, expected) in cases {
             assert_eq!(shown(command), expected, "{command}");
         }
+        let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        let command =
+            format!("{} /etc/passwd {}", elsewhere.path().display(), std::env::temp_dir().display());
+        assert_eq!(named_beside(dir, &command, true), [elsewhere.path()], "a file of the user's own");
+        assert!(named_beside(dir, &command, false).is_empty());
     }
 
     #[test]

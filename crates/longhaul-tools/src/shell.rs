@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 use crate::process::{CALL_MARKER, RUN_MARKER};
-use crate::sandbox::{Job, More, Sandbox, Wrapped};
+use crate::sandbox::{Job, More, Sandbox, Wrapped, is_system};
 use crate::tool::Context;
 
 /// Where an agent's commands find programs, if that is not where we find ours.
@@ -119,13 +119,19 @@ impl Shell {
 const SETTINGS: &str = "longhaul.yaml";
 
 /// The files beside the settings that a configured command names, each with the directory it is in. Never the settings
-/// themselves or what is hidden: those may hold keys.
-pub(crate) fn named_beside(base_dir: &Path, command: &str) -> Vec<PathBuf> {
+/// themselves or what is hidden: those may hold keys. In settings that are `own`, the user's, a file elsewhere is meant too.
+pub(crate) fn named_beside(base_dir: &Path, command: &str, own: bool) -> Vec<PathBuf> {
     let is_end = |letter: char| letter.is_whitespace() || "'\"`;&|()<>=$".contains(letter);
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let mut shown = Vec::new();
     for word in command.split(is_end).filter(|word| !word.is_empty()) {
-        let path: PathBuf = base_dir.join(word).components().collect();
-        let Ok(inside) = path.strip_prefix(base_dir) else { continue };
+        let below_home = word.strip_prefix("~/").map(|rest| home.join(rest));
+        let path = below_home.unwrap_or_else(|| base_dir.join(word));
+        let path: PathBuf = path.components().collect();
+        let Ok(inside) = path.strip_prefix(base_dir) else {
+            shown.extend(Some(path).filter(|path| own && path.is_file() && !is_system(path)));
+            continue;
+        };
         let is_plain = |part: Component<'_>| {
             part.as_os_str().to_str().is_some_and(|name| !name.starts_with('.') && name != SETTINGS)
         };

@@ -138,7 +138,7 @@ impl Search {
         let answer = match &self.provider {
             Provider::Command { text, base_dir, environment } => {
                 // Before the query is in it, which must not choose what is shown.
-                let shown = named_beside(base_dir, text);
+                let shown = named_beside(base_dir, text, self.shell.sandbox.hides(base_dir));
                 let more = More { cwd: Some(base_dir.clone()), shown, ..More::default() };
                 self.run_command(context, &script(text, &query), more, environment, &query).await?
             }

@@ -41,6 +41,7 @@ pub(crate) use hosts::{admitted, is_public};
 pub use inside::{EnterError, enter};
 pub use network::{Network, UnknownNetwork};
 pub use orders::ENTER;
+pub(crate) use policy::is_system;
 pub use policy::{Host, Mount, Policy, PolicyError};
 pub use relay::{RELAY, relay};
 pub use report::{REPORT, answer};
@@ -128,6 +129,11 @@ impl Sandbox {
         self.0.options.mode
     }
 
+    /// Is this among what no agent's command sees?
+    pub(crate) fn hides(&self, path: &Path) -> bool {
+        self.0.options.host.hides(path)
+    }
+
     pub fn network(&self) -> &Network {
         &self.0.options.network
     }
@@ -209,9 +215,7 @@ impl More {
     /// Is it there with where the program is started? Then it is as it stands there: a link of a repository's, shown by itself,
     /// would show what it leads to.
     fn is_seen_with_cwd(&self, path: &Path, host: &Host, home: &Path) -> bool {
-        let is_hidden = |cwd: &Path| host.hidden.iter().any(|hidden| cwd.starts_with(hidden));
-        self.cwd
-            .as_deref()
-            .is_some_and(|cwd| path.starts_with(cwd) && !is_hidden(cwd) && !home.starts_with(cwd))
+        let shows = |cwd: &Path| path.starts_with(cwd) && !host.hides(cwd) && !home.starts_with(cwd);
+        self.cwd.as_deref().is_some_and(shows)
     }
 }

@@ -264,6 +264,10 @@ impl Policy {
 }
 
 impl Host {
+    pub(super) fn hides(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| path.starts_with(hidden))
+    }
+
     fn get(&self, name: &str) -> Option<PathBuf> {
         let value = self.environment.get(OsStr::new(name)).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value)).filter(|path| path.is_absolute())
@@ -481,7 +485,7 @@ impl World {
     }
 }
 
-fn is_system(workspace: &Path) -> bool {
+pub(crate) fn is_system(workspace: &Path) -> bool {
     let system =
         ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"];
     // Below `/var`, `/run` and `/usr` there are places to work in; what is meant is the system's own.

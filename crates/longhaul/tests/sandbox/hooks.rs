@@ -114,7 +114,11 @@ fn a_users_own_search_is_run_where_its_settings_are() {
         }
         let search = "n=$(wc -c < longhaul.yaml); echo \"[{\\\"url\\\":\\\"https://own.example\\\",\\\"title\\\":\\\"bytes ${n:-none}\\\"}]\"";
         fs::write(own.join("lib/search.sh"), search).unwrap();
-        fs::write(own.join("longhaul.yaml"), "search: { command: sh lib/search.sh }").unwrap();
+        // One that is at home, and not beside the settings, is found as well.
+        fs::rename(own.join("lib/search.sh"), home.join("search.sh")).unwrap();
+        fs::write(own.join("lib/search.sh"), ". ~/search.sh").unwrap();
+        fs::write(own.join("longhaul.yaml"), "search: { command: \"LATER=~/search.sh sh lib/search.sh\" }")
+            .unwrap();
         let theirs = r#"echo '[{"url":"https://theirs.example","title":"x"}]'"#;
         fs::write(work.join("lib/search.sh"), theirs).unwrap();
         let script = "conversations: [ { turns: [ { calls: [ { tool: search, args: { query: x } } ] }, { text: ok } ] } ]";
