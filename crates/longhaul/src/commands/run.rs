@@ -2,7 +2,7 @@
 
 use longhaul_engine::Opening;
 
-use super::create::{self, OnAskArg, Options};
+use super::create::{self, DEFAULT_AGENT, OnAskArg, Options};
 use super::drive::{self, Again};
 use super::holding::{HoldingArgs, check_place, hold, tell};
 use super::prompt;
@@ -24,11 +24,15 @@ Examples:
       the second model is a fallback
   longhaul run \"Make the tests pass\" --max-cost 5 --limit-policy max_cost=stop
   longhaul run \"Make the tests pass\" --model scripted/rehearsal.yaml
+  longhaul run coder --task \"Fix the bug\"
   longhaul run \"Tidy the docs\" --in-place --max-tool-calls 20 --detach")]
 pub struct Args {
-    /// What is to be done
-    #[arg(value_name = "TASK")]
-    pub task: String,
+    /// What is to be done; with `--task`, the agent that does it
+    #[arg(value_name = "TASK", required_unless_present = "given")]
+    pub task: Option<String>,
+    /// What is to be done, where an agent's name stands first: `longhaul run coder --task "Fix the bug"`
+    #[arg(id = "given", long = "task", value_name = "TASK")]
+    pub given: Option<String>,
     #[command(flatten)]
     pub options: Options,
     #[command(flatten)]
@@ -43,13 +47,33 @@ pub struct Args {
     pub show_prompt: bool,
 }
 
-pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
+impl Args {
+    /// What is to be done, once it is clear what the first word is.
+    fn settle(&mut self) -> Result<String, Failure> {
+        let (first, given) = (self.task.take(), self.given.take());
+        let Some(task) = given else { return Ok(first.unwrap_or_default()) };
+        if let Some(agent) = first {
+            if self.options.agent != DEFAULT_AGENT && self.options.agent != agent {
+                return Err(Failure::usage(format!(
+                    "`{agent}` and --agent {} are two agents; a run has one",
+                    self.options.agent
+                ))
+                .hint("`longhaul run AGENT --task \"TASK\"`, or `longhaul run \"TASK\" --agent AGENT`"));
+            }
+            self.options.agent = agent;
+        }
+        Ok(task)
+    }
+}
+
+pub fn run(app: &App, mut args: Args) -> Result<Exit, Failure> {
+    let task = args.settle()?;
     let settings = app.settings()?;
     if args.show_prompt {
-        return prompt::show_first(app, &settings, &args.task, &args.options);
+        return prompt::show_first(app, &settings, &task, &args.options);
     }
     if !settings.enabled {
-        return run_without_trace(app, &settings, &args);
+        return run_without_trace(app, &settings, &task, &args);
     }
     session::refuse_held(app, &settings, &args.options)?;
     create::refuse_without_model(app, &settings, &args.options)?;
@@ -61,7 +85,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     }
     servers::meet(app, &settings, &sandbox, &args.options)?;
     let harness = app.holding(&settings, sandbox.clone())?;
-    let run = create::create(app, &harness, &settings, &args.task, &args.options)?;
+    let run = create::create(app, &harness, &settings, &task, &args.options)?;
     let id = &run.spec.id;
     let record = remembered(&harness, id, record);
     tell(&sandbox)?;
@@ -73,7 +97,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
 }
 
 /// `harness.enabled: false`: the same work, with nothing written but what the agent writes.
-fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Args) -> Result<Exit, Failure> {
+fn run_without_trace(
+    app: &App,
+    settings: &crate::settings::Settings,
+    task: &str,
+    args: &Args,
+) -> Result<Exit, Failure> {
     if args.detach {
         return Err(Failure::usage(
             "harness.enabled is false: a run that leaves no trace cannot be detached",
@@ -93,7 +122,7 @@ fn run_without_trace(app: &App, settings: &crate::settings::Settings, args: &Arg
     // Without a state directory there is no place of its own to work in.
     let on_ask = Some(args.options.on_ask.unwrap_or(OnAskArg::Deny));
     let options = Options { in_place: true, on_ask, ..args.options.clone() };
-    let run = create::create(app, &harness, settings, &args.task, &options)?;
+    let run = create::create(app, &harness, settings, task, &options)?;
     if !args.options.in_place {
         render::warn("harness.enabled is false: the agent works right here, and nothing is kept of the run");
     }

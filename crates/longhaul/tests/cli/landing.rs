@@ -380,3 +380,21 @@ fn ignored_files_are_copied_if_asked_for() {
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(!Path::new(shown["workspace"].as_str().unwrap()).join(".env").exists());
 }
+
+/// D5.1, D14.1: an agent's name may stand first, with the task behind `--task`; two agents are one too many.
+#[test]
+fn an_agent_may_stand_first() {
+    let desk = checkout::repository(SCRIPT, &[]);
+    let model = ["--model", "scripted/s.yaml"];
+    let run = desk.json(&[&["run", "MARS", "--task", "Fix bug"][..], &model].concat());
+    assert_eq!((&run["agentName"], &run["task"]), (&json!("MARS"), &json!("Fix bug")));
+    assert!(run["branch"].as_str().unwrap().starts_with("agent/fix-bug-mars-"), "{run}");
+    let place = format!("/workspace/run/{}", run["id"].as_str().unwrap());
+    assert!(run["workspace"].as_str().unwrap().ends_with(&place), "{run}");
+    let run = desk.json(&[&["run", "--task", "Fix bug"][..], &model].concat());
+    assert_eq!(run["agentName"], "coder");
+    let two = desk.say(&[&["run", "MARS", "--task", "x", "--agent", "VENUS"][..], &model].concat());
+    assert!(two.code == 2 && two.err.contains("two agents"), "{}", two.err);
+    let none = desk.say(&["run"]);
+    assert!(none.code == 2 && none.err.contains("TASK"), "{}", none.err);
+}

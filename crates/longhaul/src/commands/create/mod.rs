@@ -9,7 +9,7 @@ use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 
-pub use self::options::{LimitArgs, ModeArg, OnAskArg, Options, Switch};
+pub use self::options::{DEFAULT_AGENT, LimitArgs, ModeArg, OnAskArg, Options, Switch};
 pub use self::plan::{AUTO, check_rest, draft_plan};
 pub use self::spec::{settled_model, spec};
 

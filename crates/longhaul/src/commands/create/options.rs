@@ -15,7 +15,7 @@ use crate::duration;
 use crate::failure::Failure;
 
 /// The agent that is meant when none is named.
-const DEFAULT_AGENT: &str = "coder";
+pub const DEFAULT_AGENT: &str = "coder";
 
 /// What a run is created with; the same for `create` and `run`.
 #[derive(Clone, Debug, clap::Args)]
