@@ -272,9 +272,14 @@ impl Process {
         Ok((Process { tree, child, stderr, _kept: wrapped.kept }, Watched::new(stdout), stdin))
     }
 
-    /// How it ended, if it does so soon: its output closes a moment before.
+    /// How it ended, if it does so soon: its output closes a moment before. What it said last is read by then, unless something
+    /// that it has started still holds its standard error.
     pub(super) async fn ended(&mut self) -> Option<ExitStatus> {
-        timeout(crate::limits::OUTPUT_GRACE, self.child.wait()).await.ok()?.ok()
+        let status = timeout(crate::limits::OUTPUT_GRACE, self.child.wait()).await.ok()?.ok()?;
+        if !self.stderr.is_finished() {
+            timeout(crate::limits::OUTPUT_GRACE, &mut self.stderr).await.ok();
+        }
+        Some(status)
     }
 
     /// Waits for it to end now that its input is closed, then asks it, then kills it and all it started.
