@@ -273,11 +273,17 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What would be done, in a line of a list: without the blanks that would push its end off the screen.
+/// What would be done, in a line of a list: without the blanks that would push its end off the screen, and with how much of it is
+/// not there.
 fn brief(gate: &Value) -> String {
-    let mut words = action(gate).split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = action(gate).split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut words = whole.clone();
     table::cut(&mut words, ACTION_CHARS_MAX);
-    words
+    let shown = words.len() - if words == whole { 0 } else { '…'.len_utf8() };
+    match whole.len() - shown {
+        0 => words,
+        hidden => format!("{words} ({hidden} bytes hidden)"),
+    }
 }
 
 /// What would be done, whole: whoever approves should have read it.

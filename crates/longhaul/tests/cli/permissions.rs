@@ -427,6 +427,9 @@ fn what_waits_is_shown_for_what_it_is() {
     assert!(!all.contains(['\u{202E}', '\u{202C}', '\u{200B}']));
     let listed = desk.say(&["approvals"]);
     assert!(listed.out.contains("ok; touch b; : xxx") && listed.out.len() < 2000, "{}", listed.out);
+    let hidden = listed.out.split_once("… (").and_then(|(_, rest)| rest.split_once(" bytes hidden)"));
+    let hidden: usize = hidden.unwrap().0.parse().unwrap();
+    assert!((99_000..100_000).contains(&hidden), "{hidden}");
     assert!(
         listed.err.contains(&format!("`longhaul approvals show {gate}` shows all of it")),
         "{}",
