@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::permission::Permissions;
 use longhaul_core::suggest::closest;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_saphyr::Error;
 
 use crate::agent::ProtectPolicy;
@@ -22,6 +22,7 @@ pub(crate) struct Matter {
     pub(crate) model: Option<String>,
     pub(crate) models: Option<Vec<String>>,
     pub(crate) tools: Option<Vec<String>>,
+    #[serde(deserialize_with = "nothing_is_empty")]
     pub(crate) harness: Option<String>,
     pub(crate) harness_config: Option<HarnessConfig>,
     pub(crate) autonomy: Option<i128>,
@@ -64,6 +65,11 @@ pub(crate) struct Compaction {
     pub(crate) enabled: Option<bool>,
     pub(crate) threshold: Option<f64>,
     pub(crate) protect_tokens: Option<i128>,
+}
+
+/// A field that is written with nothing behind it says something else than one that is not there.
+fn nothing_is_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(from).map(|text: Option<String>| Some(text.unwrap_or_default()))
 }
 
 /// What is wrong, and on which line of the file.

@@ -86,6 +86,7 @@ fn the_example_is_read() {
     assert_eq!(agent.prompt, "You are a code analysis agent...");
     assert_eq!(agent.origin, Origin::Project);
     assert_eq!(read("---\nharness: \"\"\n---\nx").unwrap().engine, Some(Engine::Plain));
+    assert_eq!(read("---\nharness:\n---\nx").unwrap().engine, Some(Engine::Plain));
     assert_eq!(read("---\nmodel: a/b\n---\nx").unwrap().engine, None);
 }
 

@@ -88,6 +88,9 @@ pub struct ProtectedChange {
     pub kept: Option<String>,
 }
 
+/// The list that a loop over features goes by.
+pub const FEATURES_PATH: &str = "feature_list.json";
+
 /// How many features of the list pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -124,7 +127,9 @@ impl Examination {
     /// What did not hold, for the agent: the start of its next turn or iteration.
     pub fn complaint(&self) -> String {
         let mut text = String::new();
-        for warning in self.warnings.iter().filter(|warning| warning.starts_with(handoff::PATH)) {
+        let is_of_agent =
+            |warning: &&String| [handoff::PATH, FEATURES_PATH].iter().any(|path| warning.starts_with(path));
+        for warning in self.warnings.iter().filter(is_of_agent) {
             text.push_str(&format!("{warning}\n\n"));
         }
         let undone: Vec<&str> =

@@ -311,3 +311,6 @@ pub const GUARDS_MAX: usize = 500;
 
 /// Bytes of a checkpoint's name. It is typed, and stands in a table.
 pub const CHECKPOINT_NAME_BYTES_MAX: usize = 64;
+
+/// Bytes of a path. The kernel takes no longer one, so nothing is opened by it.
+pub const PATH_BYTES_MAX: usize = 4096;

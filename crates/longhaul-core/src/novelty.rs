@@ -158,7 +158,7 @@ mod tests {
     use super::{Novelty, number};
     use crate::ids::CallId;
     use crate::json::Json;
-    use crate::limits::{CHANGING_REPEATS_FACTOR, REPEATS_MAX_DEFAULT};
+    use crate::limits::{CHANGING_REPEATS_FACTOR, KNOWN_CALLS_MAX, REPEATS_MAX_DEFAULT};
     use crate::repetition::Repetition;
     use crate::tool::{Failure, Outcome};
 
@@ -224,6 +224,23 @@ mod tests {
     }
 
     /// What is new ends the count, and what is newly asked for is never held back.
+    /// D3.3: what is remembered is bounded, and circles are found after ten thousand calls as after ten.
+    #[test]
+    fn only_so_many_calls_are_remembered() {
+        let mut novelty = Novelty::default();
+        let mut learn = |number: u64| {
+            let args = Json::of(&json!({ "path": format!("file-{number}") }));
+            novelty.learn(CallId(1), "read", &args, &Outcome::done(format!("text {number}")));
+        };
+        (0..10_000).for_each(&mut learn);
+        (0..50).for_each(|_| learn(9_999));
+        for kept in [&novelty.known.asked, &novelty.known.brought] {
+            assert_eq!((kept.order.len(), kept.set.len()), (KNOWN_CALLS_MAX, KNOWN_CALLS_MAX));
+        }
+        let last = Json::of(&json!({ "path": "file-9999" }));
+        assert!(novelty.found("read", &last, REPEATS_MAX_DEFAULT).is_some());
+    }
+
     #[test]
     fn news_is_no_circle() {
         let mut novelty = Novelty::default();

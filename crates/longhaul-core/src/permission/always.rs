@@ -2,6 +2,7 @@
 
 use super::call::{Call, Term};
 use super::paths::straight;
+use crate::limits::PATH_BYTES_MAX;
 
 /// Directories that hold keys.
 const KEY_DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube"];
@@ -68,7 +69,7 @@ pub(super) fn refuses(call: &Call, sets: &[String]) -> Option<(&'static str, Str
 pub(super) fn secret(path: &str) -> Option<(&'static str, String)> {
     // A sentence may speak of them; a path does not begin like one.
     let is_sentence = path.contains(char::is_whitespace) && !path.starts_with(['/', '~', '.']);
-    if path.len() > 4096 || is_sentence {
+    if path.len() > PATH_BYTES_MAX || is_sentence {
         return None;
     }
     let whole = straight(path);

@@ -12,7 +12,7 @@ specification below and the workspace, then write:
 
 1. `feature_list.json`: a JSON array of objects {\"category\", \"description\", \"steps\": [how to see that it works], \"passes\": \
 false}, one for each thing the specification asks for, small enough for one pass each, most important first. Every `passes` \
-is false.
+is false. A list that is there already was made for something else: write it anew.
 2. `init.sh`: sets the project up and starts what is needed to try it.
 3. `progress.md`: what is there, and what the next pass should know.
 

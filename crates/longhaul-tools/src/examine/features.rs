@@ -1,32 +1,23 @@
 //! A list of features of which only `passes` may change. It is kept as it was when it was last seen whole; whatever else was
 //! changed in it afterwards is put back, with the marks as they are now, or as they were if they can no longer be read.
 
-use longhaul_core::evidence::Features;
+use longhaul_core::evidence::{FEATURES_PATH as PATH, Features};
 use serde_json::Value;
 
 use crate::limits::FEATURES_MAX;
 use crate::tool::Context;
 
-pub(super) const PATH: &str = "feature_list.json";
-
 /// How many features pass, having put back what may not change. `known` is the blob of the list as it was last seen whole.
-/// A list that the agent has just made begins with nothing passing, whatever it says.
-pub(super) fn look(
-    known: Option<&str>,
-    is_new: bool,
-    context: &Context,
-    warnings: &mut Vec<String>,
-) -> Features {
+/// One that was not seen before begins with nothing passing, whatever it says.
+pub(super) fn look(known: Option<&str>, context: &Context, warnings: &mut Vec<String>) -> Features {
     let kept = known.and_then(|hash| context.blobs.fetch(hash).ok()).and_then(|bytes| parse(&bytes).ok());
     let now = context.workspace.read(PATH).map_err(|error| error.to_string()).and_then(|bytes| parse(&bytes));
     let (list, restored) = match (kept, now) {
         (None, Err(why)) => {
-            if is_new {
-                warnings.push(format!("{PATH}: {why}"));
-            }
+            warnings.push(format!("{PATH}: {why}"));
             return Features::default();
         }
-        (None, Ok(mut now)) if is_new && items(&now).iter().any(passes) => {
+        (None, Ok(mut now)) if items(&now).iter().any(passes) => {
             items_mut(&mut now).iter_mut().for_each(|item| set_mark(item, false));
             (now, vec!["every mark, since a new list begins with nothing passing".to_owned()])
         }

@@ -172,17 +172,15 @@ fn unmet(what: &str, why: String) -> Check {
 /// Everything that needs no command.
 fn look_at_files(asked: &Examine, context: &Context) -> Examination {
     let mut found = Examination::default();
-    if asked.features {
-        let is_list_new = asked.purpose != Purpose::Baseline;
-        found.features =
-            Some(features::look(asked.feature_list.as_deref(), is_list_new, context, &mut found.warnings));
-    }
     if asked.purpose == Purpose::Baseline {
         match protect::keep(asked.protect.as_ref(), context, &mut found.warnings) {
             Ok(baseline) => found.baseline = baseline,
             Err(why) => found.warnings.push(why),
         }
         return found;
+    }
+    if asked.features {
+        found.features = Some(features::look(asked.feature_list.as_deref(), context, &mut found.warnings));
     }
     (found.protected, found.checks) = compare_protected(asked, context);
     found.handoff = read_handoff(context, &mut found.warnings);

@@ -22,10 +22,6 @@ pub(super) const HELPER: &str = "/run/longhaul/enter";
 /// Where the way out is inside, if there is one.
 pub(super) const PROXY: &str = "/run/longhaul/egress";
 
-/// Parts of `/proc` that belong to the whole machine. The kernel lets root write to them without any capability.
-const MACHINE: &[&str] =
-    &["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"];
-
 /// The program, and what it can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bubblewrap {
@@ -89,10 +85,8 @@ pub(super) fn arguments(
     for mount in policy.mounts.iter().filter(|mount| !copies.replace(mount)) {
         list.mount(mount, abilities);
     }
-    list.add(&["--proc", "/proc", "--dev", "/dev"]);
-    for path in MACHINE {
-        list.add(&["--ro-bind-try", path, path]);
-    }
+    // Parts of `/proc` belong to the whole machine, and the kernel lets root write to them without any capability.
+    list.add(&["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
     list.path("--ro-bind", helper).path_only(Path::new(HELPER));
     if let Some(egress) = egress {
         list.path("--ro-bind", egress).path_only(Path::new(PROXY));
@@ -176,10 +170,7 @@ mod tests {
              --disable-userns --cap-drop ALL --new-session --die-with-parent --hostname longhaul \
              --tmpfs /etc --symlink usr/bin /bin --size 4294967296 --tmpfs /tmp \
              --ro-bind /etc/ld.so.cache /etc/ld.so.cache --ro-bind /usr /usr --bind /w /w --tmpfs /w/.longhaul \
-             --proc /proc --dev /dev \
-             --ro-bind-try /proc/sys /proc/sys --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger \
-             --ro-bind-try /proc/irq /proc/irq --ro-bind-try /proc/bus /proc/bus --ro-bind-try /proc/fs /proc/fs \
-             --ro-bind-try /proc/acpi /proc/acpi --ro-bind-try /proc/scsi /proc/scsi \
+             --proc /proc --remount-ro /proc --dev /dev \
              --ro-bind /usr/bin/longhaul /run/longhaul/enter --remount-ro /w/.longhaul --remount-ro / --chdir /w --";
         assert_eq!(words(&policy, all), expected);
         let open = Policy { network: Network::Full, ..policy };

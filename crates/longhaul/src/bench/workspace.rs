@@ -228,9 +228,9 @@ impl Deep {
             let path = theirs.display().to_string();
             let branch = format!("git-{round}");
             let add = ["worktree", "add", "--quiet", "-b", &branch, &path];
-            let theirs_took = timed(|| run(&self.repo, &add))?;
-            worktrees.push(theirs_took, timed(|| self.worktree(round))?);
-            clones.push(theirs_took, timed(|| self.clone(round))?);
+            let theirs_took = written(|| run(&self.repo, &add))?;
+            worktrees.push(theirs_took, written(|| self.worktree(round))?);
+            clones.push(theirs_took, written(|| self.clone(round))?);
             for place in fs::read_dir(&self.places)?.flatten().filter(|place| place.file_name() != "stores") {
                 fs::remove_dir_all(place.path())?;
             }
@@ -319,6 +319,12 @@ fn timed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<Duration, Failu
     let started = Instant::now();
     work()?;
     Ok(started.elapsed())
+}
+
+/// Timed with nothing left to write from before: the kernel holds up whoever writes next, whatever it is that waits for the disk.
+fn written<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<Duration, Failure> {
+    rustix::fs::sync();
+    timed(work)
 }
 
 /// Git as its user has it.

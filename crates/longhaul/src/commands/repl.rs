@@ -64,18 +64,16 @@ pub fn run(app: &App, args: Args, dispatch: fn(Cli) -> Result<Exit, Failure>) ->
         render::talk("type a task, `/harness OBJECTIVE`, or `/help`");
     }
     while let Some(line) = prompt.ask("longhaul> ")? {
-        match read(&line, &args.options, || newest(app)) {
+        let mut asked = read(&line, &args.options, || newest(app));
+        if asked == Line::NoObjective {
+            let answer = prompt.ask("objective: ")?.unwrap_or_default();
+            asked = read_objective(&answer, &args.options, || newest(app));
+        }
+        match asked {
             Line::Nothing => {}
             Line::Help => render::data(HELP),
             Line::Quit => break,
-            Line::NoObjective => {
-                let objective = prompt.ask("objective: ")?.unwrap_or_default();
-                if objective.trim().is_empty() {
-                    render::talk("cancelled");
-                } else {
-                    obey(app, &loop_words(objective.trim(), &args.options), dispatch);
-                }
-            }
+            Line::NoObjective => render::talk("cancelled"),
             Line::Command(words) => obey(app, &words, dispatch),
             Line::Unknown(command) => {
                 render::failure(
@@ -118,6 +116,17 @@ fn read(line: &str, options: &[String], newest: impl FnOnce() -> Option<String>)
             }
         }
         _ => Line::Unknown(format!("/{name}")),
+    }
+}
+
+/// What was answered to the question for an objective. A command that there is, is one here too; a path may begin as commands do.
+fn read_objective(answer: &str, options: &[String], newest: impl FnOnce() -> Option<String>) -> Line {
+    let objective = answer.trim();
+    match read(objective, options, newest) {
+        Line::Nothing => Line::NoObjective,
+        Line::Unknown(_) => Line::Command(loop_words(objective, options)),
+        Line::Command(_) if !objective.starts_with('/') => Line::Command(loop_words(objective, options)),
+        command @ (Line::Help | Line::Quit | Line::NoObjective | Line::Command(_)) => command,
     }
 }
 
@@ -175,26 +184,24 @@ impl Prompt {
         Ok(Prompt { editor, history })
     }
 
-    /// The next line; `None` at the end. Ctrl-C throws the line away.
+    /// The next line; `None` at the end. Ctrl-C throws the line away, as if nothing had been typed.
     fn ask(&mut self, prompt: &str) -> Result<Option<String>, Failure> {
-        loop {
-            match self.editor.readline(prompt) {
-                Ok(line) => {
-                    // A history that cannot be written is no reason to stop.
-                    self.editor.save_history(&self.history).ok();
-                    return Ok(Some(line));
-                }
-                Err(ReadlineError::Interrupted) => {}
-                Err(ReadlineError::Eof) => return Ok(None),
-                Err(error) => return Err(anyhow::Error::from(error).into()),
+        match self.editor.readline(prompt) {
+            Ok(line) => {
+                // A history that cannot be written is no reason to stop.
+                self.editor.save_history(&self.history).ok();
+                Ok(Some(line))
             }
+            Err(ReadlineError::Interrupted) => Ok(Some(String::new())),
+            Err(ReadlineError::Eof) => Ok(None),
+            Err(error) => Err(anyhow::Error::from(error).into()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, read};
+    use super::{Line, loop_words, read, read_objective};
 
     fn words(line: &str) -> Vec<String> {
         let line = read(line, &["--in-place".to_owned()], || Some("run_new".to_owned()));
@@ -225,5 +232,18 @@ mod tests {
         );
         assert_eq!(words("  "), ["Nothing"]);
         assert_eq!(words("/frobnicate now"), ["Unknown(\"/frobnicate\")"]);
+    }
+
+    /// B5.2: nothing cancels, a command stays a command, and everything else is an objective.
+    #[test]
+    fn an_objective_is_what_is_no_command() {
+        let line = |answer: &str| read_objective(answer, &[], || Some("run_new".to_owned()));
+        assert_eq!(line("  "), Line::NoObjective);
+        assert_eq!(line("/harness"), Line::NoObjective);
+        assert_eq!(line("/quit"), Line::Quit);
+        assert_eq!(line("/cost"), Line::Command(vec!["cost".to_owned(), "run_new".to_owned()]));
+        for objective in ["Research X", "/src must build"] {
+            assert_eq!(line(objective), Line::Command(loop_words(objective, &[])));
+        }
     }
 }

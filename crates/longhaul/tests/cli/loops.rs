@@ -698,6 +698,41 @@ conversations:
     assert!(desk.get(&["loop", "status", &only_run(&desk)]).contains("0/1 features passing"));
 }
 
+/// B6.6, B6.7: the list of an earlier specification is not the one of this, however much of it passes; and one that cannot be
+/// put back is told.
+#[test]
+fn an_earlier_list_is_not_this_ones() {
+    let desk = Desk::with_script(
+        r#"
+conversations:
+  - match: { iteration: 1, prompt_contains: "the first of many passes" }
+    turns:
+      - calls: [ { tool: write, args: { path: feature_list.json, content: '[{"description":"new","passes":false}]' } } ]
+      - text: "Listed."
+  - match: { iteration: 2, prompt_contains: "exactly one feature" }
+    turns:
+      - calls: [ { tool: bash, args: { command: "rm feature_list.json && mkdir feature_list.json" } } ]
+      - text: "One more."
+  - match: { iteration: 3, prompt_contains: "feature_list.json could not be put back" }
+    turns: [ { text: "So it is a directory." } ]
+"#,
+    );
+    desk.write("spec.md", "Something new.");
+    desk.write(
+        "feature_list.json",
+        r#"[{"description":"old","passes":true},{"description":"older","passes":true}]"#,
+    );
+    let words =
+        ["--init-from", "spec.md", "--model", "scripted/s.yaml", "--in-place", "--max-iterations", "3"];
+    let said = desk.say(&[&["loop"], &words[..]].concat());
+    let id = only_run(&desk);
+    assert_eq!(said.code, 4, "{} {}", said.err, desk.get(&["logs", &id]));
+    let lists: Vec<Value> = desk.events(&id).into_iter().map(|event| event["features"].clone()).collect();
+    let counts: Vec<_> = lists.iter().filter(|list| !list.is_null()).map(|list| &list["total"]).collect();
+    assert_eq!(counts, [1, 1, 1], "{lists:?}");
+    assert!(desk.get(&["loop", "status", &id]).contains("0/1 features passing"));
+}
+
 /// B5.3, B7.5: what is said at the last iteration can be typed as it stands, and the loop goes on with its next iteration.
 #[test]
 fn a_loop_that_is_over_says_how_to_go_on() {

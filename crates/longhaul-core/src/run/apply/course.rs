@@ -33,7 +33,6 @@ impl Run {
             let (protected, commit, tree) =
                 (found.baseline.clone(), found.commit.clone(), found.tree.clone());
             self.baseline = Some(Baseline { protected, commit, tree });
-            self.feature_list = found.features.as_ref().and_then(|features| features.list.clone());
             return;
         }
         self.remember_undone(found);
