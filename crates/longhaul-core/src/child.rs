@@ -130,6 +130,15 @@ impl Children {
         self.dearest
     }
 
+    /// Puts down what those have used that have not ended, for somebody who has asked them.
+    pub fn count_live(&mut self, used: impl Fn(&Child) -> ChildLedger) {
+        for place in &self.live {
+            if let Some(child) = self.all.get_mut(*place) {
+                child.ledger = used(child);
+            }
+        }
+    }
+
     /// Changes the one of that number, if it has not ended.
     pub(crate) fn change(&mut self, number: u32, change: impl FnOnce(&mut Child)) {
         let place = (number as usize).wrapping_sub(1);

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use longhaul_core::child::ChildLedger;
+use longhaul_core::child::{Child, ChildLedger};
 use longhaul_core::conversation::Usage;
 use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
@@ -24,10 +24,23 @@ impl Harness {
     /// What a run and all below it have used, by their own journals. Who was sent and is not there, or works for somebody else, has
     /// used nothing yet.
     pub(crate) fn spent_by(&self, run: &Run) -> ChildLedger {
-        ChildLedger::by(run, |child| match self.find_child(&child.errand.id, Some(&run.spec.id)) {
+        ChildLedger::by(run, |child| self.spent_below(child, &run.spec.id))
+    }
+
+    /// The run with what those below it have used by now, for somebody who only looks: they say it as they go on, and whoever drove
+    /// them may have died before.
+    #[must_use]
+    pub fn counted(&self, mut run: Run) -> Run {
+        let parent = run.spec.id.clone();
+        run.children.count_live(|child| self.spent_below(child, &parent));
+        run
+    }
+
+    fn spent_below(&self, child: &Child, parent: &RunId) -> ChildLedger {
+        match self.find_child(&child.errand.id, Some(parent)) {
             Ok(found) => found.map_or_else(ChildLedger::default, |below| self.spent_by(&below)),
             Err(_) => child.ledger,
-        })
+        }
     }
 
     /// Notes what a run has used so far, as far as its journal can be read. A note that is there is of a longer journal: nobody has

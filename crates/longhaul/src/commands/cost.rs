@@ -31,7 +31,10 @@ const COUNTS: [&str; 5] = ["REPLIES", "INPUT", "CACHED", "OUTPUT", "COST"];
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     match &args.id {
-        Some(id) => of_run(app, &app.reading()?.look(&app.run(id)?)?),
+        Some(id) => {
+            let harness = app.reading()?;
+            of_run(app, &harness.counted(harness.look(&app.run(id)?)?));
+        }
         None => of_all(app, args.limit)?,
     }
     Ok(Exit::Ok)

@@ -41,7 +41,7 @@ struct Judged<'a> {
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let harness = app.reading()?;
-    let mut run = harness.look(&app.run(&args.id)?)?;
+    let mut run = harness.counted(harness.look(&app.run(&args.id)?)?);
     if let Some(hint) = super::show::how_it_stands(app, &run)? {
         render::hint(&hint);
     }

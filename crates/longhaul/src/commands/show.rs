@@ -48,7 +48,8 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         let count = onlooker.not_understood;
         render::warn(&format!("{count} events were written by a newer longhaul and are not shown"));
     }
-    let view = RunView::of(onlooker.run()?);
+    let run = harness.counted(onlooker.into_run()?);
+    let view = RunView::of(&run);
     if app.json() {
         render::json(&view);
         return Ok(Exit::Ok);

@@ -306,6 +306,36 @@ fn a_killed_tree_goes_on() {
     assert_eq!(std::fs::read_to_string(format!("{workspace}/pluto.txt")).unwrap(), "from below\n");
 }
 
+/// AI8: what those below a killed run have used is shown with it, before anybody goes on.
+#[test]
+fn a_killed_tree_shows_what_all_have_used() {
+    let desk = desk();
+    let slow = "- delay_ms: 60000\n        text: \"PLUTO is done.\"";
+    desk.write("s.yaml", &CREW.replace("- text: \"PLUTO is done.\"", slow));
+    desk.write("plan.json", &json!({ "steps": [step("a", "PLUTO", &[], false)] }).to_string());
+    let args =
+        ["run", "x", "--agent", "MARS", "--model", "scripted/s.yaml", "--plan", "plan.json", "--in-place"];
+    let null = std::process::Stdio::null;
+    let mut process = desk.command(&args).stdout(null()).stderr(null()).spawn().unwrap();
+    let began = Instant::now();
+    while !desk.path("pluto.txt").exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "no child came");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let rows = desk.json(&["list"]);
+    let child = rows.as_array().unwrap().iter().find(|row| !row["parentId"].is_null()).unwrap();
+    let (root, child) = (child["parentId"].as_str().unwrap(), child["id"].as_str().unwrap());
+    let used = &desk.json(&["show", child])["usage"];
+    assert_eq!(used["inputTokens"], 100);
+    assert_eq!(&desk.json(&["show", root])["usage"], used);
+    let cost = desk.json(&["cost", root]);
+    assert_eq!((&cost["total"], &cost["subAgents"][0]["usage"]), (used, used));
+    let result: Value = serde_json::from_str(&desk.say(&["result", root, "--json"]).out).unwrap();
+    assert_eq!(result["usage"]["inputTokens"], 100, "{result}");
+}
+
 /// F69: pausing the parent pauses those below, resuming takes them up, stopping stops them.
 #[test]
 fn pause_and_stop_reach_the_leaves() {
