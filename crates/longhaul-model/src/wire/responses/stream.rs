@@ -13,6 +13,9 @@ use super::super::reply::{bounded_parts, event as read};
 use super::super::{Delta, Hear, Progress, Reply, WireError};
 use super::reply::{build, is_call};
 
+const TEXT_AGAIN: &str = "response.output_text.done";
+const COMPLETED: &str = "response.completed";
+
 #[derive(Debug, Default)]
 pub struct Assembler {
     parts: Vec<Part>,
@@ -41,7 +44,20 @@ impl Assembler {
         if data == b"[DONE]" {
             return Ok(());
         }
-        let event: Event<'_> = read(data)?;
+        // What its pieces have said, and its item says once more: as long as all of them together, and not read.
+        if name == TEXT_AGAIN {
+            if self.is_news(name, None, "") {
+                hear(Delta::Step);
+            }
+            return Ok(());
+        }
+        if name == COMPLETED && !self.parts.is_empty() && self.parts.iter().all(|part| part.done) {
+            let event: Event<'_, Outline> = read(data)?;
+            if event.kind.is_empty() || event.kind.as_str() == COMPLETED {
+                return self.complete(event, hear);
+            }
+        }
+        let event: Event<'_, Value> = read(data)?;
         let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
         match kind {
             "response.output_text.delta" => {
@@ -66,12 +82,12 @@ impl Assembler {
             }
             _ => {}
         }
-        let moved = self.is_news(kind, &event);
+        let moved = self.is_news(kind, event.output_index, event.item_id.as_str());
         match kind {
             "response.function_call_arguments.done" => self.arguments_done(&event)?,
             "response.output_item.added" => self.item(event, Whole::No)?,
             "response.output_item.done" => self.item(event, Whole::Yes)?,
-            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+            COMPLETED | "response.incomplete" | "response.failed" | "response.cancelled" => {
                 self.end(kind, *event.response.unwrap_or_default())?;
             }
             "error" => return Err(WireError::from_event(&read(data)?)),
@@ -88,8 +104,8 @@ impl Assembler {
 
     /// Says this event something else than the last of its kind? Some servers repeat that a response is in progress for as long
     /// as they have nothing else to say.
-    fn is_news(&mut self, kind: &str, event: &Event<'_>) -> bool {
-        let said = (kind.to_owned(), event.output_index, event.item_id.as_str().to_owned());
+    fn is_news(&mut self, kind: &str, output_index: Option<u64>, item_id: &str) -> bool {
+        let said = (kind.to_owned(), output_index, item_id.to_owned());
         let news = self.announced.as_ref() != Some(&said);
         self.announced = Some(said);
         news
@@ -117,7 +133,7 @@ impl Assembler {
         build(&response, items)
     }
 
-    fn arguments_done(&mut self, event: &Event<'_>) -> Result<(), WireError> {
+    fn arguments_done(&mut self, event: &Event<'_, Value>) -> Result<(), WireError> {
         if event.arguments.is_empty() {
             return Ok(());
         }
@@ -126,7 +142,7 @@ impl Assembler {
         args::append(args, event.arguments.as_str())
     }
 
-    fn item(&mut self, event: Event<'_>, whole: Whole) -> Result<(), WireError> {
+    fn item(&mut self, event: Event<'_, Value>, whole: Whole) -> Result<(), WireError> {
         let item = event.item.map(|item| *item).unwrap_or_default();
         let id = [event.item_id.as_str(), str_at(&item, "id"), str_at(&item, "call_id")];
         let id = id.into_iter().find(|id| !id.is_empty()).unwrap_or("").to_owned();
@@ -140,12 +156,12 @@ impl Assembler {
         Ok(())
     }
 
-    fn part(&mut self, event: &Event<'_>) -> Result<&mut Part, WireError> {
+    fn part(&mut self, event: &Event<'_, Value>) -> Result<&mut Part, WireError> {
         let place = self.place(event)?;
         Ok(&mut self.parts[place])
     }
 
-    fn place(&mut self, event: &Event<'_>) -> Result<Place, WireError> {
+    fn place(&mut self, event: &Event<'_, Value>) -> Result<Place, WireError> {
         self.find_or_begin(event.output_index, event.item_id.as_str())
     }
 
@@ -172,6 +188,14 @@ impl Assembler {
         bounded_parts(self.parts.len())?;
         self.parts.push(Part { index, id, ..Part::default() });
         Ok(self.parts.len() - 1)
+    }
+
+    /// The end of a response whose items have all been read.
+    fn complete(&mut self, event: Event<'_, Outline>, hear: &mut Hear<'_>) -> Result<(), WireError> {
+        if self.is_news(COMPLETED, event.output_index, event.item_id.as_str()) {
+            hear(Delta::Step);
+        }
+        self.end(COMPLETED, event.response.map(|outline| outline.into_value()).unwrap_or_default())
     }
 
     fn end(&mut self, kind: &str, mut response: Value) -> Result<(), WireError> {
@@ -234,7 +258,7 @@ impl Part {
 }
 
 /// An empty piece brings nothing, so a stall behind such pieces is one.
-fn hear_piece(piece: Delta<'_>, event: &Event<'_>, hear: &mut Hear<'_>) {
+fn hear_piece(piece: Delta<'_>, event: &Event<'_, Value>, hear: &mut Hear<'_>) {
     if !event.delta.is_empty() {
         hear(piece);
     }
@@ -255,7 +279,7 @@ enum Whole {
 /// An event with the fields of all kinds. The frequent ones borrow from the data and build no tree; the others are kept
 /// small, because they are moved with every event.
 #[derive(Debug, Deserialize)]
-struct Event<'a> {
+struct Event<'a, R> {
     #[serde(rename = "type", borrow, default)]
     kind: Piece<'a>,
     #[serde(default)]
@@ -268,6 +292,30 @@ struct Event<'a> {
     arguments: Piece<'a>,
     #[serde(default)]
     item: Option<Box<Value>>,
-    #[serde(default)]
-    response: Option<Box<Value>>,
+    #[serde(default = "absent")]
+    response: Option<Box<R>>,
+}
+
+fn absent<T>() -> Option<T> {
+    None
+}
+
+/// What is asked of a response besides its items, which make up most of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Outline {
+    id: Value,
+    model: Value,
+    status: Value,
+    usage: Value,
+    incomplete_details: Value,
+    error: Value,
+}
+
+impl Outline {
+    fn into_value(self) -> Value {
+        let Outline { id, model, status, usage, incomplete_details, error } = self;
+        json!({ "id": id, "model": model, "status": status, "usage": usage,
+            "incomplete_details": incomplete_details, "error": error })
+    }
 }
