@@ -341,6 +341,28 @@ fn responses_refusals_and_limits() {
     );
 }
 
+/// What the end repeats of finished items is passed over, by the name of its event; what an event says it is counts for more.
+#[test]
+fn responses_repeat_what_is_not_read() {
+    let item = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});
+    let done = json!({"type": "response.output_item.done", "output_index": 0, "item": item});
+    let after = |rest: &str| [&stream(Api::Responses, &[done.clone()])[..], rest.as_bytes()].concat();
+    let completed = |response: Value| format!("event: response.completed\ndata: {response}\n\n");
+    let other = json!({"id": "r", "model": "m", "status": "completed", "output": [{"type": "novel"}],
+        "usage": {"input_tokens": 5, "output_tokens": 2}});
+    let again = "event: response.output_text.done\ndata: {\"text\": nobody reads this}\n\n";
+    let ended = completed(json!({"type": "response.completed", "response": other}));
+    let read = reply(Api::Responses, &after(&format!("{again}{ended}"))).unwrap();
+    assert_eq!((read.text.as_str(), read.id.as_str(), read.model.as_str()), ("hi", "r", "m"));
+    assert_eq!((read.usage.input, read.usage.output), (Some(5), Some(2)));
+    assert_eq!(read.raw.content, json!([item]));
+
+    let failed = json!({"error": {"code": "rate_limit_exceeded", "message": "slowly"}});
+    let failed = completed(json!({"type": "response.failed", "response": failed}));
+    let error = reply(Api::Responses, &after(&failed)).unwrap_err();
+    assert!(matches!(error.kind, Kind::RateLimited { .. }) && error.message.contains("slowly"), "{error:?}");
+}
+
 /// llama.cpp: no sequence numbers or indexes, pieces addressed by the call's id, items without one; and `[DONE]`.
 #[test]
 fn responses_servers_that_differ() {
