@@ -12,6 +12,7 @@ use longhaul_core::ids::CommandId;
 use longhaul_store::{Engine, Entry, Error, Sqlite, Store, Writer, limits};
 use longhaul_testkit::faulty_disk::FaultyDisk;
 use longhaul_testkit::store_contract::{entries, entry, keep, open_all, read_all, run_id, writer};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
 
 fn nothing(_: longhaul_store::Record<'_>) -> Result<(), Error> {
@@ -46,6 +47,27 @@ fn a_writer_whose_line_was_overwritten_is_fenced() {
     assert_eq!(line.matches('\n').count(), 1);
     fs::write(&lock, line.replace("\"generation\":1", "\"generation\":2")).unwrap();
     assert!(matches!(journal.append(&entries(["b"])), Err(Error::Fenced { .. })));
+}
+
+/// A child that is being started has the files of its parent open until it is another program; who lets a run go does not wait
+/// for that.
+#[test]
+fn a_lock_is_let_go_of_whoever_has_its_file_open() {
+    let dir = TempDir::new().unwrap();
+    let engine = Engine::new(dir.path());
+    let journal = engine.create(&run_id(1), &writer(), &entries(["a"])).unwrap();
+    let lock = dir.path().join("runs").join(run_id(1).as_str()).join("lock");
+    let is_lock =
+        |number: &i32| fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|path| path == lock);
+    let number = (3..1024).find(is_lock).unwrap();
+    let twin = pidfd_open(getpid(), PidfdFlags::empty())
+        .and_then(|process| pidfd_getfd(process, number, PidfdGetfdFlags::empty()));
+    let Ok(_twin) = twin else {
+        return eprintln!("SKIP a_lock_is_let_go_of_whoever_has_its_file_open: needs pidfd_getfd");
+    };
+    assert!(matches!(engine.open(&run_id(1), &writer(), &mut nothing), Err(Error::Held { .. })));
+    drop(journal);
+    engine.open(&run_id(1), &writer(), &mut nothing).unwrap();
 }
 
 #[test]

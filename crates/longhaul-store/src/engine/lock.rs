@@ -98,6 +98,14 @@ impl Lock {
     }
 }
 
+impl Drop for Lock {
+    /// Said, and not left to the closing of the file: a child that is just being started has it open too, until it is another
+    /// program.
+    fn drop(&mut self) {
+        flock(&self.file, FlockOperation::Unlock).ok();
+    }
+}
+
 /// Who holds the lock at `path`, if anybody does. Asking holds it for an instant itself, shared with others who ask.
 pub(crate) fn holder(path: &Path) -> io::Result<Option<Holder>> {
     let file = match open_file(path, Access::Read) {
