@@ -346,7 +346,8 @@ fn responses_refusals_and_limits() {
 fn responses_repeat_what_is_not_read() {
     let item = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});
     let done = json!({"type": "response.output_item.done", "output_index": 0, "item": item});
-    let after = |rest: &str| [&stream(Api::Responses, &[done.clone()])[..], rest.as_bytes()].concat();
+    let after =
+        |rest: &str| [&stream(Api::Responses, std::slice::from_ref(&done))[..], rest.as_bytes()].concat();
     let completed = |response: Value| format!("event: response.completed\ndata: {response}\n\n");
     let other = json!({"id": "r", "model": "m", "status": "completed", "output": [{"type": "novel"}],
         "usage": {"input_tokens": 5, "output_tokens": 2}});
