@@ -151,7 +151,7 @@ impl Examination {
         }
         if let Some(features) = self.features.as_ref().filter(|features| !features.restored.is_empty()) {
             text.push_str(&format!(
-                "In feature_list.json only `passes` may be changed. Put back as it was: {}.\n\n",
+                "In {FEATURES_PATH} only `passes` may be changed. Put back as it was: {}.\n\n",
                 features.restored.join(", ")
             ));
         }

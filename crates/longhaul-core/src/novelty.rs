@@ -223,7 +223,6 @@ mod tests {
         }
     }
 
-    /// What is new ends the count, and what is newly asked for is never held back.
     /// D3.3: what is remembered is bounded, and circles are found after ten thousand calls as after ten.
     #[test]
     fn only_so_many_calls_are_remembered() {
@@ -241,6 +240,7 @@ mod tests {
         assert!(novelty.found("read", &last, REPEATS_MAX_DEFAULT).is_some());
     }
 
+    /// What is new ends the count, and what is newly asked for is never held back.
     #[test]
     fn news_is_no_circle() {
         let mut novelty = Novelty::default();

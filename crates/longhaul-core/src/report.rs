@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::context;
 use crate::conversation::Usage;
 use crate::event::{AskKind, Cause};
-use crate::evidence::{Check, Features, ProtectedChange, tail};
+use crate::evidence::{Check, FEATURES_PATH, Features, ProtectedChange, tail};
 use crate::ids::RunId;
 use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX, STEP_SAID_BYTES_MAX};
 use crate::money::Usd;
@@ -523,7 +523,7 @@ impl Report {
             body.push_str(&format!("{} of {} features pass.\n", features.passing, features.total));
             if !features.restored.is_empty() {
                 let restored = flat(&features.restored.join(", "));
-                body.push_str(&format!("Put back in feature_list.json: {restored}.\n"));
+                body.push_str(&format!("Put back in {FEATURES_PATH}: {restored}.\n"));
             }
         }
         for change in &self.protected {

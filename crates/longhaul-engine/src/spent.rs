@@ -24,7 +24,7 @@ impl Harness {
     /// What a run and all below it have used, by their own journals. Who was sent and is not there, or works for somebody else, has
     /// used nothing yet.
     pub(crate) fn spent_by(&self, run: &Run) -> ChildLedger {
-        ChildLedger::by(run, |child| self.spent_below(child, &run.spec.id))
+        ChildLedger::by(run, |child| self.spent_below(child, &run.spec.id).unwrap_or_default())
     }
 
     /// The run with what those below it have used by now, for somebody who only looks: they say it as they go on, and whoever drove
@@ -32,14 +32,15 @@ impl Harness {
     #[must_use]
     pub fn counted(&self, mut run: Run) -> Run {
         let parent = run.spec.id.clone();
-        run.children.count_live(|child| self.spent_below(child, &parent));
+        run.children.count_live(|child| self.spent_below(child, &parent).unwrap_or(child.ledger));
         run
     }
 
-    fn spent_below(&self, child: &Child, parent: &RunId) -> ChildLedger {
+    /// Nothing if that child is not there, or works for somebody else.
+    fn spent_below(&self, child: &Child, parent: &RunId) -> Option<ChildLedger> {
         match self.find_child(&child.errand.id, Some(parent)) {
-            Ok(found) => found.map_or_else(ChildLedger::default, |below| self.spent_by(&below)),
-            Err(_) => child.ledger,
+            Ok(found) => found.map(|below| self.spent_by(&below)),
+            Err(_) => Some(child.ledger),
         }
     }
 

@@ -56,7 +56,7 @@ fn a_lock_is_let_go_of_whoever_has_its_file_open() {
     let dir = TempDir::new().unwrap();
     let engine = Engine::new(dir.path());
     let journal = engine.create(&run_id(1), &writer(), &entries(["a"])).unwrap();
-    let lock = dir.path().join("runs").join(run_id(1).as_str()).join("lock");
+    let lock = dir.path().canonicalize().unwrap().join("runs").join(run_id(1).as_str()).join("lock");
     let is_lock =
         |number: &i32| fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|path| path == lock);
     let number = (3..1024).find(is_lock).unwrap();

@@ -12,11 +12,15 @@ specification below and the workspace, then write:
 
 1. `feature_list.json`: a JSON array of objects {\"category\", \"description\", \"steps\": [how to see that it works], \"passes\": \
 false}, one for each thing the specification asks for, small enough for one pass each, most important first. Every `passes` \
-is false. A list that is there already was made for something else: write it anew.
+is false.
 2. `init.sh`: sets the project up and starts what is needed to try it.
 3. `progress.md`: what is there, and what the next pass should know.
 
 Then commit all of it with git.";
+
+/// Said once: a conversation that was begun anew may find its own, half written.
+const EARLIER_LIST: &str =
+    "A `feature_list.json` that is there already was made for something else: write it anew.";
 
 /// What every later pass of such a loop does.
 const ONE_FEATURE: &str = "Read `progress.md` and `feature_list.json`, and run `init.sh` if you need it. Take exactly one feature \
@@ -28,7 +32,7 @@ commit, and stop. Do not ask the user; nobody is there to answer.";
 pub fn opening_text(run: &Run, step: usize) -> String {
     let mut text = within_task(run, &run.plan, step_text(&run.plan, step));
     if run.spec.conduct().looping.as_ref().is_some_and(Looping::is_by_features) {
-        return format!("{INITIALIZER}\n\n## The specification\n\n{text}");
+        return format!("{INITIALIZER}\n\n{EARLIER_LIST}\n\n## The specification\n\n{text}");
     }
     if let Some(looping) = &run.spec.conduct().looping {
         text.push_str(&format!("\n\n{}", owed(looping)));

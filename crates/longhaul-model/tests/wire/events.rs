@@ -341,7 +341,7 @@ fn responses_refusals_and_limits() {
     );
 }
 
-/// What the end repeats of finished items is passed over, by the name of its event; what an event says it is counts for more.
+/// What the end repeats of finished items is passed over, by the name of its event; what the last event says it is counts for more.
 #[test]
 fn responses_repeat_what_is_not_read() {
     let item = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});

@@ -51,11 +51,12 @@ impl Assembler {
             }
             return Ok(());
         }
-        if name == COMPLETED && !self.parts.is_empty() && self.parts.iter().all(|part| part.done) {
-            let event: Event<'_, Outline> = read(data)?;
-            if event.kind.is_empty() || event.kind.as_str() == COMPLETED {
-                return self.complete(event, hear);
-            }
+        let is_last = name == COMPLETED && !self.parts.is_empty() && self.parts.iter().all(|part| part.done);
+        if is_last
+            && let Ok(event) = read::<Event<'_, Outline>>(data)
+            && (event.kind.is_empty() || event.kind.as_str() == COMPLETED)
+        {
+            return self.complete(event, hear);
         }
         let event: Event<'_, Value> = read(data)?;
         let kind = if event.kind.is_empty() { name } else { event.kind.as_str() };
