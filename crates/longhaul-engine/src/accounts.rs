@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use longhaul_core::budget::{Account, Budget, Exhausted, day_of};
@@ -23,6 +23,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::limits::{DAY_NS, FIRST_REPLY_LOOK_MS, FIRST_REPLY_LOOKS_MAX};
 use crate::perform::{Performer, Work};
+use crate::spent::Noted;
 
 pub struct Accounts {
     home: Arc<Home>,
@@ -73,8 +74,15 @@ impl Accounts {
         let dearest =
             books.values().map(|book| book.dearest).max_by_key(|usage| (usage.cost, usage.tokens()));
         let mut account = Account::default();
-        for book in books.values() {
+        for (run, book) in books.iter() {
             account.repo.add(&book.ever);
+            if let Some(noted) = &book.noted {
+                let lost = noted.usage.without(&used_by_all(&books, run));
+                account.repo.add(&lost);
+                let day =
+                    noted.at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64 / DAY_NS);
+                account.day.add(&if day == today { lost } else { Usage::default() });
+            }
             if book.day == today {
                 account.day.add(&book.of_day);
             }
@@ -107,7 +115,20 @@ impl Accounts {
         if !book.is_held {
             book.reader = None;
         }
+        book.noted = Noted::of(&self.home, run);
     }
+}
+
+/// What a run has used with all below it, whose names begin with its own.
+fn used_by_all(books: &HashMap<RunId, Book>, run: &RunId) -> Usage {
+    let is_below =
+        |other: &RunId| other.as_str().strip_prefix(run.as_str()).is_some_and(|rest| rest.starts_with('.'));
+    let mut used = Usage::default();
+    books
+        .iter()
+        .filter(|(other, _)| *other == run || is_below(other))
+        .for_each(|(_, book)| used.add(&book.ever));
+    used
 }
 
 /// What a look at the accounts says.
@@ -129,6 +150,8 @@ struct Book {
     day: i64,
     of_day: Usage,
     ever: Usage,
+    /// What it had used before it was taken back to an earlier point, until that is on its record.
+    noted: Option<Noted>,
     /// The last reply: the next is expected to take as much.
     last: Option<Usage>,
     dearest: Usage,

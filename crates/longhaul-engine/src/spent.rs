@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use longhaul_core::child::{Child, ChildLedger};
 use longhaul_core::conversation::Usage;
@@ -27,12 +28,15 @@ impl Harness {
         ChildLedger::by(run, |child| self.spent_below(child, &run.spec.id).unwrap_or_default())
     }
 
-    /// The run with what those below it have used by now, for somebody who only looks: they say it as they go on, and whoever drove
-    /// them may have died before.
+    /// The run with what those below it have used by now, and with what it had used before it was taken back, for somebody who only
+    /// looks: both is on its own record when it goes on.
     #[must_use]
     pub fn counted(&self, mut run: Run) -> Run {
         let parent = run.spec.id.clone();
         run.children.count_live(|child| self.spent_below(child, &parent).unwrap_or(child.ledger));
+        if let Some(noted) = self.home().and_then(|home| Noted::of(home, &parent)) {
+            run.count_spent_before(&noted.usage.without(&self.spent_by(&run).usage));
+        }
         run
     }
 
@@ -85,6 +89,21 @@ impl Harness {
         let usage = usage.without(&self.spent_by(ledger.run()).usage);
         ledger.commit(Input::SpentBefore { usage })?;
         fs::remove_file(&path).map_err(failed)
+    }
+}
+
+/// What was noted of a run that nobody has opened since.
+pub(crate) struct Noted {
+    pub(crate) usage: Usage,
+    pub(crate) at: SystemTime,
+}
+
+impl Noted {
+    pub(crate) fn of(home: &Home, id: &RunId) -> Option<Noted> {
+        let path = note(home, id);
+        let at = path.metadata().and_then(|found| found.modified()).ok()?;
+        let usage = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        Some(Noted { usage, at })
     }
 }
 

@@ -84,7 +84,8 @@ fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
     let mut runs = Vec::new();
     for row in rows.iter().take(limit) {
         // A run that was removed in the meantime, or cannot be read, costs nothing here; `list` tells of it.
-        runs.extend(harness.as_ref().and_then(|harness| harness.look(&row.id).ok()));
+        let looked = harness.as_ref().map(|harness| harness.look(&row.id).map(|run| harness.counted(run)));
+        runs.extend(looked.and_then(Result::ok));
     }
     let mut total = Usage::default();
     runs.iter().for_each(|run| total.add(&run.usage));

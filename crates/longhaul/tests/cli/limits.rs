@@ -350,14 +350,37 @@ fn a_rewind_brings_no_money_back() {
     let id = serde_json::from_str::<Value>(&said.out).unwrap()["id"].as_str().unwrap().to_owned();
     let once = spent(&desk);
     let first = desk.json(&["checkpoints", &id, "--all"]).as_array().unwrap()[0]["seq"].clone();
-    assert_eq!(desk.say(&["rewind", &id, "--to", "1"]).code, 0);
-    assert_eq!(desk.say(&["rewind", &id, "--to", &format!("@{first}")]).code, 0);
+    let same = |what: &str| {
+        let shown = desk.json(&["show", &id])["totalCost"].as_f64().unwrap();
+        assert!((shown - once).abs() < 1e-9 && (spent(&desk) - once).abs() < 1e-9, "{what}: {shown}, {once}");
+    };
+    for way in [&["--to", "1"][..], &["--undo"], &["--to", "1"], &["--to", &format!("@{first}")]] {
+        assert_eq!(desk.say(&[&["rewind", &id], way].concat()).code, 0);
+        same(&way.join(" "));
+    }
     assert_eq!(desk.say(&["resume", &id]).code, 0);
     let known = desk.events(&id).into_iter().filter(|event| event["type"] == "spent_before").count();
     assert_eq!(known, 1);
     let total = desk.json(&["show", &id])["totalCost"].as_f64().unwrap();
     assert!(total > once * 1.5 + 1e-9, "{total} after {once}");
     assert!((spent(&desk) - total).abs() < 1e-9, "all of it counts towards the day");
+}
+
+/// What was spent before a rewind counts for the day at once, and not only when the run goes on.
+#[test]
+fn a_rewind_gives_nothing_back_to_the_day() {
+    let desk = Desk::new();
+    // Enough for one run of three replies, and not for a fourth; but what one takes is not on record any more.
+    desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 0.012 } } }\n");
+    let said = run(&desk, &["--json"]);
+    let id = serde_json::from_str::<Value>(&said.out).unwrap()["id"].as_str().unwrap().to_owned();
+    assert_eq!(desk.say(&["rewind", &id, "--to", "@2"]).code, 0);
+    let said = run(&desk, &[]);
+    assert_eq!(said.code, 4, "{}", said.err);
+    assert!(said.err.contains("day.max_cost reached: $0.0126 of $0.0120"), "{}", said.err);
+    let other = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(desk.say(&["rm", &other, "--force"]).code, 0);
+    assert_eq!(desk.say(&["resume", &id]).code, 4, "the same run has no more of it than others");
 }
 
 /// A limit that leaves no room for anything, or none for a tree of runs, is a slip of the key: refused wherever it is given.

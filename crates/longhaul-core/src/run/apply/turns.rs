@@ -167,7 +167,7 @@ impl Run {
         }
     }
 
-    pub(super) fn count_spent_before(&mut self, usage: &Usage) {
+    pub fn count_spent_before(&mut self, usage: &Usage) {
         self.usage.add(usage);
         // No conversation that is on record: it counts for the run, and for none of its iterations.
         let (step, iteration, model) = (self.current_step, 0, self.spec.model.clone());
