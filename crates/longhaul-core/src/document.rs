@@ -177,7 +177,7 @@ pub fn restore(document: &Json, spec: &RunSpec, at: Timestamp) -> Result<Run, Er
     run.last_checkpoint_at = state.last_checkpoint_at;
     if run.step().is_some_and(|step| step.status == StepStatus::Running) {
         run.phase = Phase::Opened;
-        let mut text = prompt::step_text(&run.plan, run.current_step as usize);
+        let mut text = prompt::step_text(&run, run.current_step as usize, |_| None);
         if let Some(snapshot) = &state.agent_loop_snapshot {
             text.push_str(&recalled(snapshot));
         }

@@ -38,8 +38,7 @@ pub(super) fn send_step(
 /// What whoever does a step is told, also of what was said only now.
 pub(super) fn told(run: &Run, step: u32, decision: &Decision) -> String {
     let just_said = |step: usize| decision.said_by(run, step as u32);
-    let text = prompt::step_text_with(&run.plan, step as usize, just_said);
-    prompt::within_task(run, &run.plan, text)
+    prompt::step_text(run, step as usize, just_said)
 }
 
 /// What an agent asks another for, if it may.

@@ -1094,6 +1094,10 @@ fn a_wildcard_meets_the_rules_of_what_it_may_become() {
                 "for d in src/g*; do echo x > $d/f; done",
                 "d=src/g*; tee $d/f",
                 "rm long*.yaml",
+                "cat < conf/s*",
+                "cat conf/s*",
+                "head -3 my.k*",
+                "cp conf/*cred* x",
             ],
         ),
         (
@@ -1102,7 +1106,8 @@ fn a_wildcard_meets_the_rules_of_what_it_may_become() {
                 "cat *.rs",
                 "cat *",
                 "ls *",
-                "cat < conf/s*",
+                "ls conf/s*",
+                "cat notes.*",
                 "cp *.o x",
                 "ls src/*.rs tests/*/mod.rs",
                 "wc -l src/*.rs docs/*.md",
@@ -1121,6 +1126,13 @@ fn a_wildcard_meets_the_rules_of_what_it_may_become() {
     }
     let ordinary = ["cp src/* x", "mv src/*.o x", "ls *"];
     wrong.extend(wrong_by(&super::Permissions::default(), &ordinary, |action| action == Allow));
+    let mut private = super::Permissions::default();
+    private.extend(rules(&[("read", &[("conf/private.txt", Deny)])]));
+    let shows =
+        ["cat conf/*", "cat conf/p*", "cat < conf/p*", "cp conf/* x", "grep x conf/*.txt", "wc -l c*/*"];
+    wrong.extend(wrong_by(&private, &shows, |action| action == Ask));
+    let names = ["ls conf/*", "stat conf/p*", "test -e conf/p*", "cat conf/*.rs", "cat src/*"];
+    wrong.extend(wrong_by(&private, &names, |action| action == Allow));
     // Nobody who leaves doubts to the agent is asked in the name of a rule.
     assert_eq!(verdict(&permissions, "sed -i s/gen/x/ src/g*/f").rule, None);
     // An allowed place is left alone if nothing else can be meant.

@@ -440,8 +440,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What is said of a word's path, and of the files that may take its place. That one of those which are only looked at may be a
-    /// secret is not supposed: `ls *` and `cp src/* x` would be asked about, which is most of what agents do.
+    /// What is said of a word's path, and of the files that may take its place. Whoever only sees their names sees no secret.
     fn on_paths(&self, call: &Call, term: &Term, path: &str, access: Access) -> Vec<Finding> {
         let mut findings = self.on_path(call, path, access);
         if term.fixed().is_some() || !has_wildcard(path) {
@@ -450,9 +449,9 @@ impl<'a> Bench<'a> {
         let places = places(self.workspace, &call.cwd, path).unwrap_or_default();
         let rules = places.iter().flat_map(|place| match place {
             Place::Outside(path) => vec![self.permissions.may_meet(EXTERNAL, path)],
+            Place::Inside(_) if access == Access::Look => Vec::new(),
             Place::Inside(path) => {
-                let changed = sections(access).iter().filter(|section| **section != "read");
-                changed.map(|section| self.permissions.may_meet(section, path)).collect()
+                sections(access).iter().map(|section| self.permissions.may_meet(section, path)).collect()
             }
         });
         let why = format!("which files `{path}` stands for is not known before it runs");
@@ -536,7 +535,7 @@ impl Term {
 /// The sections that speak of what a command does to files.
 fn sections(access: Access) -> &'static [&'static str] {
     match access {
-        Access::Read => &["read"],
+        Access::Look | Access::Read => &["read"],
         Access::Write => &["read", "write", "edit"],
     }
 }

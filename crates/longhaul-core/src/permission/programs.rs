@@ -459,12 +459,22 @@ pub(super) const HAZARD_TEXTS: &[(&str, &[&str])] = &[
 /// What a program does with its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
+    /// Names, kinds and sizes; nothing of what is in a file.
+    Look,
     Read,
     Write,
 }
 
 /// Programs whose operands are paths, and how many come before those.
 pub(super) const PATHS: &[(&[&str], Access, usize)] = &[
+    (
+        &[
+            "stat", "file", "readlink", "realpath", "du", "ls", "tree", "find", "cd", "pushd", "test", "[",
+            "dir",
+        ],
+        Access::Look,
+        0,
+    ),
     (
         &[
             "cat",
@@ -479,8 +489,6 @@ pub(super) const PATHS: &[(&[&str], Access, usize)] = &[
             "hexdump",
             "strings",
             "base64",
-            "stat",
-            "file",
             "wc",
             "sort",
             "uniq",
@@ -492,23 +500,12 @@ pub(super) const PATHS: &[(&[&str], Access, usize)] = &[
             "md5sum",
             "sha1sum",
             "sha256sum",
-            "readlink",
-            "realpath",
-            "du",
-            "ls",
-            "tree",
-            "find",
-            "cd",
-            "pushd",
             "bat",
             "source",
             ".",
-            "test",
-            "[",
             "column",
             "fold",
             "rev",
-            "dir",
             "zcat",
             "b3sum",
             "cksum",

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::always;
 use super::paths::{Place, place};
 use super::pattern::{glob, stages, weight};
-use super::wildcard::can_meet;
+use super::wildcard::{can_meet, hints_at};
 use super::{Action, RuleName, Verdict};
 use crate::limits::{PERMISSION_PATTERN_BYTES_MAX, PERMISSION_RULES_MAX};
 
@@ -118,8 +118,8 @@ impl Permissions {
         }
     }
 
-    /// The strictest rule that a path with wildcards could turn out to meet, if it is more than allowed. The defaults are left out:
-    /// they speak of names that may be anywhere, and nearly every wildcard could turn out to meet them.
+    /// The strictest rule that a path with wildcards could turn out to meet, if it is more than allowed. The defaults speak of names that
+    /// may be anywhere, and nearly every wildcard could turn out to be one: they are met by what hints at them.
     pub(super) fn may_meet(&self, section: &str, path: &str) -> Option<RuleName> {
         let rules = self.0.get(section)?;
         let defaults = Permissions::default();
@@ -127,14 +127,16 @@ impl Permissions {
             let ours = defaults.0.get(section);
             ours.is_some_and(|ours| ours.named().any(|rule| rule == (pattern, action)))
         };
+        let meets = |pattern: &str, action: Action| {
+            if is_default(pattern, action) { hints_at(path, pattern) } else { can_meet(path, pattern) }
+        };
         // The longer of ask and allow is meant, if the allowed one holds whatever the path turns out to be.
         let allowed = rules.decide(|pattern, action| action == Action::Allow && glob(pattern, path));
         let allowed = allowed.map_or(0, |(_, pattern)| weight(pattern));
-        let chosen = rules.named().filter(|(pattern, action)| !is_default(pattern, *action));
-        let met = chosen.filter(|(pattern, action)| match action {
+        let met = rules.named().filter(|(pattern, action)| match action {
             Action::Allow => false,
-            Action::Ask => weight(pattern) > allowed && can_meet(path, pattern),
-            Action::Deny => can_meet(path, pattern),
+            Action::Ask => weight(pattern) > allowed && meets(pattern, *action),
+            Action::Deny => meets(pattern, *action),
         });
         met.max_by_key(|(_, action)| *action).map(|(pattern, _)| name(section, pattern))
     }

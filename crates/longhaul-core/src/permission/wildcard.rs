@@ -40,20 +40,30 @@ pub(super) fn has_wildcard(text: &str) -> bool {
 /// `x/*` covers. A rule about a word within names (`*secrets*`) is met by a name that is all open (`*`) or shares a letter
 /// with the word (`s*`); `*.rs` could be any name of that kind, and is not taken for that one.
 pub(super) fn can_meet(glob: &str, pattern: &str) -> bool {
+    let name = glob.rsplit('/').next().unwrap_or(glob);
+    let is_all_open = !name.contains(char::is_alphanumeric);
+    let within =
+        pattern.len() > 2 && pattern.starts_with('*') && pattern.ends_with('*') && !pattern.contains('/');
+    let must_touch = within && !is_all_open;
+    any_path(glob, pattern, |letter| letter != '/', must_touch)
+}
+
+/// The same, if what is typed has a letter of the rule in its place: `s*` has one of `*secrets*`; `*` and `notes.*` have none
+/// of `*.env`.
+pub(super) fn hints_at(glob: &str, pattern: &str) -> bool {
+    any_path(glob, pattern, char::is_alphanumeric, true)
+}
+
+fn any_path(glob: &str, pattern: &str, touches: fn(char) -> bool, must_touch: bool) -> bool {
     if glob.len() > WILDCARD_BYTES_MAX {
         return true;
     }
     let (glob, pattern) = (glob.to_lowercase(), pattern.to_lowercase());
     let typed = typed(&glob);
-    let name = glob.rsplit('/').next().unwrap_or(&glob);
-    let is_all_open = !name.contains(char::is_alphanumeric);
-    let within =
-        pattern.len() > 2 && pattern.starts_with('*') && pattern.ends_with('*') && !pattern.contains('/');
-    let must_touch = within && !is_all_open;
     let directory = pattern.strip_suffix("/*").map(str::to_owned);
     let meant = [Some(pattern.clone()), directory].into_iter().flatten();
     meant.flat_map(|meant| [format!("*/{meant}"), meant]).any(|meant| {
-        let passed = meet(&typed, &ruled(&meant));
+        let passed = meet(&typed, &ruled(&meant), touches);
         passed.touched_at_start
             || passed.touched_inside
             || (!must_touch && (passed.at_start || passed.inside))
@@ -90,7 +100,7 @@ fn ruled(pattern: &str) -> Vec<Ruled> {
 }
 
 /// Both are read at once, letter by letter: what is left at the end is how they can have met.
-fn meet(typed: &[Typed], ruled: &[Ruled]) -> Passed {
+fn meet(typed: &[Typed], ruled: &[Ruled], touches: fn(char) -> bool) -> Passed {
     let mut row = vec![Passed::default(); ruled.len() + 1];
     row[0].at_start = true;
     for part in typed.iter().map(Some).chain([None]) {
@@ -120,7 +130,8 @@ fn meet(typed: &[Typed], ruled: &[Ruled]) -> Passed {
                     next[at] = next[at].or(here.after(*letter))
                 }
                 (Some(Typed::Letter(letter)), Some(Ruled::Letter(wanted))) if letter == wanted => {
-                    next[at + 1] = next[at + 1].or(here.after(*letter).touched(*letter));
+                    let after = here.after(*letter);
+                    next[at + 1] = next[at + 1].or(if touches(*letter) { after.touched() } else { after });
                 }
                 (Some(Typed::Letter(_) | Typed::One), Some(Ruled::Letter(_)) | None) => {}
             }
@@ -174,18 +185,15 @@ impl Passed {
         }
     }
 
-    /// After this letter of both.
-    fn touched(self, letter: char) -> Passed {
-        if letter == '/' {
-            return self;
-        }
+    /// After a letter of both.
+    fn touched(self) -> Passed {
         Passed { touched_inside: self.inside || self.touched_inside, ..self }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::can_meet;
+    use super::{can_meet, hints_at};
 
     #[test]
     fn what_a_wildcard_can_become() {
@@ -243,5 +251,31 @@ mod tests {
         let wrong = misses.iter().filter(|(glob, pattern)| can_meet(glob, pattern));
         assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new());
         assert!(can_meet(&"*/".repeat(1 << 20), "x"), "what is too long to look at");
+    }
+
+    #[test]
+    fn what_a_wildcard_hints_at() {
+        let hints = [
+            ("conf/s*", "*secrets*"),
+            ("conf/*ets.yml", "*secrets*"),
+            ("*cred*", "*credentials*"),
+            ("my.[p]em", "*.pem"),
+            ("my.k*", "*.key"),
+            ("*.e*", "*.env"),
+            (".env.[a-z]*", ".env.*"),
+        ];
+        let others = [
+            ("*", "*.env"),
+            ("src/*", "*secrets*"),
+            ("notes.*", "*.env"),
+            ("*.*", "*.pem"),
+            ("src/*.rs", "*secrets*"),
+            ("test_*", "*secrets*"),
+            ("src/g*", "*credentials*"),
+        ];
+        let wrong = hints.iter().filter(|(glob, pattern)| !hints_at(glob, pattern));
+        assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new());
+        let wrong = others.iter().filter(|(glob, pattern)| hints_at(glob, pattern));
+        assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new());
     }
 }

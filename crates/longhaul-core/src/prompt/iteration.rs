@@ -1,6 +1,6 @@
 //! What a loop says to its agent: the mission and its promise, and to each fresh conversation where things stand.
 
-use super::{section, step_text, within_task};
+use super::{section, step_text};
 use crate::conduct::Looping;
 use crate::event::FreshStart;
 use crate::handoff::Handoff;
@@ -30,7 +30,7 @@ commit, and stop. Do not ask the user; nobody is there to answer.";
 
 /// The first message of a step's first conversation.
 pub fn opening_text(run: &Run, step: usize) -> String {
-    let mut text = within_task(run, &run.plan, step_text(&run.plan, step));
+    let mut text = step_text(run, step, |_| None);
     if run.spec.conduct().looping.as_ref().is_some_and(Looping::is_by_features) {
         return format!("{INITIALIZER}\n\n{EARLIER_LIST}\n\n## The specification\n\n{text}");
     }
@@ -52,7 +52,7 @@ pub fn iteration_text(run: &Run, why: FreshStart, note: Option<&str>) -> String 
          was done is in the workspace.\n\nReview the files of your workspace first, and go on from what is there. Do not \
          start over.\n\n## The objective\n\n{}",
         reason(why),
-        step_text(&run.plan, run.current_step as usize),
+        step_text(run, run.current_step as usize, |_| None),
     );
     match looping {
         // Whoever was to write the list did not get to it.

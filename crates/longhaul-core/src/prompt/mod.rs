@@ -11,13 +11,13 @@ use std::sync::Arc;
 use crate::conversation::{Message, ModelRequest, Pictures, Scene};
 use crate::ids::Attempt;
 use crate::limits::DEPENDENCY_BYTES_MAX;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::run::Run;
 
 pub(crate) use aside::aside_model;
 pub use aside::{Opinion, aside, aside_agent, opinion};
 pub use iteration::{iteration_text, opening_text};
-pub use planning::{second_try, within_task};
+pub use planning::second_try;
 
 /// What a model is told whose reply ran into the limit of output tokens.
 pub const GO_ON: &str =
@@ -115,35 +115,30 @@ fn section(text: &mut String, heading: &str, body: &str) {
     text.push_str(body.trim());
 }
 
-/// The first message of a step: what to do, and what the steps it builds on had to say.
-pub fn step_text(plan: &Plan, index: usize) -> String {
-    step_text_with(plan, index, |_| None)
+/// What a step begins with. What to do comes last, because that is what a model goes by; before it the task that it is part of, and
+/// what the steps it builds on had to say. `just_said` tells of steps what the plan does not know yet.
+pub fn step_text<'a>(run: &'a Run, index: usize, just_said: impl Fn(usize) -> Option<&'a str>) -> String {
+    let Some(step) = run.plan.steps.get(index) else { return String::new() };
+    let mut text = String::new();
+    for part in planning::whole(run).into_iter().chain(results(&run.plan, step, just_said)) {
+        text.push_str(&part);
+        text.push_str("\n\n");
+    }
+    let heading = if text.is_empty() { "" } else { "## Your step\n\n" };
+    format!("{text}{heading}{}", step.description)
 }
 
-/// The same, with what steps have `just_said` that the plan does not know yet.
-pub fn step_text_with<'a>(
+/// What the steps that a step builds on had to say, each under its name.
+fn results<'a>(
     plan: &'a Plan,
-    index: usize,
+    step: &'a Step,
     just_said: impl Fn(usize) -> Option<&'a str>,
-) -> String {
-    let Some(step) = plan.steps.get(index) else { return String::new() };
-    let mut text = step.description.clone();
-    if step.dependencies.is_empty() {
-        return text;
-    }
-    for (place, dependency) in plan.steps.iter().enumerate() {
-        if !step.dependencies.contains(&dependency.id) {
-            continue;
-        }
-        if let Some(output) = just_said(place).or(dependency.output.as_deref()) {
-            text.push_str(&format!(
-                "\n\n## Result of {}\n\n{}",
-                dependency.id,
-                head(output, DEPENDENCY_BYTES_MAX)
-            ));
-        }
-    }
-    text
+) -> impl Iterator<Item = String> {
+    let before = plan.steps.iter().enumerate().filter(|(_, other)| step.dependencies.contains(&other.id));
+    before.filter_map(move |(place, other)| {
+        let said = just_said(place).or(other.output.as_deref())?;
+        Some(format!("## Result of {}\n\n{}", other.id, head(said, DEPENDENCY_BYTES_MAX)))
+    })
 }
 
 /// The longest prefix of at most `bytes_max` bytes that ends between characters.

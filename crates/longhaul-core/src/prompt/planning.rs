@@ -1,7 +1,7 @@
 //! What a planner is asked, and what an agent is told that tries again what another failed at.
 
 use crate::limits::{DEPENDENCY_BYTES_MAX, NOTE_BYTES_MAX};
-use crate::plan::{Plan, Step, StepStatus};
+use crate::plan::{Step, StepStatus};
 use crate::prompt::{head, section};
 use crate::run::Run;
 use crate::tool::SPAWN;
@@ -79,13 +79,12 @@ fn so_far(run: &Run, text: &mut String) {
     }
 }
 
-/// A step with the task that it is part of, for whoever does it and was not there when it was planned.
-pub fn within_task(run: &Run, plan: &Plan, text: String) -> String {
+/// The task that a step is part of, for whoever does the step and was not there when it was planned.
+pub(super) fn whole(run: &Run) -> Option<String> {
     // Runs that were created before there were crews go on as they began.
-    if run.spec.crew.is_none() || plan.steps.len() < 2 {
-        return text;
-    }
-    format!("{text}\n\n## The task that this is a step of\n\n{}", head(&run.spec.task, DEPENDENCY_BYTES_MAX))
+    let is_told = run.spec.crew.is_some() && run.plan.steps.len() > 1;
+    let task = head(&run.spec.task, DEPENDENCY_BYTES_MAX);
+    is_told.then(|| format!("## The task that this is a step of\n\n{task}"))
 }
 
 /// The same task, with why the first try failed. Who works apart from the run that sent it begins without what the first try left.

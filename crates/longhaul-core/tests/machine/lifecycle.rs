@@ -179,5 +179,6 @@ fn steps_follow_each_other() {
     assert_eq!(sim.run.status, Status::Completed);
     assert_eq!((sim.run.checkpoints, sim.run.turns, sim.run.calls.len()), (3, 6, 3));
     let first = format!("{:?}", sim.run.messages[0]);
-    assert!(first.contains("part 3") && first.contains("Result of step-2"), "{first}");
+    let at = |text: &str| first.find(text).unwrap_or_else(|| panic!("`{text}` is not in {first}"));
+    assert!(at("Result of step-2") < at("part 3"), "what to do comes last: {first}");
 }
