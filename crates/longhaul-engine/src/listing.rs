@@ -119,9 +119,8 @@ fn catch_up(
         }
         match derive(home, id) {
             Ok(row) => {
-                // A repaired journal is shorter than it was, and an older row never replaces a newer one.
-                catalog.remove(id)?;
-                catalog.upsert(&row)?;
+                // A repaired journal is shorter than it was: what is older there is not older.
+                catalog.replace(&row)?;
                 caught.changed = true;
             }
             Err(error) => caught.unreadable.push((id.clone(), error.to_string())),

@@ -129,6 +129,14 @@ impl Catalog {
         self.change(|transaction| insert(transaction, rows))
     }
 
+    /// Puts a run's row in place of the one it had, whichever is newer, at once: nobody sees the run without a row.
+    pub fn replace(&self, row: &RunRow) -> Result<(), Error> {
+        self.change(|transaction| {
+            transaction.execute("DELETE FROM runs WHERE id = ?1", [row.id.as_str()])?;
+            insert(transaction, [row])
+        })
+    }
+
     /// Changes nothing, and fails where a change would.
     pub fn check_writable(&self) -> Result<(), Error> {
         self.call(|connection| connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK"))
@@ -490,6 +498,24 @@ mod tests {
         assert_eq!(catalog.get(&row(5).id).unwrap().unwrap().last_seq, 5);
         catalog.upsert_all(&[RunRow { last_seq: 4, ..row(5) }, row(6)]).unwrap();
         assert_eq!(catalog.list(&Filter::default()).unwrap(), vec![row(6), row(5)]);
+    }
+
+    /// A run that is brought up to date is in every list that is made meanwhile.
+    #[test]
+    fn a_row_is_replaced_at_once() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("catalog");
+        let (writing, reading) = (Catalog::open(&path).unwrap(), Catalog::open(&path).unwrap());
+        writing.upsert(&row(5)).unwrap();
+        let older = RunRow { last_seq: 4, ..row(5) };
+        std::thread::scope(|scope| {
+            let replaced = scope.spawn(|| (0..1000).try_for_each(|_| writing.replace(&older)));
+            while !replaced.is_finished() {
+                assert_eq!(reading.list(&Filter::default()).unwrap().len(), 1);
+            }
+            replaced.join().unwrap().unwrap();
+        });
+        assert_eq!(reading.get(&row(5).id).unwrap().unwrap().last_seq, 4);
     }
 
     #[test]
