@@ -65,7 +65,7 @@ pub use glob::Glob;
 pub use grep::Grep;
 pub use handoff::WriteHandoff;
 pub use list::List;
-pub use process::{RUN_MARKER, reap_leftovers};
+pub use process::{RUN_MARKER, reap_leftovers, reap_leftovers_of_tree};
 pub use read::{Read, call_of};
 pub use sandbox::Sandbox;
 pub use shell::{AGENTS_PATH, agents_environment};

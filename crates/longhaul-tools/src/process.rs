@@ -22,8 +22,17 @@ pub(crate) const CALL_MARKER: &str = "LONGHAUL_CALL";
 /// Kills what is left of a run's tool calls after the harness that started them was killed. Call it before recovery and
 /// while no call of the run is under way; it may take two seconds. Answers how many processes were killed.
 pub fn reap_leftovers(run: &RunId) -> usize {
+    reap(run, false)
+}
+
+/// The same of a run and of all below it.
+pub fn reap_leftovers_of_tree(run: &RunId) -> usize {
+    reap(run, true)
+}
+
+fn reap(run: &RunId, with_below: bool) -> usize {
     let marker = format!("{RUN_MARKER}={run}");
-    kill_all(&Belongs { marker: &marker, leader: None, since: 0 }).killed
+    kill_all(&Belongs { marker: &marker, with_below, leader: None, since: 0 }).killed
 }
 
 /// What killing came to.
@@ -94,7 +103,8 @@ impl Tree {
     }
 
     fn belongs(&self) -> Belongs<'_> {
-        Belongs { marker: &self.marker, leader: Some(self.leader.as_raw_pid()), since: self.since }
+        let leader = Some(self.leader.as_raw_pid());
+        Belongs { marker: &self.marker, with_below: false, leader, since: self.since }
     }
 }
 

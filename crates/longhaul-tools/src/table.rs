@@ -35,10 +35,22 @@ pub(crate) struct Process {
 pub(crate) struct Belongs<'a> {
     /// An entry of its environment: `LONGHAUL_CALL=<key>`.
     pub(crate) marker: &'a str,
+    /// Also with what a run below that one has there: `LONGHAUL_RUN=<run>.1`.
+    pub(crate) with_below: bool,
     /// The leader of its process group or session.
     pub(crate) leader: Option<i32>,
     /// When the first of them was started, as [`started`] answers it: what is older is not asked.
     pub(crate) since: u64,
+}
+
+impl Belongs<'_> {
+    fn is_marked(&self, entry: &[u8]) -> bool {
+        match entry.strip_prefix(self.marker.as_bytes()) {
+            Some([]) => true,
+            Some([b'.', ..]) => self.with_below,
+            Some(_) | None => false,
+        }
+    }
 }
 
 /// The processes found, and whether some could not be judged yet because they were just starting a program.
@@ -60,7 +72,7 @@ pub(crate) fn search(belongs: &Belongs<'_>) -> Search {
         let environment = environment(process.pid);
         undecided |= environment.is_empty();
         let led = belongs.leader.is_some_and(|leader| process.group == leader || process.session == leader);
-        if led || environment.split(|byte| *byte == 0).any(|entry| entry == belongs.marker.as_bytes()) {
+        if led || environment.split(|byte| *byte == 0).any(|entry| belongs.is_marked(entry)) {
             found.insert(process.pid);
         }
     }
@@ -186,7 +198,7 @@ mod tests {
         let pid = child.id().cast_signed();
         let since = started(pid);
         let found = |since| {
-            let belongs = Belongs { marker: &marker, leader: None, since };
+            let belongs = Belongs { marker: &marker, with_below: false, leader: None, since };
             // Until it has become the program, it has our environment. Somebody else's may have none at all, for ever.
             let rounds = || std::iter::repeat_with(|| search(&belongs)).take(100);
             let search = rounds().find(|search| !search.undecided).or_else(|| rounds().last()).unwrap();

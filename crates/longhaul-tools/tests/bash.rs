@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fixture::{Fixture, done, failure};
+use longhaul_core::ids::RunId;
 use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
 use longhaul_core::tool::{Failure, Outcome, Output};
-use longhaul_tools::{Bash, Printed, Sandbox, Tool, limits, reap_leftovers};
+use longhaul_tools::{Bash, Printed, Sandbox, Tool, limits, reap_leftovers, reap_leftovers_of_tree};
 use serde_json::json;
 
 async fn bash(fixture: &Fixture, command: &str) -> Outcome {
@@ -228,6 +229,15 @@ fn leftovers_of_a_killed_harness_are_reaped() {
     assert_eq!(processes_with(&other_time).len(), 2);
     assert_eq!(reap_leftovers(&fixture.context.run), 0);
     assert_eq!(reap_leftovers(&other.context.run), 3);
+
+    // Those below are of the tree, one with a longer number is not.
+    let (below, beside) = (format!("{}.1.2", fixture.context.run), format!("{}0", fixture.context.run));
+    start(&below, &time);
+    start(&beside, &other_time);
+    assert_eq!(reap_leftovers(&fixture.context.run), 0);
+    assert_eq!(reap_leftovers_of_tree(&fixture.context.run), 3);
+    assert_eq!(processes_with(&other_time).len(), 2);
+    assert_eq!(reap_leftovers(&RunId::parse(&beside).unwrap()), 3);
 }
 
 /// A harness that was itself started inside a tool call carries the marker and must not kill itself or its parents.
@@ -237,7 +247,7 @@ fn a_marked_harness_spares_itself_and_its_ancestors() {
     if let Ok(nested) = std::env::var("LONGHAUL_RUN")
         && nested.starts_with("run_nested-")
     {
-        assert_eq!(reap_leftovers(&longhaul_core::ids::RunId::parse(&nested).unwrap()), 0);
+        assert_eq!(reap_leftovers(&RunId::parse(&nested).unwrap()), 0);
         return;
     }
     let test = std::env::current_exe().unwrap();

@@ -103,12 +103,7 @@ impl Harness {
 
     /// Ends what a run and those below it have left running.
     pub fn reap(&self, id: &RunId) {
-        longhaul_tools::reap_leftovers(id);
-        let below = format!("{id}.");
-        let runs = self.all_runs().unwrap_or_default();
-        for run in runs.iter().filter(|run| run.as_str().starts_with(&below)) {
-            longhaul_tools::reap_leftovers(run);
-        }
+        longhaul_tools::reap_leftovers_of_tree(id);
     }
 
     /// Of what was to be done for a run that nobody drives: children are ended, nothing else was begun.

@@ -235,20 +235,20 @@ fn e2e_a_long_conversation_is_summed_up() {
 
 const STEPS: &str = r#"
 steps:
-  - { id: make, description: "Write the number 7 into the file n.txt, then say done.", verify: ["grep 7 n.txt"] }
-  - { id: copy, description: "Write the number 7 into the file m.txt, then say done.", dependencies: [make], verify: ["grep 7 m.txt"] }
+  - { id: make, description: "Write the word hello into the file a.txt. When it is written, say done.", verify: ["grep hello a.txt"] }
+  - { id: more, description: "Write the word world into the file b.txt. When it is written, say done.", dependencies: [make], verify: ["grep world b.txt"] }
 "#;
 
 /// D11.4: steps that build on each other, as a workflow has them.
 #[test]
 fn e2e_steps_build_on_each_other() {
     let Some(model) = Model::wanted() else { return };
-    let args = ["run", "Two steps", "--plan", "steps.yaml", "--model", "qc/qwen"];
+    let args = ["run", "Make two files", "--plan", "steps.yaml", "--model", "qc/qwen"];
     let (desk, shown) = done(&model, "write", "steps", &args, &[("steps.yaml", STEPS)]);
     let told = desk.json(&["steps", id(&shown)]);
-    for (step, file) in ["n.txt", "m.txt"].into_iter().enumerate() {
+    for (step, (file, word)) in [("a.txt", "hello"), ("b.txt", "world")].into_iter().enumerate() {
         assert_eq!(told["steps"][step]["status"], "completed", "{told}");
-        assert!(std::fs::read_to_string(desk.path(file)).unwrap_or_default().contains('7'));
+        assert!(std::fs::read_to_string(desk.path(file)).unwrap_or_default().contains(word), "{file}");
     }
 }
 
