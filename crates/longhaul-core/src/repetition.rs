@@ -65,8 +65,8 @@ impl Found {
         }
     }
 
-    /// What the agent is told.
-    pub fn explained(&self) -> String {
+    /// What the agent is told. One that waits for a process is told how that is done, if it can.
+    pub fn explained(&self, has_background: bool) -> String {
         let what = match self.repetition {
             Repetition::SameCall => format!("this same call was tried {} times in a row", self.count),
             Repetition::TwoCalls => format!("these two calls were tried in turn {} times", self.count),
@@ -82,10 +82,15 @@ impl Found {
                 format!("the last {} calls were all made before and came to the same", self.count)
             }
         };
+        let waiting = if has_background {
+            ", or, if you wait for something, run it with `background` and look with bash_output"
+        } else {
+            ""
+        };
         format!(
-            "{what} to no new effect, so it was not made again. Do something else: look at what is there, try another way, or, if \
-             you wait for something, run it with `background` and look with bash_output. If you cannot go on, say what stands in \
-             the way"
+            "{what} to no new effect, so it was not made again. If what you wanted is there, go on with what is next, or say that \
+             you are done, without a call. Otherwise do something else: look at what is there, try another way{waiting}. If you \
+             cannot go on, say what stands in the way"
         )
     }
 }

@@ -247,7 +247,7 @@ fn e2e_steps_build_on_each_other() {
     let (desk, shown) = done(&model, "write", "steps", &args, &[("steps.yaml", STEPS)]);
     let told = desk.json(&["steps", id(&shown)]);
     for (step, (file, word)) in [("a.txt", "hello"), ("b.txt", "world")].into_iter().enumerate() {
-        assert_eq!(told["steps"][step]["status"], "completed", "{told}");
+        assert_eq!(told[step]["status"], "completed", "{told}");
         assert!(std::fs::read_to_string(desk.path(file)).unwrap_or_default().contains(word), "{file}");
     }
 }

@@ -8,7 +8,7 @@ use crate::limits::CHANGING_REPEATS_FACTOR;
 use crate::repetition::{self, Remedy};
 use crate::run::{Call, Phase, Run};
 use crate::status::Status;
-use crate::tool::{Failure, Outcome};
+use crate::tool::{BASH_OUTPUT, Failure, Outcome};
 
 const ONCE_MORE: &str = "not made: it was asked for again in the same turn";
 
@@ -48,7 +48,7 @@ pub(super) fn broken_off(
         Remedy::FreshStart if is_errand_out(run, turn, decision) => Remedy::Nudge,
         remedy @ (Remedy::Nudge | Remedy::FreshStart | Remedy::Pause) => remedy,
     };
-    circling(call, found, remedy, decision);
+    circling(run, call, found, remedy, decision);
     remedy
 }
 
@@ -62,8 +62,9 @@ fn told_of_circles(run: &Run, decision: &Decision) -> bool {
 }
 
 /// The agent goes round in circles: what is done about it is on record, and the call is not made.
-fn circling(call: &Asked<'_>, found: repetition::Found, remedy: Remedy, decision: &mut Decision) {
+fn circling(run: &Run, call: &Asked<'_>, found: repetition::Found, remedy: Remedy, decision: &mut Decision) {
     let (repetition, count) = (found.repetition, found.count);
     decision.and(Event::DoomLoop { repetition, remedy, tool: call.tool.to_owned(), count });
-    refuse(call.id, Failure::DoomLoop, found.explained(), decision);
+    let has_background = run.spec.tools.iter().any(|grant| grant.name == BASH_OUTPUT);
+    refuse(call.id, Failure::DoomLoop, found.explained(has_background), decision);
 }
