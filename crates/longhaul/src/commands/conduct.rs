@@ -48,7 +48,7 @@ impl CheckArgs {
         let run = harness.look(id)?;
         let judge = self.judge.as_ref().map(|name| settled_model(name, &app.cwd));
         if let Some(name) = &judge {
-            check_model(harness, name, &run.spec.limits)?;
+            check_model(&harness.models, name, &run.spec.limits)?;
         }
         // Another judge of the same work, unless it is said what else it goes by.
         let before = run.spec.conduct().judge.as_ref().map(|judge| judge.acceptance.clone());

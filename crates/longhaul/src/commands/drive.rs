@@ -86,7 +86,7 @@ fn drive_held(
     match rested {
         Rested::AtOnce => Ok(Exit::Interrupted),
         Rested::InOrder { run, ending, interrupted } => {
-            report(app, &run, &ending, interrupted);
+            report(app, &run, &ending, interrupted, harness.home().is_some());
             workspace::after_completion(app, &run);
             if let Some(path) = record {
                 super::record::write(harness, id, path);
@@ -290,7 +290,7 @@ async fn until_rest(driven: Driven, live: &Live) -> Result<Rested, Failure> {
     }
 }
 
-fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
+fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool, is_kept: bool) {
     let id = &run.spec.id;
     if app.json() {
         render::json(&RunView::of(run));
@@ -332,6 +332,10 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool) {
                 ));
             }
         }
+        Ending::Paused(_) | Ending::WaitingForHuman if !is_kept => render::hint(
+            "harness.enabled is false: what the agent wrote is there, nothing else was kept; give the same command again, with a \
+             higher limit if one was reached",
+        ),
         Ending::WaitingForHuman => hint_at_gate(run),
         Ending::Paused(Cause::Asked) if run.gates.iter().any(|gate| gate.answer.is_none()) => {
             hint_at_gate(run);

@@ -14,7 +14,7 @@ use longhaul_workspace::checkout::Change;
 use longhaul_workspace::place;
 use serde_json::json;
 
-use super::create::settled_model;
+use super::create::{check_model, settled_model};
 use crate::app::{self, App};
 use crate::branch::Naming;
 use crate::exit::Exit;
@@ -174,8 +174,11 @@ pub fn fork(app: &App, args: ForkArgs) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
     let harness = app.reading()?;
     let model = args.model.as_deref().map(|name| settled_model(name, &app.cwd));
-    let new = harness.new_run_id()?;
-    let run = harness.fork(&id, &args.at, &new, apart(app, &harness.look(&id)?, &new, model)?)?;
+    let (new, old) = (harness.new_run_id()?, harness.look(&id)?);
+    if let Some(name) = &model {
+        check_model(&app.models(&app.settings()?), name, &old.spec.limits)?;
+    }
+    let run = harness.fork(&id, &args.at, &new, apart(app, &old, &new, model)?)?;
     if app.json() {
         render::json(&json!({
             "id": new, "from": id, "at": args.at.to_string(), "status": run.status, "workspace": run.spec.workspace,

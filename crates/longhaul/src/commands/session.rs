@@ -540,8 +540,9 @@ fn is_within(run: &Run) -> bool {
 pub fn failure(error: Error) -> Failure {
     let (exit, hint) = match &error {
         Error::Name { .. } => (Exit::Usage, None),
+        // As with a run that there is none of: it was mistyped, and nothing failed.
         Error::Missing { .. } => {
-            (Exit::Failed, Some("`longhaul session list` shows those there are".to_owned()))
+            (Exit::Usage, Some("`longhaul session list` shows those there are".to_owned()))
         }
         Error::Locked { run, .. } => (
             Exit::Held,

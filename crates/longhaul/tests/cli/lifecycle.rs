@@ -221,6 +221,10 @@ fn without_the_harness_nothing_is_kept() {
         std::fs::read_dir(desk.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["a.txt", "longhaul.yaml", "s.yaml"]);
+    // What was not kept cannot be resumed, and nobody is told that it could.
+    let limited = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--max-steps", "1"]);
+    assert!(limited.code == 4 && !limited.err.contains("longhaul resume"), "{}", limited.err);
+    assert!(limited.err.contains("nothing else was kept"), "{}", limited.err);
 }
 
 /// Inside a repository the run has a worktree and branch of its own, and the user's checkout is not touched.

@@ -614,6 +614,9 @@ fn a_fork_goes_its_own_way() {
     let (id, workspace) = done(&desk);
     let (end, journal) = (found(&workspace), std::fs::read(desk.journal(&id)).unwrap());
     let at = format!("@{}", points(&desk, &id)[1]["seq"]);
+    let refused = desk.say(&["fork", &id, "--at", &at, "--model", "scripted/none.yaml"]);
+    assert!(refused.code == 2 && refused.err.contains("none.yaml"), "{}", refused.err);
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 1, "a model that is not there makes no run");
     let fork = desk.json(&["fork", &id, "--at", &at]);
     let new = fork["id"].as_str().unwrap();
     let place: PathBuf = fork["workspace"].as_str().unwrap().into();

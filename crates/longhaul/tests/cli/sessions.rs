@@ -237,7 +237,7 @@ fn sessions_are_removed_when_told() {
     assert_eq!(desk.json(&["show", &id])["sessionId"], "port");
     // A new one of that name does not go on from the old branch.
     assert_ne!(desk.json(&RUN)["branch"], "agent/session-port");
-    assert_eq!(desk.say(&["session", "info", "none"]).code, 1);
+    assert_eq!(desk.say(&["session", "info", "none"]).code, 2);
 }
 
 /// D17.4: a session stays until it is told to go; one that nobody has used for long is marked, and who works in sessions is told.

@@ -8,6 +8,7 @@ use longhaul_core::run::Run;
 use longhaul_core::spec::{Limits, RunSpec};
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
+use longhaul_model::Models;
 
 pub use self::options::{DEFAULT_AGENT, LimitArgs, ModeArg, OnAskArg, Options, Switch};
 pub use self::plan::{AUTO, check_rest, draft_plan};
@@ -119,7 +120,7 @@ pub fn made(
 ) -> Result<Run, Failure> {
     let models = spec.models.clone().unwrap_or_else(|| vec![spec.model.clone()]);
     for name in models.iter().map(String::as_str).chain(spec.conduct().other_models()) {
-        check_model(harness, name, &spec.limits)?;
+        check_model(&harness.models, name, &spec.limits)?;
     }
     let run = harness.create(spec).map_err(|error| unmade(error, told))?;
     warn_of_fallback(&run);
@@ -137,9 +138,8 @@ pub fn warn_of_fallback(run: &Run) {
 
 /// A model that cannot be had is better said now than when somebody starts the run, and so is a budget that could not be
 /// kept.
-pub(super) fn check_model(harness: &Harness, name: &str, limits: &Limits) -> Result<(), Failure> {
-    let model = harness
-        .models
+pub(super) fn check_model(models: &Models, name: &str, limits: &Limits) -> Result<(), Failure> {
+    let model = models
         .resolve(name)
         .map_err(|source| longhaul_engine::Error::Model { name: name.to_owned(), source })?;
     if limits.limit_cost() && !model.is_priced() {

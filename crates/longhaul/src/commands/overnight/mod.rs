@@ -271,7 +271,7 @@ fn check_agent(settings: &Settings, name: &str) -> Result<(), Failure> {
 /// A model that cannot be had is better said before there is a night.
 fn check_models(harness: &Harness, order: &Order) -> Result<(), Failure> {
     let limits = longhaul_core::spec::Limits { max_cost: order.means.max_cost, ..Default::default() };
-    order.models.iter().try_for_each(|name| create::check_model(harness, name, &limits))
+    order.models.iter().try_for_each(|name| create::check_model(&harness.models, name, &limits))
 }
 
 fn new_id(harness: &Harness) -> Result<String, Failure> {
