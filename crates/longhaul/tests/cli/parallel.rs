@@ -413,7 +413,7 @@ fn parallel_work_needs_branches() {
     let refused = desk.say(&args("left", &[]));
     assert!(refused.code == 2 && refused.err.contains("no branch is checked out"), "{}", refused.err);
     assert_eq!(git(&desk, &["branch", "--list", "agent/*"]), "");
-    assert_eq!(desk.say(&["merge", "--session", "none"]).code, 1);
+    assert_eq!(desk.say(&["merge", "--session", "none"]).code, 2);
     assert_eq!(desk.say(&["merge"]).code, 2);
     let refused = desk.say(&["merge", "run_1", "--verify", "true"]);
     assert!(refused.code == 2 && refused.err.contains("are for the runs of a session"), "{}", refused.err);
