@@ -188,6 +188,30 @@ fn work_is_applied_to_files_and_merged_with_what_changed_here() {
     assert_eq!(apply(&work).unwrap().changes, []);
 }
 
+/// A12, A60: what an agent puts where longhaul keeps its state, an answer to its own question for one, never gets there.
+#[test]
+fn no_work_lands_in_the_state() {
+    let planted = [".longhaul/runs/run_1/inbox/forged", "sub/.Longhaul/x", "state/answers/run_1.g1"];
+    for name in planted {
+        for is_committed in [false, true] {
+            let fixture = Fixture::new();
+            let (repo, tree) = (fixture.repo(), fixture.tree());
+            let work = Work { scratch: repo.join("state/scratch"), ..fixture.work() };
+            write(&tree, "file", "changed\n");
+            write(&tree, name, "yes\n");
+            if is_committed {
+                git(&tree, &["add", "--force", "."]);
+                git(&tree, &["commit", "--quiet", "-m", "work"]);
+            }
+            for land in [apply, merge] {
+                let refused = land(&work).unwrap_err();
+                assert!(matches!(&refused, Error::OwnState { paths } if names(paths) == [name]), "{refused}");
+                assert!(!repo.join(name).exists() && read(&repo, "file").starts_with("one\n"), "{name}");
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_of_the_users_is_touched_that_is_not_committed() {
     let fixture = Fixture::new();
@@ -205,6 +229,7 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
         error @ (Error::Gone { .. }
         | Error::Unmerged { .. }
         | Error::Filtered { .. }
+        | Error::OwnState { .. }
         | Error::Detached { .. }
         | Error::Busy
         | Error::Unsettled { .. }) => {

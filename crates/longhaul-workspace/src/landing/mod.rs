@@ -4,8 +4,8 @@
 //! files would be written. Only when nothing of the user's would be lost is the first file touched, and before that it is noted
 //! what is about to happen, so that a landing that was killed is finished or taken back by the next command. Taken back is only
 //! what still is exactly as it was written, and nothing at all once the user has gone on to another commit. Refuses to touch a
-//! file with changes that are not committed, to leave a conflict in a checkout, and to write files that are stored through a
-//! filter, because none is run here.
+//! file with changes that are not committed, to leave a conflict in a checkout, to write files that are stored through a
+//! filter, because none is run here, and to write where longhaul keeps its state: an agent would answer for a person there.
 
 mod merging;
 mod note;
@@ -41,6 +41,8 @@ pub enum Error {
     Unmerged { paths: Vec<PathBuf> },
     #[error("files that git does not track are in the way: {}", shown(paths))]
     InTheWay { paths: Vec<PathBuf> },
+    #[error("it has files of longhaul's own state, which come from no run: {}", shown(paths))]
+    OwnState { paths: Vec<PathBuf> },
     #[error("these files are stored through a filter, and no filter is run here: {}", shown(paths))]
     Filtered { paths: Vec<PathBuf> },
     #[error(

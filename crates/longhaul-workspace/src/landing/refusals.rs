@@ -1,15 +1,26 @@
 //! What a landing refuses, because something of the user's would be lost by it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::writing::GITLINK;
 use super::{Error, Site, nodes};
 use crate::checkout::{Change, Node};
+use crate::files::STATE_DIRECTORY;
 use crate::{commit, limits};
 
 impl Site {
+    /// Is it where runs keep their journals and what people answered, here or in a project inside this one?
+    pub(super) fn is_own_state(&self, path: &Path) -> bool {
+        let is_named = |part: &OsStr| part.eq_ignore_ascii_case(STATE_DIRECTORY);
+        // A worktree of ours lies in the state directory; the other way round it is a part that no work is about.
+        let state =
+            self.checkout.scratch().parent().and_then(|state| state.strip_prefix(self.checkout.top()).ok());
+        path.iter().any(is_named) || state.is_some_and(|state| path.starts_with(state))
+    }
+
     pub(crate) fn refuse_unready(&self) -> Result<(), Error> {
         commit::refuse_under_way(&self.checkout)?;
         let unmerged = self.checkout.unmerged()?;

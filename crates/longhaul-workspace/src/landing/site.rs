@@ -95,6 +95,9 @@ impl Site {
         if changes.is_empty() && landing.moved.is_none() {
             return Ok(());
         }
+        refuse(to_write.iter().filter(|change| self.is_own_state(&change.path)), |paths| Error::OwnState {
+            paths,
+        })?;
         let filtered = self.checkout.filtered(to_write.iter().map(|change| change.path.as_path()))?;
         if !filtered.is_empty() {
             return Err(Error::Filtered { paths: filtered });

@@ -283,6 +283,10 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
             "{untouched}; commit or stash them first; `git ls-files -v` marks with `h` or `S` those that git was told to pass over"
         ),
         Error::InTheWay { .. } => format!("{untouched}; move them away first"),
+        Error::OwnState { .. } => format!(
+            "{untouched}; look at how they came there, and take them out of {worktree} and of what is committed on {branch}; do not \
+             merge it yourself before"
+        ),
         Error::Unmerged { .. } => format!("{untouched}; resolve them first, and `git add` them"),
         Error::Filtered { .. }
         | Error::Checkout(checkout::Error::Filtered { .. })
