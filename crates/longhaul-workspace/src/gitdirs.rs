@@ -4,7 +4,8 @@
 //! it counts only if the directory it names points back. Refuses to guess: what is neither is no repository.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::{Component, Path, PathBuf};
 
 use crate::limits;
 
@@ -47,8 +48,7 @@ pub fn at(top: &Path) -> Option<GitDirs> {
     let own = target(&link, "gitdir:", top)?;
     let common = target(&own.join("commondir"), "", &own)?;
     let below = own.parent().is_some_and(|parent| parent == common.join("worktrees"));
-    let points_back = fs::read_to_string(own.join("gitdir")).ok()?;
-    let points_back = own.join(points_back.trim_end());
+    let points_back = own.join(small(&own.join("gitdir"))?.trim_end());
     let same =
         points_back.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|back| back == top);
     (below && same).then(|| GitDirs::Linked { top: top.to_owned(), own, common })
@@ -61,10 +61,35 @@ pub fn above(path: &Path, boundary: &Path) -> Option<GitDirs> {
     inside.find(|path| path.join(".git").symlink_metadata().is_ok()).and_then(at)
 }
 
+/// The branches that are checked out, each with where: the repository's own `.git` directory, or the `.git` file of a worktree.
+pub fn checked_out(common: &Path) -> Vec<(PathBuf, String)> {
+    let own = branch(common).map(|branch| (common.to_owned(), branch));
+    let linked = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    let linked = linked.take(limits::WORKTREES_LOOKED_AT_MAX).filter_map(|entry| {
+        let directory = entry.path();
+        let place = directory.join(small(&directory.join("gitdir"))?.trim_end());
+        Some((place, branch(&directory)?))
+    });
+    own.into_iter().chain(linked).collect()
+}
+
+/// The branch that is checked out where git keeps this, as a path below the repository's directory.
+fn branch(directory: &Path) -> Option<String> {
+    let head = small(&directory.join("HEAD"))?;
+    let branch = head.strip_prefix("ref: ")?.trim_end();
+    let is_plain = Path::new(branch).components().all(|part| matches!(part, Component::Normal(_)));
+    (branch.starts_with("refs/heads/") && is_plain).then(|| branch.to_owned())
+}
+
 /// The directory that a small file names, with its links resolved.
 fn target(file: &Path, prefix: &str, base: &Path) -> Option<PathBuf> {
-    let text = fs::read_to_string(file).ok()?;
-    base.join(text.strip_prefix(prefix)?.trim()).canonicalize().ok()
+    base.join(small(file)?.strip_prefix(prefix)?.trim()).canonicalize().ok()
+}
+
+fn small(file: &Path) -> Option<String> {
+    let mut text = String::new();
+    fs::File::open(file).ok()?.take(limits::GIT_LINK_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use longhaul_workspace::STATE_DIRECTORY;
 use longhaul_workspace::gitdirs::{self, GitDirs};
 
 use super::More;
@@ -120,8 +121,20 @@ const PLACES: &[&str] = &[
 ];
 
 /// Parts of a repository's `.git` that make git run programs or look elsewhere; git needs them to be readable only.
-const GIT_GUARDED: &[&str] =
-    &["config", "config.worktree", "commondir", "gitdir", "hooks", "info", "modules", "worktrees"];
+const GIT_GUARDED: &[&str] = &[
+    "config",
+    "config.worktree",
+    "commondir",
+    "gitdir",
+    "hooks",
+    "info",
+    "modules",
+    ALTERNATES,
+    "worktrees",
+];
+
+/// Where git is told to look for objects elsewhere.
+const ALTERNATES: &str = "objects/info/alternates";
 
 /// Those that, where they are missing, are covered by an empty directory: they could be made otherwise. Git takes what lies in
 /// `modules` and `worktrees` for repositories of its own, with their hooks.
@@ -129,12 +142,17 @@ const GIT_COVERED: &[&str] = &["hooks", "info", "modules", "worktrees"];
 
 /// Those that, where they are missing, cannot be covered without leaving a file that means something to git. Nobody makes them
 /// in the middle of a user's own work, so that one that appears is the command's.
-const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir"];
+const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir", ALTERNATES];
 
-/// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone. What is
-/// only there while a user merges or rebases (`MERGE_HEAD`, `rebase-merge`, locks) is not among them: it can neither be covered,
-/// because then git takes it for begun, nor be swept, because the user may have begun it while the command ran.
-const GIT_CHECKOUT: &[&str] = &["HEAD", "index"];
+/// What of a repository's `.git` is written from a linked worktree: what all checkouts of it share.
+const GIT_SHARED: &[&str] = &["annex", "lfs", "logs", "objects", "refs", "rr-cache"];
+
+/// What else git looks at there. `HEAD` and `index` belong to the user's own checkout, and what they name is not garbage. Being a
+/// mount, `packed-refs` is not replaced by one that would be gone with the command, after the branches in it were taken away.
+const GIT_SEEN: &[&str] = &["HEAD", "index", "packed-refs", "shallow"];
+
+/// What would be lost with the command, though something else that stays counts on it: it is not begun.
+const GIT_NOT_BEGUN: &[&str] = &["annex", "lfs", "shallow.lock"];
 
 /// One thing in a command's world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -400,23 +418,58 @@ impl World {
                 // Without the rest of the checkout, git would take it for deleted.
                 self.add(Mount::ReadOnly(git.top().to_owned()));
             }
-            self.git(git);
+            self.git(host, git);
         }
         self.add(Mount::Writable(workspace.to_owned()));
     }
 
-    fn git(&mut self, git: &GitDirs) {
+    fn git(&mut self, host: &Host, git: &GitDirs) {
         match git {
             GitDirs::Own { directory, .. } => self.git_directory(directory, GitDirectory::Main),
             GitDirs::Linked { top, own, common } => {
-                self.git_directory(common, GitDirectory::Main);
-                for name in GIT_CHECKOUT {
-                    self.show_content(&common.join(name));
+                self.git_shared(common);
+                // Those of other runs have worktrees of ours, and there may be many.
+                let is_users = |place: &Path| place != top.join(".git") && !host.hides(place);
+                for (_, branch) in gitdirs::checked_out(common).iter().filter(|(place, _)| is_users(place)) {
+                    self.git_branch(common, branch);
                 }
                 self.git_directory(own, GitDirectory::Linked);
                 // Whoever could change this file would choose what is writable the next time.
                 self.add(Mount::ReadOnly(top.join(".git")));
             }
+        }
+    }
+
+    /// The directory that a linked worktree shares with the user's own checkout. What is made in it is gone with the command: git puts
+    /// its locks there, and whoever could leave a `MERGE_HEAD` or a `rebase-merge` would have begun something in the user's name.
+    fn git_shared(&mut self, common: &Path) {
+        let is_link = |name: &&str| common.join(name).is_symlink();
+        let is_plain = common.join("packed-refs").is_file() && !common.join("reftable").exists();
+        if !is_plain || GIT_GUARDED.iter().chain(GIT_SHARED).any(|name| is_link(&name)) {
+            self.git_directory(common, GitDirectory::Main);
+            return ["HEAD", "index"].iter().for_each(|name| self.show_content(&common.join(name)));
+        }
+        self.add(Mount::Scratch(common.to_owned()));
+        for name in GIT_NOT_BEGUN {
+            self.add(Mount::Nothing(common.join(name)));
+        }
+        for name in GIT_SHARED.iter().filter(|name| common.join(name).is_dir()) {
+            self.add(Mount::Writable(common.join(name)));
+        }
+        for name in GIT_GUARDED.iter().chain(GIT_SEEN) {
+            self.show_content(&common.join(name));
+        }
+        // This one would be made in what stays.
+        self.swept.extend(Some(common.join(ALTERNATES)).filter(|path| !path.exists()));
+    }
+
+    /// A branch that is checked out elsewhere stays what it is: to its owner, his files would seem changed.
+    fn git_branch(&mut self, common: &Path, branch: &str) {
+        let path = common.join(branch);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => self.add(Mount::ReadOnly(path)),
+            // It is among the packed ones, and a file here would count before that.
+            Ok(_) | Err(_) => self.add(Mount::Nothing(path)),
         }
     }
 
@@ -457,7 +510,10 @@ impl World {
                 Ok(_) | Err(_) => {}
             }
         }
-        for path in &host.hidden {
+        // With its state elsewhere a run may still work where another's is: whoever writes there answers for a person.
+        let beside = workspace.join(STATE_DIRECTORY);
+        let is_state = beside.join("runs").is_dir() && !host.hides(workspace);
+        for path in host.hidden.iter().chain(Some(&beside).filter(|_| is_state)) {
             // What is shown inside of it, like the workspace, is mounted over the emptiness.
             if path.exists() && self.shows(path) {
                 self.hold_above(path);
@@ -550,9 +606,26 @@ mod tests {
             "nothing repo/.longhaul",
         ];
         assert_eq!(below(&policy, &base), expected);
-        let swept =
-            ["repo/.git/commondir", "repo/.git/config.worktree", "repo/.git/gitdir", "repo/longhaul.yaml"];
+        let swept = [
+            "repo/.git/commondir",
+            "repo/.git/config.worktree",
+            "repo/.git/gitdir",
+            "repo/.git/objects/info/alternates",
+            "repo/longhaul.yaml",
+        ];
         assert_eq!(policy.swept, swept.map(|path| base.join(path)));
+    }
+
+    /// A12, A60: with its own state elsewhere, a run in place does not reach the state that is there.
+    #[test]
+    fn the_state_of_others_is_nothing_too() {
+        let (_outer, base) = ground(&["home", "repo/.longhaul/runs", "repo/sub", "other/.longhaul"], &[]);
+        let shown = |place: &str| {
+            let policy = Policy::new(&host(&base, "state"), &base.join(place), Network::None).unwrap();
+            below(&policy, &base)
+        };
+        assert_eq!(shown("repo"), ["scratch home", "write repo", "nothing repo/.longhaul"]);
+        assert_eq!(shown("other"), ["scratch home", "write other"], "nobody's state is there");
     }
 
     /// Of a hidden directory that a hook is run in, only what it shows is there.
@@ -587,9 +660,29 @@ mod tests {
     #[test]
     fn a_worktree_sees_its_repository_and_not_the_state_directory() {
         let own = "repo/.git/worktrees/run_x";
-        let directories =
-            ["home", own, "repo/.git/hooks", "repo/.git/info", "state/workspace/run/run_x", "state/runs"];
-        let (_outer, base) = ground(&directories, &[("repo/.git/config", ""), ("repo/.git/HEAD", "")]);
+        let directories = [
+            "home",
+            own,
+            "repo/.git/worktrees/users",
+            "repo/.git/hooks",
+            "repo/.git/info",
+            "repo/.git/logs",
+            "repo/.git/objects/info",
+            "repo/.git/refs/heads",
+            "state/workspace/run/run_x",
+            "state/runs",
+        ];
+        let files = [
+            ("repo/.git/config", ""),
+            ("repo/.git/HEAD", "ref: refs/heads/main\n"),
+            ("repo/.git/MERGE_HEAD", ""),
+            ("repo/.git/packed-refs", ""),
+            ("repo/.git/refs/heads/main", ""),
+            ("repo/.git/worktrees/users/HEAD", "ref: refs/heads/packed\n"),
+            ("repo/.git/worktrees/users/gitdir", "/elsewhere/.git\n"),
+            ("repo/.git/worktrees/run_x/HEAD", "ref: refs/heads/agent/x\n"),
+        ];
+        let (_outer, base) = ground(&directories, &files);
         let tree = base.join("state/workspace/run/run_x");
         fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join(own).display())).unwrap();
         fs::write(base.join(own).join("gitdir"), format!("{}\n", tree.join(".git").display())).unwrap();
@@ -597,12 +690,20 @@ mod tests {
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();
         let expected = [
             "scratch home",
-            "write repo/.git",
+            "scratch repo/.git",
             "read repo/.git/HEAD",
+            "nothing repo/.git/annex",
             "read repo/.git/config",
             "read repo/.git/hooks",
             "read repo/.git/info",
-            "nothing repo/.git/modules",
+            "nothing repo/.git/lfs",
+            "write repo/.git/logs",
+            "write repo/.git/objects",
+            "read repo/.git/packed-refs",
+            "write repo/.git/refs",
+            "read repo/.git/refs/heads/main",
+            "nothing repo/.git/refs/heads/packed",
+            "nothing repo/.git/shallow.lock",
             "read repo/.git/worktrees",
             "write repo/.git/worktrees/run_x",
             "read repo/.git/worktrees/run_x/commondir",
@@ -611,6 +712,10 @@ mod tests {
             "read state/workspace/run/run_x/.git",
         ];
         assert_eq!(below(&policy, &base), expected);
+        // Where packing branches could lose them, all of it is written as it is.
+        fs::remove_file(base.join("repo/.git/packed-refs")).unwrap();
+        let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();
+        assert!(below(&policy, &base).contains(&"write repo/.git".to_owned()), "{policy:?}");
         // A forged link leads nowhere.
         fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join("home").display())).unwrap();
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();

@@ -110,7 +110,7 @@ fn look_around(options: &Options, wrapping: Wrapping) -> Result<Tools, String> {
             Wrapping::Restrictions | Wrapping::Profile | Wrapping::None => None,
         };
         let identity = identity.join().map_err(|_| "who commits could not be found out")?;
-        let home_files = [(PathBuf::from(".gitconfig"), identity)].into();
+        let home_files = [(PathBuf::from(".gitconfig"), identity + NO_GC)].into();
         // Where it cannot be told whether groups hold, there are none.
         let pids = pids.join().ok().flatten();
         Ok(Tools { wrapping, bubblewrap, home_files, pids, ..nothing(options) })
@@ -238,6 +238,10 @@ fn identity(host: &Host) -> String {
     let said = git.stderr(Stdio::null()).output().map(|output| output.stdout).unwrap_or_default();
     settings_of(&String::from_utf8_lossy(&said))
 }
+
+/// Nobody sees to the user's repository behind his back: there are parts of it that git can only read here, and of that it would
+/// leave a complaint (`gc.log`) for him.
+const NO_GC: &str = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n";
 
 /// Git's answer as a file of settings. What is set again is set last, as in the file it is from.
 fn settings_of(said: &str) -> String {
