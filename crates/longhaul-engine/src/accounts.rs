@@ -12,9 +12,10 @@ use futures_util::future::BoxFuture;
 use longhaul_core::budget::{Account, Budget, Exhausted, day_of};
 use longhaul_core::codec;
 use longhaul_core::conversation::Usage;
-use longhaul_core::event::Event;
+use longhaul_core::event::{Aside, Event};
 use longhaul_core::ids::RunId;
 use longhaul_core::input::Input;
+use longhaul_core::run::AsideReserve;
 use longhaul_core::time::Timestamp;
 use longhaul_store::{Home, Reader, Record};
 use longhaul_tools::Cancel;
@@ -88,7 +89,7 @@ impl Accounts {
             }
             if book.is_asking && book.is_held {
                 // Of a run that has heard no reply yet the dearest reply of all is expected.
-                account.under_way.add(&book.last.or(dearest).unwrap_or_default());
+                account.under_way.add(&book.expected().or(dearest).unwrap_or_default());
             }
         }
         Ok(account)
@@ -154,6 +155,9 @@ struct Book {
     noted: Option<Noted>,
     /// The last reply: the next is expected to take as much.
     last: Option<Usage>,
+    /// The same for what is asked beside the conversation, perhaps of another model, and which of it is being asked.
+    asides: AsideReserve,
+    aside: Option<Aside>,
     dearest: Usage,
     is_asking: bool,
     is_held: bool,
@@ -177,8 +181,14 @@ impl Book {
         let Ok(event) = codec::decode(record.seq, record.kind, record.version, record.payload) else {
             return;
         };
-        if let Event::TurnStarted { .. } | Event::AsideStarted { .. } = &event {
-            self.is_asking = true;
+        if let Event::TurnStarted { .. } = &event {
+            (self.is_asking, self.aside) = (true, None);
+        }
+        if let Event::AsideStarted { aside, .. } = &event {
+            (self.is_asking, self.aside) = (true, Some(*aside));
+        }
+        if let Event::AsideEnded { aside, usage: Some(usage), .. } = &event {
+            self.asides.heard(*aside, *usage);
         }
         if let Event::ModelReplied { usage, .. } = &event {
             self.last = Some(*usage);
@@ -199,6 +209,11 @@ impl Book {
             self.is_asking = false;
             self.has_ended = to.is_terminal();
         }
+    }
+
+    /// What is being asked is expected to take what it took the last time.
+    fn expected(&self) -> Option<Usage> {
+        self.aside.and_then(|aside| self.asides.of(aside)).or(self.last)
     }
 
     fn spend(&mut self, at: Timestamp, today: i64, usage: &Usage) {

@@ -104,6 +104,25 @@ fn a_reader_beside_a_busy_writer_sees_no_damage() {
     reader.join().unwrap();
 }
 
+/// AD4: the journal is the run. A copy that lost what was empty beside it is opened, and told things, as any other.
+#[test]
+fn what_lies_beside_a_journal_may_be_missing() {
+    let dir = TempDir::new().unwrap();
+    let engine = Engine::new(dir.path());
+    let place = dir.path().join("runs").join(run_id(1).as_str());
+    drop(engine.create(&run_id(1), &writer(), &entries(["a"])).unwrap());
+    let lose = || ["inbox", "blobs"].map(|name| fs::remove_dir_all(place.join(name)).unwrap());
+    lose();
+    assert_eq!(engine.pending(&run_id(1)).unwrap().len(), 0);
+    assert!(engine.footprint(&run_id(1)).unwrap().journal_bytes > 0);
+    engine.post(&run_id(1), &CommandId::from_bits(1), b"pause").unwrap();
+    assert_eq!(engine.pending(&run_id(1)).unwrap().len(), 1);
+    lose();
+    drop(engine.open(&run_id(1), &writer(), &mut nothing).unwrap());
+    let hash = engine.put_blob(&run_id(1), b"large").unwrap();
+    assert_eq!(engine.blob(&run_id(1), &hash).unwrap(), b"large");
+}
+
 #[test]
 fn the_fallback_takes_over_from_the_dead_and_fences_the_stale() {
     let dir = TempDir::new().unwrap();

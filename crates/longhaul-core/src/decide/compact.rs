@@ -2,7 +2,7 @@
 //! helps the conversation is begun anew. Never more than that: a conversation that cannot be shortened is not shortened
 //! again and again.
 
-use super::{Decision, iteration, turn};
+use super::{Decision, iteration, limit, turn};
 use crate::context::{self, Shortening};
 use crate::conversation::Message;
 use crate::effect::Effect;
@@ -90,6 +90,9 @@ fn make_room(run: &Run, turn: u32, attempt: Attempt, threshold: u64, decision: &
         return iteration::interrupt(&ahead, turn, FreshStart::Context, decision);
     }
     let aside = Aside::Compaction { before: before as u32 };
+    if !limit::has_room_for_question(&ahead, aside, decision) {
+        return summed_up(&ahead, before as u32, turn, None, decision);
+    }
     decision.and(Event::AsideStarted { aside, turn, attempt: Attempt::FIRST });
     decision.then(Effect::AskAside { aside, attempt: Attempt::FIRST });
 }

@@ -73,10 +73,10 @@ pub(super) fn interrupt(run: &Run, turn: u32, why: FreshStart, decision: &mut De
 /// With a summariser the iteration that ends is summed up first, if there is enough left to ask it.
 pub(super) fn sum_up(run: &Run, turn: u32, why: FreshStart, decision: &mut Decision) {
     let summarized = run.spec.conduct().looping.as_ref().is_some_and(|looping| looping.summarizer.is_some());
-    if !summarized || !limit::has_room_for_question(run, run.spec.limits, decision) {
+    let aside = Aside::Iteration { why };
+    if !summarized || !limit::has_room_for_question(run, aside, decision) {
         return begin(run, why, decision);
     }
-    let aside = Aside::Iteration { why };
     decision.and(Event::AsideStarted { aside, turn: turn + 1, attempt: Attempt::FIRST });
     decision.then(Effect::AskAside { aside, attempt: Attempt::FIRST });
 }

@@ -5,7 +5,7 @@ use crate::budget::Exhausted;
 use crate::child::{Child, ChildLedger, Errand, Reply};
 use crate::conversation::Usage;
 use crate::effect::Effect;
-use crate::event::{Cause, Event, FreshStart};
+use crate::event::{Aside, Cause, Event, FreshStart};
 use crate::ids::{Attempt, CallId};
 use crate::money::Usd;
 use crate::plan::StepStatus;
@@ -47,15 +47,15 @@ pub(super) fn permit_turn(run: &Run, turn: u32, limits: Limits, decision: &mut D
 }
 
 /// May a model be asked beside the conversation, as far as tokens and money go?
-pub(super) fn permit_question(run: &Run, limits: Limits, decision: &mut Decision) -> bool {
-    let spent = Spent::with(run, decision);
+pub(super) fn permit_question(run: &Run, aside: Aside, limits: Limits, decision: &mut Decision) -> bool {
+    let spent = Spent::for_question(run, aside, decision);
     let reached = [spent.tokens(limits.max_tokens), spent.cost(limits.max_cost)];
     permit(run, run.turn(), limits, reached.into_iter().flatten(), decision)
 }
 
 /// Is there enough of both for that? Decides nothing.
-pub(super) fn has_room_for_question(run: &Run, limits: Limits, decision: &Decision) -> bool {
-    let spent = Spent::with(run, decision);
+pub(super) fn has_room_for_question(run: &Run, aside: Aside, decision: &Decision) -> bool {
+    let (limits, spent) = (run.spec.limits, Spent::for_question(run, aside, decision));
     let reached = [spent.tokens(limits.max_tokens), spent.cost(limits.max_cost)];
     !reached.into_iter().flatten().any(|reached| limits.holds(reached.limit))
 }
@@ -236,6 +236,18 @@ impl Spent {
     fn with(run: &Run, decision: &Decision) -> Spent {
         let (drawn, next) = (Drawn::from(run, decision), Reply::of(&last_reply(run, decision)));
         Spent { used: drawn.used.usage, gone: drawn.gone.usage, next }
+    }
+
+    /// Whoever is asked beside the conversation may be another model, with another price: what it took last time is expected of it.
+    fn for_question(run: &Run, aside: Aside, decision: &Decision) -> Spent {
+        let mut known = run.aside_reserve;
+        for event in decision.since(run) {
+            if let Event::AsideEnded { aside, usage: Some(usage), .. } = event {
+                known.heard(*aside, *usage);
+            }
+        }
+        let spent = Spent::with(run, decision);
+        Spent { next: known.of(aside).map_or(spent.next, |usage| Reply::of(&usage)), ..spent }
     }
 
     fn for_errand(run: &Run, decision: &Decision) -> Spent {

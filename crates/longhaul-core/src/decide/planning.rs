@@ -14,8 +14,9 @@ use crate::time::Timestamp;
 
 /// Asks for a plan, as the first thing a run does that has none.
 pub(super) fn begin(run: &Run, decision: &mut Decision) {
-    if limit::permit_question(run, run.spec.limits, decision) {
-        aside::again(Aside::Planning { round: 1 }, 1, Attempt::FIRST, decision);
+    let aside = Aside::Planning { round: 1 };
+    if limit::permit_question(run, aside, run.spec.limits, decision) {
+        aside::again(aside, 1, Attempt::FIRST, decision);
     }
 }
 
@@ -117,10 +118,12 @@ pub(super) fn heard(run: &Run, round: u32, answer: &str, decision: &mut Decision
         Err(why) if round < PLAN_ROUNDS_MAX => {
             let why = head(&why, NOTE_BYTES_MAX).to_owned();
             decision.and(Event::PlanRefused { why });
-            if run.status == Status::Running && !limit::permit_question(run, run.spec.limits, decision) {
+            let aside = Aside::Planning { round: round + 1 };
+            if run.status == Status::Running && !limit::permit_question(run, aside, run.spec.limits, decision)
+            {
                 return;
             }
-            aside::again(Aside::Planning { round: round + 1 }, 1, Attempt::FIRST, decision);
+            aside::again(aside, 1, Attempt::FIRST, decision);
         }
         Err(why) => give_up(run, &why, decision),
     }

@@ -129,7 +129,7 @@ fn missing_features(run: &Run, found: &Examination) -> bool {
 
 /// Asks for a second opinion, before `turn` would begin.
 pub(super) fn ask_judge(run: &Run, turn: u32, attempt: Attempt, decision: &mut Decision) {
-    if !limit::permit_question(run, run.spec.limits, decision) {
+    if !limit::permit_question(run, Aside::Judgement, run.spec.limits, decision) {
         return;
     }
     decision.and(Event::AsideStarted { aside: Aside::Judgement, turn, attempt });

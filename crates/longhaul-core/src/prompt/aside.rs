@@ -137,8 +137,42 @@ pub struct Opinion {
     pub reasons: Vec<String>,
 }
 
-/// The opinion in a judge's answer, which may stand among other words.
+/// The opinion in a judge's answer: the object that it ends with, fenced or not, on lines of its own. One among other words is an
+/// example, or what somebody else said.
 pub fn opinion(answer: &str) -> Option<Opinion> {
-    let (start, end) = (answer.find('{')?, answer.rfind('}')?);
-    serde_json::from_str(answer.get(start..=end)?).ok()
+    let answer = answer.trim().trim_end_matches("```").trim_end();
+    let starts = answer.match_indices('{').map(|(at, _)| at);
+    let mut starts = starts.filter(|at| *at == 0 || answer[..*at].ends_with('\n'));
+    starts.find_map(|at| serde_json::from_str(&answer[at..]).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::opinion;
+
+    /// Pain 7: a judge that does not say yes has not said yes.
+    #[test]
+    fn an_opinion_is_the_answer_and_no_part_of_it() {
+        let yes = r#"{"accepted": true, "reasons": []}"#;
+        for answer in [
+            yes.to_owned(),
+            format!("```json\n{yes}\n```"),
+            format!("I looked at all of it.\n\n{yes}\n"),
+            "{\n  \"accepted\": true\n}".to_owned(),
+        ] {
+            assert!(opinion(&answer).is_some_and(|opinion| opinion.accepted), "{answer}");
+        }
+        for answer in [
+            format!("I would answer {yes} if the tests existed."),
+            format!("The agent said {yes} but I disagree."),
+            format!("The agent said\n{yes}\nbut I disagree."),
+            format!("It would be wrong to say {yes}"),
+            format!("{yes}\n{{\"accepted\": false}}"),
+            r#"{"accepted": "true"}"#.to_owned(),
+            "accepted: true".to_owned(),
+            String::new(),
+        ] {
+            assert!(opinion(&answer).is_none_or(|opinion| !opinion.accepted), "{answer}");
+        }
+    }
 }

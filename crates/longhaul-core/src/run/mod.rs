@@ -24,7 +24,7 @@ use crate::child::Children;
 use crate::context::Fill;
 use crate::conversation::{Message, Usage};
 use crate::document;
-use crate::event::{Cause, Event, Purpose};
+use crate::event::{Aside, Cause, Event, Purpose};
 use crate::evidence::{Examination, ProtectedChange};
 use crate::ids::CommandId;
 use crate::json::Json;
@@ -118,6 +118,9 @@ pub struct Run {
     /// What the last reply of the model in use took: so much is set aside before the next question.
     #[serde(default)]
     pub reserve: Usage,
+    /// The same for what is asked beside the conversation.
+    #[serde(default)]
+    pub aside_reserve: AsideReserve,
     /// What was used, by step, iteration and model.
     #[serde(default)]
     pub spending: Vec<Spending>,
@@ -195,6 +198,34 @@ pub struct Run {
     /// Number of the event that imported it; later events make the run differ from the document.
     #[serde(skip)]
     pub imported_seq: u64,
+}
+
+/// What the last answers to questions beside the conversation took, by who is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsideReserve {
+    summary: Usage,
+    judgement: Usage,
+    planning: Usage,
+}
+
+impl AsideReserve {
+    /// Nothing is known before the first answer.
+    pub fn of(&self, aside: Aside) -> Option<Usage> {
+        Some(match aside {
+            Aside::Compaction { .. } | Aside::Iteration { .. } => self.summary,
+            Aside::Judgement => self.judgement,
+            Aside::Planning { .. } => self.planning,
+        })
+        .filter(|usage| *usage != Usage::default())
+    }
+
+    pub fn heard(&mut self, aside: Aside, usage: Usage) {
+        match aside {
+            Aside::Compaction { .. } | Aside::Iteration { .. } => self.summary = usage,
+            Aside::Judgement => self.judgement = usage,
+            Aside::Planning { .. } => self.planning = usage,
+        }
+    }
 }
 
 /// What goes from one conversation to the next.
@@ -344,6 +375,7 @@ impl Run {
             silence: None,
             usage: Usage::default(),
             reserve: Usage::default(),
+            aside_reserve: AsideReserve::default(),
             spending: Vec::new(),
             warned: Vec::new(),
             passed: Vec::new(),

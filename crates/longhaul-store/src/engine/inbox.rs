@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use longhaul_core::ids::{CommandId, RunId};
 
 use super::disk::{self, Access, Disk};
+use super::is_absent;
 use crate::error::{Error, is_no_space};
 use crate::journal::Posted;
 use crate::limits;
@@ -160,7 +161,12 @@ pub(crate) fn nanos_now() -> u128 {
 fn list(dir: &Path) -> Result<Vec<(CommandId, PathBuf)>, Error> {
     let failed = |error| Error::io("list", dir, error);
     let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(failed)? {
+    let entries = match fs::read_dir(dir) {
+        // Nobody has left anything.
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         let parsed = name.to_str().and_then(|name| {

@@ -122,6 +122,16 @@ impl Engine {
         fs::symlink_metadata(self.journal_path(run)).is_ok()
     }
 
+    /// The journal is the run; what lies beside it may have been lost, as copies of a directory lose what is empty in it.
+    fn furnish(&self, dir: &Path) -> Result<(), Error> {
+        for place in ["inbox", "blobs"].map(|name| dir.join(name)) {
+            if fs::symlink_metadata(&place).is_err_and(|error| is_absent(&error)) {
+                self.disk.create_dir(&place).map_err(|error| Error::io("create", place, error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The run's directory. A symbolic link in its place is refused: writing through it would write elsewhere.
     fn dir(&self, run: &RunId) -> Result<PathBuf, Error> {
         let dir = self.runs.join(run.as_str());
@@ -174,6 +184,7 @@ impl Store for Engine {
         let lock = Lock::take(run, &dir.join("lock"), writer)?;
         let file = self.open_journal(run, &path, Access::Write)?;
         let journal = EngineJournal::open(run, path, Arc::clone(&self.disk), file, lock, visit)?;
+        self.furnish(&dir)?;
         self.sweep(&dir);
         self.sweep(&dir.join("inbox"));
         self.sweep(&dir.join("blobs"));
@@ -200,6 +211,7 @@ impl Store for Engine {
     }
 
     fn post(&self, run: &RunId, command: &CommandId, body: &[u8]) -> Result<(), Error> {
+        self.furnish(&self.dir(run)?)?;
         inbox::post(&*self.disk, &self.dir(run)?.join("inbox"), run, command, body)
     }
 
@@ -247,7 +259,11 @@ fn nanoseconds(seconds: i64, rest: i64) -> i64 {
 fn bytes_in(dir: &Path) -> Result<u64, Error> {
     let failed = |error| Error::io("measure", dir, error);
     let mut bytes = 0;
-    for entry in fs::read_dir(dir).map_err(failed)? {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if is_absent(&error) => return Ok(0),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
         match entry.and_then(|entry| entry.metadata()) {
             Ok(metadata) if metadata.is_file() => bytes += metadata.len(),
             Ok(_) => {}

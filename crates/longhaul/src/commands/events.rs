@@ -78,7 +78,12 @@ pub fn follow(app: &App, id: &RunId, at_the_end: AtTheEnd, show: Look<'_>) -> Re
     let mut asked_at: Option<Instant> = None;
     loop {
         onlooker.look(show)?;
-        if at_the_end == AtTheEnd::Stop || onlooker.run()?.status.is_terminal() {
+        if at_the_end == AtTheEnd::Stop {
+            break;
+        }
+        // Whoever drove it may have more to say: that the work is committed, for one.
+        if onlooker.run()?.status.is_terminal() && harness.store_of(id)?.holder(id)?.is_none() {
+            onlooker.look(show)?;
             break;
         }
         // Asked once a second: asking holds the lock for an instant.

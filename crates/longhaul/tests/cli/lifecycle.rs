@@ -246,6 +246,29 @@ fn a_repository_gets_a_worktree() {
     assert!(git(&["branch", "--list", "agent/x-coder-*"]).contains(shown["branch"].as_str().unwrap()));
 }
 
+/// Whoever follows a run hears its last word, which comes after its end: that the work is committed.
+#[test]
+fn following_ends_with_the_last_event() {
+    let desk = Desk::new();
+    for args in [
+        &["init", "-q"][..],
+        &["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "first"],
+    ] {
+        assert!(
+            std::process::Command::new("git")
+                .args(args)
+                .current_dir(desk.path(""))
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    let id = desk.get(&["run", "x", "--model", "scripted/s.yaml", "--detach"]).trim().to_owned();
+    let heard = desk.get(&["events", &id, "--follow", "--json"]);
+    assert_eq!(heard.lines().count(), desk.events(&id).len());
+    assert!(heard.contains("\"work_"), "{heard}");
+}
+
 /// `--detach` returns at once with the id; the run completes by itself.
 #[test]
 fn a_detached_run_completes_by_itself() {

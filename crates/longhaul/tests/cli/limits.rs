@@ -251,6 +251,40 @@ fn a_day_has_a_budget_for_all_runs() {
     assert_eq!(desk.say(&["resume", &ids[1]]).code, 2);
 }
 
+/// B5.1, pain 5: summarizers and judges have prices of their own, and what the last answer took is set aside before they are asked.
+#[test]
+fn what_is_asked_beside_the_conversation_is_reserved() {
+    let script = |text: &str, tokens: u32| {
+        let turn = serde_json::json!({ "text": text, "usage": { "input": tokens, "output": 0 } });
+        let prices = serde_json::json!({ "input": 1, "output": 1 });
+        serde_json::json!({ "prices": prices, "conversations": [{ "turns": [turn] }] }).to_string()
+    };
+    let sides = [
+        ("loop", ["--summarize-with", "scripted/side.yaml"], script("Summed up.", 300_000)),
+        (
+            "run",
+            ["--judge", "scripted/side.yaml"],
+            script("{\"accepted\": false, \"reasons\": [\"no\"]}", 300_000),
+        ),
+    ];
+    for (verb, side, text) in sides {
+        for by_day in [false, true] {
+            let desk = Desk::with_script(&script("Not yet.", 100_000));
+            desk.write("side.yaml", &text);
+            let mut args = vec![verb, "x", "--model", "scripted/s.yaml", side[0], side[1]];
+            if by_day {
+                desk.write("longhaul.yaml", "harness: { budget: { day: { max_cost: 0.75 } } }\n");
+            } else {
+                args.extend(["--max-cost", "0.75"]);
+            }
+            let said = desk.say(&args);
+            assert_eq!(said.code, 4, "{verb}, {by_day}: {}", said.err);
+            let spent = desk.json(&["cost"])["total"]["costUsd"].as_f64().unwrap();
+            assert!((0.4..=0.75).contains(&spent), "{verb}, {by_day}: {spent}");
+        }
+    }
+}
+
 /// B5.3: what must hold can be changed when a run is resumed, and holds from then on, also in a background process.
 #[test]
 fn a_resumed_run_may_be_checked_by_other_commands() {

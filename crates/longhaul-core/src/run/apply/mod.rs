@@ -130,7 +130,10 @@ impl Run {
                         self.current_step
                     }
                 };
-                usage.iter().for_each(|usage| self.spend_on(step, model, usage));
+                if let Some(usage) = usage {
+                    self.spend_on(step, model, usage);
+                    self.aside_reserve.heard(*aside, *usage);
+                }
                 self.hear_aside(*aside, model, text);
                 self.rest_aside(*retry, kind.unwrap_or_default());
             }
