@@ -5,6 +5,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,6 +48,7 @@ impl Home {
     /// The same on another disk.
     pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<Home, Error> {
         make_dirs(&*disk, dir).map_err(|error| Error::io("create the state directory", dir, error))?;
+        close_to_others(dir);
         write_gitignore(&*disk, dir)?;
         Ok(Home::at(disk, dir))
     }
@@ -366,6 +368,18 @@ pub fn make_dirs(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         disk.sync_dir(above(made))?;
     }
     if dir.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// A directory that was there before may be open to others: whoever can put files into it answers for its owner. One that is everybody's
+/// by its nature (`/tmp`) stays so, and one of somebody else's is not ours to close.
+fn close_to_others(dir: &Path) {
+    const OTHERS_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let Ok(found) = fs::metadata(dir) else { return };
+    let mode = found.permissions().mode();
+    if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(mode & !OTHERS_WRITE)).ok();
+    }
 }
 
 /// A relative path has nothing before its first part, which is where we are.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test stop it as its assertions do")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,6 +49,20 @@ fn check_all_there(store: &dyn Store, all: &[Entry]) {
 }
 
 /// AE1: a probe file that another process removes in this very moment does not mean that the engine cannot be used.
+/// A89: a state directory that was made for everybody to write to is closed to others; `/tmp` and its like are not.
+#[test]
+fn a_directory_that_is_open_to_others_is_closed() {
+    let outer = TempDir::new().unwrap();
+    for (before, after) in [(0o777, 0o755), (0o770, 0o750), (0o755, 0o755), (0o700, 0o700), (0o1777, 0o1777)]
+    {
+        let dir = outer.path().join(format!("{before:o}"));
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(before)).unwrap();
+        Home::open(&dir).unwrap();
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o7777, after, "{before:o}");
+    }
+}
+
 #[test]
 fn a_probe_that_goes_away_is_no_broken_disk() {
     let dir = TempDir::new().unwrap();

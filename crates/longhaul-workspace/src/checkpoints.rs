@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -77,7 +77,7 @@ impl Vault {
     pub fn open(top: &Path, state: &Path) -> Result<Vault, Error> {
         let top = top.canonicalize().map_err(io_error("open", top))?;
         let all = state.join("checkpoints");
-        fs::create_dir_all(&all).map_err(io_error("create", &all))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&all).map_err(io_error("create", &all))?;
         let state = state.canonicalize().map_err(io_error("open", state))?;
         let all = state.join("checkpoints");
         let shared = prune::shared(&all)?;

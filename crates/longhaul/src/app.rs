@@ -249,12 +249,15 @@ impl App {
         let environment = environment();
         let passed =
             config.env.iter().filter_map(|name| Some((name.clone(), environment.get(name)?.clone())));
+        let passed: Vec<(String, String)> = passed.collect();
+        // Whatever the command prints of it is not for the model, nor for the journal.
+        self.secrets.learn(passed.iter().map(|(_, value)| value.clone().into()));
         let provider = match (&config.command, &config.url) {
             (_, Some(url)) => Provider::Url(url.clone()),
             (command, None) => Provider::Command {
                 text: command.clone().unwrap_or_default(),
                 base_dir: config.base_dir.clone(),
-                environment: passed.collect(),
+                environment: passed,
             },
         };
         Ok(Search::new(provider, sandbox.clone()))

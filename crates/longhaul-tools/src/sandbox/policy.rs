@@ -382,7 +382,8 @@ impl World {
         if cargo.is_dir() {
             // Cargo locks files beside its sources, so the directory itself is writable and private.
             self.add(Mount::Scratch(cargo.clone()));
-            CARGO.iter().for_each(|name| self.show_content(&cargo.join(name)));
+            let shown = CARGO.iter().map(|name| cargo.join(name)).filter(|path| !names_token(path));
+            shown.for_each(|path| self.show_content(&path));
         }
         self.show_content(&home.join(".rustup"));
         let path = host.environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
@@ -541,6 +542,16 @@ impl World {
     }
 }
 
+/// Has somebody put a registry's token into cargo's settings, where it does not belong but may stand? Then those are not shown.
+fn names_token(path: &Path) -> bool {
+    let is_settings = path.extension().is_some_and(|extension| extension == "toml");
+    let text = if is_settings { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    text.match_indices("token").any(|(at, word)| {
+        let rest = text[at + word.len()..].trim_start_matches(['"', '\'', ' ', '\t']);
+        rest.starts_with('=')
+    })
+}
+
 pub(crate) fn is_system(workspace: &Path) -> bool {
     let system =
         ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"];
@@ -614,6 +625,21 @@ mod tests {
             "repo/longhaul.yaml",
         ];
         assert_eq!(policy.swept, swept.map(|path| base.join(path)));
+    }
+
+    /// A01: a token in cargo's settings is not seen; settings without one are.
+    #[test]
+    fn a_token_among_cargos_settings_is_not_shown() {
+        for (text, is_shown) in [
+            ("[registries.x]\ntoken = \"s\"\n", false),
+            ("registries = { x = { \"token\"=\"s\" } }\n", false),
+            ("[registry]\nglobal-credential-providers = [\"cargo:token\"]\n", true),
+        ] {
+            let (_outer, base) = ground(&["home/.cargo", "repo"], &[("home/.cargo/config.toml", text)]);
+            let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::None).unwrap();
+            let line = "read home/.cargo/config.toml".to_owned();
+            assert_eq!(below(&policy, &base).contains(&line), is_shown, "{text}");
+        }
     }
 
     /// A12, A60: with its own state elsewhere, a run in place does not reach the state that is there.

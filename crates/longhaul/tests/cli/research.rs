@@ -62,6 +62,23 @@ fn a_search_needs_a_provider() {
     assert!(shown.starts_with("search\n    runs `printf"), "{shown}");
 }
 
+/// A97: what a search command is given is a secret, whatever the command prints of it.
+#[test]
+fn the_key_of_a_search_is_struck_out() {
+    let desk = Desk::with_script(SCRIPT);
+    desk.write(
+        "longhaul.yaml",
+        "search: { command: \"echo my key is $SEARCH_KEY >&2; exit 1\", env: [SEARCH_KEY] }",
+    );
+    let run =
+        ["run", "look it up", "--model", "scripted/s.yaml", "--tools", "search", "--in-place", "--json"];
+    let output = desk.command(&run).env("SEARCH_KEY", "sk-of-the-search-0123456789").output().unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let kept = std::fs::read(desk.journal(shown["id"].as_str().unwrap())).unwrap();
+    let kept = String::from_utf8_lossy(&kept);
+    assert!(kept.contains("my key is") && !kept.contains("sk-of-the-search"), "{kept}");
+}
+
 /// B4.2, B4.6: a person does the same by hand, and a second time finds nothing new.
 #[test]
 fn research_is_finalized_by_hand() {
