@@ -280,11 +280,8 @@ impl<'a> Bench<'a> {
         let mut findings = Vec::new();
         for (action, pattern) in possible {
             if *action == Action::Deny || !basis.is_named || weight(pattern) > weight(basis.pattern) {
-                findings.push(Finding {
-                    action: Action::Ask,
-                    rule: Some(name(self.section, pattern)),
-                    why: format!("`{}` could turn out to match", shown(call)),
-                });
+                let why = format!("`{}` could turn out to match", shown(call));
+                findings.push(self.might(name(self.section, pattern), why));
             }
         }
         for hazard in &within.hazards {

@@ -82,6 +82,8 @@ fn a_check_knows_the_run_around_the_rules() {
     assert_eq!(["1", "3", "4", "5"].map(|level| code(&["git push", "--autonomy", level])), [3, 3, 3, 1]);
     let unclear = "ls \"$X\" 'a";
     assert_eq!(["1", "3", "4", "5"].map(|level| code(&[unclear, "--autonomy", level])), [3, 3, 1, 1]);
+    // That it might turn out as what a rule speaks of is a doubt, too.
+    assert_eq!(["1", "3", "4", "5"].map(|level| code(&["X=ls; $X", "--autonomy", level])), [3, 3, 1, 1]);
     assert_eq!((code(&["ls", "--autonomy", "5"]), code(&["ls", "--autonomy", "6"])), (0, 2));
     let told = desk.say(&["permissions", "check", unclear, "--autonomy", "4"]).out;
     assert!(told.starts_with("deny: with autonomy 4 nobody is asked in doubt"), "{told}");
