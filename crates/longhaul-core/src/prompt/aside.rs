@@ -137,13 +137,19 @@ pub struct Opinion {
     pub reasons: Vec<String>,
 }
 
-/// The opinion in a judge's answer: the object that it ends with, fenced or not, on lines of its own. One among other words is an
-/// example, or what somebody else said.
+/// The opinion in a judge's answer: the object that it ends with, fenced or not, on lines of its own. A yes among other words is an
+/// example, or what somebody else said; a no is taken for one wherever it stands.
 pub fn opinion(answer: &str) -> Option<Opinion> {
     let answer = answer.trim().trim_end_matches("```").trim_end();
     let starts = answer.match_indices('{').map(|(at, _)| at);
     let mut starts = starts.filter(|at| *at == 0 || answer[..*at].ends_with('\n'));
-    starts.find_map(|at| serde_json::from_str(&answer[at..]).ok())
+    starts.find_map(|at| serde_json::from_str(&answer[at..]).ok()).or_else(|| among_words(answer))
+}
+
+fn among_words(answer: &str) -> Option<Opinion> {
+    let (start, end) = (answer.find('{')?, answer.rfind('}')?);
+    let said: Opinion = serde_json::from_str(answer.get(start..=end)?).ok()?;
+    Some(said).filter(|opinion| !opinion.accepted)
 }
 
 #[cfg(test)]
