@@ -190,7 +190,7 @@ impl Report {
             evidence,
             judgement: run.judgement.clone(),
             protected: protected(run),
-            features: seen.and_then(|seen| seen.found.features.clone()),
+            features: features(run),
             steps_completed: run.plan.completed_count(),
             total_steps: run.plan.steps.len(),
             steps: steps.map(|(index, step)| StepReport::of(run, index, step)).collect(),
@@ -212,6 +212,12 @@ impl Report {
 }
 
 /// What was found of protected files at last, and what was taken back of them before: an agent that was told and went on without has
+/// The list of features as it was seen last, with everything that was ever put back in it.
+fn features(run: &Run) -> Option<Features> {
+    let features = run.examined.as_ref()?.found.features.clone()?;
+    Some(Features { restored: run.restored.clone(), ..features })
+}
+
 /// tried it all the same.
 fn protected(run: &Run) -> Vec<ProtectedChange> {
     let found = run.examined.as_ref().map_or(&[][..], |seen| &seen.found.protected);

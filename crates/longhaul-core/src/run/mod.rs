@@ -130,6 +130,9 @@ pub struct Run {
     /// The same for whoever reads what came of the run: each limit once, as it was told last.
     #[serde(default)]
     pub passed: Vec<PassedLimit>,
+    /// What was put back in the list of features, each once.
+    #[serde(default)]
+    pub restored: Vec<String>,
     /// Changes of protected files that were taken back, the last of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<ProtectedChange>,
@@ -379,6 +382,7 @@ impl Run {
             spending: Vec::new(),
             warned: Vec::new(),
             passed: Vec::new(),
+            restored: Vec::new(),
             undone: Vec::new(),
             gates: Vec::new(),
             checkpoints: 0,

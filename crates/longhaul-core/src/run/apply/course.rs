@@ -77,6 +77,11 @@ impl Run {
 
     /// Of each protected file, what was last taken back.
     fn remember_undone(&mut self, found: &Examination) {
+        for what in found.features.iter().flat_map(|features| &features.restored) {
+            if !self.restored.contains(what) && self.restored.len() < UNDONE_REMEMBERED_MAX {
+                self.restored.push(what.clone());
+            }
+        }
         for change in found.protected.iter().filter(|change| change.undone) {
             self.undone.retain(|known| known.path != change.path);
             if self.undone.len() < UNDONE_REMEMBERED_MAX {
