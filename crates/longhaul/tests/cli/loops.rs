@@ -698,6 +698,34 @@ conversations:
     assert!(desk.get(&["loop", "status", &only_run(&desk)]).contains("0/1 features passing"));
 }
 
+/// B6.7: a description that was changed is put back, and the result says so, however many passes ago it was.
+#[test]
+fn what_was_put_back_in_a_list_is_in_the_result() {
+    let list = |second: &str, done: [bool; 2]| {
+        let [a, b] = done;
+        format!("[{{\"description\":\"A\",\"passes\":{a}}},{{\"description\":\"{second}\",\"passes\":{b}}}]")
+    };
+    let writes = |text: String| serde_json::json!([{ "calls": [{ "tool": "write", "args": { "path": "feature_list.json", "content": text } }] }, { "text": "One more." }]);
+    let passes = [list("B", [false, false]), list("something easy", [true, false]), list("B", [true, true])];
+    let conversation = |(index, text): (usize, String)| serde_json::json!({ "match": { "iteration": index + 1 }, "turns": writes(text) });
+    let conversations: Vec<Value> = passes.into_iter().enumerate().map(conversation).collect();
+    let desk = Desk::with_script(&serde_json::json!({ "conversations": conversations }).to_string());
+    desk.write("spec.md", "A and B.");
+    desk.get(&[
+        "loop",
+        "--init-from",
+        "spec.md",
+        "--model",
+        "scripted/s.yaml",
+        "--in-place",
+        "--max-iterations",
+        "5",
+    ]);
+    let result = desk.json(&["result", &only_run(&desk)]);
+    assert_eq!(result["features"]["passing"], 2, "{result}");
+    assert!(result["features"]["restored"].to_string().contains("B"), "{}", result["features"]);
+}
+
 /// B6.6, B6.7: the list of an earlier specification is not the one of this, however much of it passes; and one that cannot be
 /// put back is told.
 #[test]
