@@ -236,22 +236,30 @@ pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let (run, number) = known(app, id)?;
     let harness = app.reading()?;
-    let by = harness.given(&run, number)?.map(|given| given.by);
+    let given = harness.given(&run, number)?;
+    // What the run has heard and could not use is no answer any more.
+    let unheard = given.as_ref().filter(|_| !harness.still_waits(&run, number).unwrap_or(true));
+    let by = given.as_ref().map(|given| given.by.clone());
     let run = harness.look(&run)?;
     let gate = run.gate(number).ok_or_else(|| unknown(id))?;
+    let unheard = unheard.filter(|_| gate.answer.is_none() && !run.status.is_terminal());
     let is_moot = gate.answer.is_none() && run.status.is_terminal();
-    let gate = GateView::of(&run, gate);
+    let mut gate = GateView::of(&run, gate);
     if app.json() {
         let mut shown = serde_json::json!(gate);
         shown["answeredBy"] = by.into();
+        shown["onRecord"] = unheard.map(|given| serde_json::json!(given.command.wish)).into();
         render::json(&shown);
         return Ok(Exit::Ok);
     }
     let whole = effect(&serde_json::json!(gate));
     let time = |at: Timestamp| at.to_string();
-    let status = match is_moot {
-        true => format!("never answered; the run is {}, and waits for nothing any more", run.status),
-        false => gate.status,
+    let status = match unheard {
+        Some(given) => on_record(&harness, given, &mut gate),
+        None if is_moot => {
+            format!("never answered; the run is {}, and waits for nothing any more", run.status)
+        }
+        None => gate.status,
     };
     let lines = [
         ("approval", gate.id),
@@ -273,6 +281,34 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
         render::data(&format!("{name:<12} {value}"));
     }
     Ok(Exit::Ok)
+}
+
+/// What was answered and the run has not heard yet, and when it will.
+fn on_record(harness: &Harness, given: &Given, gate: &mut GateView) -> String {
+    gate.resolved_at = Some(given.at);
+    let answered = match &given.command.wish {
+        Wish::Approve { .. } => "approved",
+        Wish::Reject { reason, .. } => {
+            gate.reason = Some(reason.clone());
+            "rejected"
+        }
+        Wish::Answer { text, .. } => {
+            gate.answer = Some(text.clone());
+            "answered"
+        }
+        Wish::Start { .. }
+        | Wish::Pause { .. }
+        | Wish::Stop { .. }
+        | Wish::Plan
+        | Wish::Replan { .. }
+        | Wish::Checkpoint { .. } => return gate.status.clone(),
+    };
+    let is_driven =
+        harness.store_of(&gate.run_id).is_ok_and(|store| matches!(store.holder(&gate.run_id), Ok(Some(_))));
+    match is_driven {
+        true => format!("{answered}; the run is about to hear it"),
+        false => format!("{answered}, waits for `longhaul resume {}`", root(harness, &gate.run_id)),
+    }
 }
 
 /// What would be done, in a line of a list: without the blanks that would push its end off the screen, and with how much of it is
