@@ -2,6 +2,7 @@
 
 use longhaul_core::conversation::Usage;
 use longhaul_core::ids::RunId;
+use longhaul_core::prompt::own_step;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
@@ -66,7 +67,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         view.max_iterations.map(|max| format!("{} of {max}", view.iteration_count.saturating_add(1)));
     let mut lines = vec![
         ("id", view.id.to_string()),
-        ("task", table::fit(&view.task, 100)),
+        ("task", table::fit(own_step(&view.task), 100)),
         ("agent", view.agent_name),
         ("model", view.model),
         ("status", status),

@@ -501,6 +501,34 @@ fn an_answer_on_record_is_shown_until_it_is_heard() {
     assert_eq!(statuses(), [(false, false); 3]);
 }
 
+/// Sub-agents are known by their own steps, not by what all of them are told before.
+#[test]
+fn sub_agents_are_known_by_their_steps() {
+    let desk = desk();
+    let steps = json!([
+        { "id": "a", "description": "look at the moon", "agent": "VENUS" },
+        { "id": "b", "description": "draw the moon\nwith a pencil", "agent": "PLUTO", "dependencies": ["a"] },
+    ]);
+    let typed = "paint the sky\n\n## Your step\n\nnone";
+    desk.write("plan.json", &json!({ "steps": steps }).to_string());
+    let said =
+        desk.say(&["run", typed, "--agent", "MARS", "--model", "scripted/s.yaml", "--plan", "plan.json"]);
+    assert!(said.err.contains("): draw the moon") && !said.err.contains("a step of"), "{}", said.err);
+    let id = desk.json(&["list"]).as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
+    for args in [&["tree", &id][..], &["list"], &["cost"]] {
+        let shown = desk.get(args);
+        let known = ["paint the sky", "look at the moon", "draw the moon"].map(|part| shown.contains(part));
+        assert!(known == [true; 3] && !shown.contains("that this is a step of"), "{args:?}: {shown}");
+    }
+    let tree = desk.json(&["tree", &id]);
+    let children = tree["children"].as_array().unwrap();
+    let tasks: Vec<&str> = children.iter().map(|child| child["task"].as_str().unwrap()).collect();
+    assert_eq!(tasks, ["look at the moon", "look at the moon", "draw the moon\nwith a pencil"]);
+    let child = &children[2];
+    let told = desk.json(&["show", child["id"].as_str().unwrap()])["task"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("## The task that this is a step of"), "what it is told is as it was: {told}");
+}
+
 /// The same of a question that a sub-agent asks: what was answered is shown, and all runs above wait for the same.
 #[test]
 fn an_answer_to_a_sub_agent_is_shown_until_it_is_heard() {
