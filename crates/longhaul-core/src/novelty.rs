@@ -136,9 +136,10 @@ fn is_wait(tool: &str, outcome: &Outcome) -> bool {
         && outcome.output().is_some_and(|output| still_runs(&output.text))
 }
 
-/// A hook that broke is not the agent's doing, and what was not made brought nothing.
+/// A hook that broke is not the agent's doing, nor is a stop of longhaul; and what was not made brought nothing.
 fn counts(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::Failed { failure: Failure::Hook | Failure::DoomLoop, .. })
+    !outcome.was_cut_short()
+        && !matches!(outcome, Outcome::Failed { failure: Failure::Hook | Failure::DoomLoop, .. })
 }
 
 fn number<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {

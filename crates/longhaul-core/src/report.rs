@@ -11,7 +11,7 @@ use crate::ids::RunId;
 use crate::limits::{COMMIT_TITLE_LETTERS_MAX, REPORTED_OUTPUT_BYTES_MAX, STEP_SAID_BYTES_MAX};
 use crate::money::Usd;
 use crate::plan::{Step, StepStatus};
-use crate::prompt::head;
+use crate::prompt::{head, own_step};
 use crate::run::{Gate, Judgement, PassedLimit, Run};
 use crate::status::{Status, Wait};
 use crate::view::{ChildView, gate_id};
@@ -581,7 +581,7 @@ fn time(ms: u64) -> String {
 
 /// What a commit of the run's work says of it, but for the run's name: what was asked, and which step this was.
 pub fn commit_message(run: &Run) -> String {
-    let task = run.spec.task.trim();
+    let task = own_step(&run.spec.task).trim();
     let title: String =
         task.lines().next().unwrap_or_default().chars().take(COMMIT_TITLE_LETTERS_MAX).collect();
     let steps = &run.plan.steps;

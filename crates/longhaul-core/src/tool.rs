@@ -25,6 +25,9 @@ pub const BASH_OUTPUT: &str = "bash_output";
 /// How that tool says of a command that it has not ended; looking again is waiting then, and no circle.
 pub const STILL_RUNNING: &str = "[still running]";
 
+/// How the outcome of a call begins that ran when longhaul itself was stopped.
+pub const CUT_SHORT: &str = "longhaul was stopped while this call ran";
+
 /// The one tool whose effect can be looked for and is not in the workspace.
 pub const PUSH: &str = "git_push";
 
@@ -300,6 +303,11 @@ impl Outcome {
 
     pub fn is_done(&self) -> bool {
         matches!(self, Outcome::Done { .. })
+    }
+
+    /// Did longhaul itself stop while the call ran? That says nothing of the call.
+    pub fn was_cut_short(&self) -> bool {
+        matches!(self, Outcome::Unknown { message } if message.starts_with(CUT_SHORT))
     }
 
     /// The same with texts of bounded length, whatever the tool did: the journal takes what it is given.

@@ -33,6 +33,24 @@ pub enum Claim {
     Late(Box<Given>),
 }
 
+/// What runs have asked and not heard the answer of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// What has no answer on record, of the newest run first.
+    pub open: Vec<GateView>,
+    /// The runs for which all answers are on record.
+    answered: Vec<RunId>,
+}
+
+impl Asked {
+    /// Do a run and those below it only have to be taken up to hear what was answered?
+    pub fn is_answered(&self, id: &RunId) -> bool {
+        let below = format!("{id}.");
+        let is_ours = |run: &RunId| run == id || run.as_str().starts_with(&below);
+        self.answered.iter().any(is_ours) && !self.open.iter().any(|gate| is_ours(&gate.run_id))
+    }
+}
+
 impl Harness {
     /// Puts an answer on record as the one that counts, unless there is one. A process that dies after this has answered: whoever
     /// comes next leaves the answer with the run on its behalf.
@@ -71,7 +89,12 @@ impl Harness {
 
     /// Everything that waits for a person and has no answer on record, of the newest run first.
     pub fn waiting(&self) -> Result<Vec<GateView>, Error> {
-        let mut waiting = Vec::new();
+        Ok(self.asked()?.open)
+    }
+
+    /// What runs have asked and not heard the answer of.
+    pub fn asked(&self) -> Result<Asked, Error> {
+        let mut asked = Asked::default();
         let claimed = self.claimed();
         for row in self.list(&Filter { waiting: true, ..Filter::default() })?.0 {
             let mut open: Vec<GateView> =
@@ -80,10 +103,11 @@ impl Harness {
             if open.iter().any(|gate| claimed.contains(&gate.id)) {
                 let answered = self.answers_on_record(&row.id);
                 open.retain(|gate| !answered.contains(&gate.id));
+                asked.answered.extend(open.is_empty().then_some(row.id));
             }
-            waiting.extend(open);
+            asked.open.extend(open);
         }
-        Ok(waiting)
+        Ok(asked)
     }
 
     /// The approvals that somebody has answered, whether the run has heard of it or not.

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::child::{ChildEnding, ChildReport, report};
+use longhaul_core::prompt::own_step;
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
@@ -95,8 +96,13 @@ pub(crate) async fn handed_in(harness: &Harness, charge: &Charge, run: &Run) -> 
     if run.status != Status::Completed {
         return found_on(&branch, whole);
     }
-    let title: String =
-        run.spec.task.lines().next().unwrap_or_default().chars().take(MERGE_TITLE_LETTERS_MAX).collect();
+    let title: String = own_step(&run.spec.task)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(MERGE_TITLE_LETTERS_MAX)
+        .collect();
     let work = Work {
         run: run.spec.id.to_string(),
         title,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_core::event::Event;
 use longhaul_core::ids::RunId;
+use longhaul_core::prompt::{head, own_step};
 use longhaul_core::run::Run;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
@@ -24,7 +25,7 @@ pub fn row(run: &Run, backend: Backend, journal_mtime_ns: i64) -> RunRow {
         id: run.spec.id.clone(),
         kind: "task".to_owned(),
         agent: run.spec.agent.clone(),
-        task: longhaul_core::prompt::head(&run.spec.task, 500).to_owned(),
+        task: head(own_step(&run.spec.task), 500).to_owned(),
         task_id: Some(run.spec.task_id.clone()),
         status: run.status,
         wait: run.wait(),

@@ -32,7 +32,7 @@ mod spent;
 pub mod undo;
 pub mod watch;
 
-pub use answers::{Claim, Given};
+pub use answers::{Asked, Claim, Given};
 pub use children::Crew;
 pub use driver::Ending;
 pub use error::{Error, Unreadable};

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::permission::{Action, Permissions, Rules};
+use longhaul_core::prompt::own_step;
 use longhaul_workspace::place;
 
 use crate::limits::BRANCH_TASK_LETTERS_MAX;
@@ -25,7 +26,8 @@ impl Naming<'_> {
             return format!("longhaul/{}", self.id);
         }
         let end = self.id_end();
-        let words = [slug(self.task, BRANCH_TASK_LETTERS_MAX), slug(self.agent, BRANCH_TASK_LETTERS_MAX)];
+        let words =
+            [slug(own_step(self.task), BRANCH_TASK_LETTERS_MAX), slug(self.agent, BRANCH_TASK_LETTERS_MAX)];
         let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
         format!("{prefix}{}", [words, vec![end]].concat().join("-"))
     }

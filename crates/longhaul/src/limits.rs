@@ -101,6 +101,9 @@ pub const CELL_CHARS_MAX: usize = 1000;
 /// Characters of a command in the list of what waits for a person; `approvals show` has all of it.
 pub const ACTION_CHARS_MAX: usize = 120;
 
+/// Lines of what would be done, where a person is asked at the terminal: what is asked should not be pushed off it.
+pub const EFFECT_LINES_MAX: usize = 200;
+
 /// How long `result` looks whether the files are still those that were verified. A tree of a million files takes less.
 pub const TREE_LOOK_MAX: std::time::Duration = std::time::Duration::from_secs(20);
 

@@ -10,7 +10,7 @@ use crate::run::{Call, CallState, Phase, Run};
 use crate::spec::{Limits, RunSpec};
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::tool::{EffectClass, Found, Outcome, Trace};
+use crate::tool::{CUT_SHORT, EffectClass, Found, Outcome, Trace};
 
 /// A new process drives the run; nothing that was under way in the old one will ever report.
 pub(super) fn restarted(run: &Run, at: Timestamp, generation: u64, changed: Changed<'_>) -> Decision {
@@ -150,10 +150,10 @@ fn pick_up_call(run: &Run, open: &Call, limits: Limits, decision: &mut Decision)
             decision.then(Effect::CheckTool { call: open.id, attempt: *attempt });
         }
         CallState::Started { attempt, class: EffectClass::Once, .. } => {
-            let message =
-                "longhaul was stopped while this call ran; it may have had its effect in part or in whole, \
-                           and is not repeated by itself. Look before you try again"
-                    .to_owned();
+            let message = format!(
+                "{CUT_SHORT}; it may have had its effect in part or in whole, and is not repeated by itself. \
+                 Look before you try again"
+            );
             call::finish_cut_short(run, open, *attempt, message, limits, decision);
         }
         CallState::Resting { attempt, rest, .. } => {

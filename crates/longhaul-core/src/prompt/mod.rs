@@ -119,14 +119,24 @@ fn section(text: &mut String, heading: &str, body: &str) {
 /// what the steps it builds on had to say. `just_said` tells of steps what the plan does not know yet.
 pub fn step_text<'a>(run: &'a Run, index: usize, just_said: impl Fn(usize) -> Option<&'a str>) -> String {
     let Some(step) = run.plan.steps.get(index) else { return String::new() };
-    let mut text = String::new();
-    for part in planning::whole(run).into_iter().chain(results(&run.plan, step, just_said)) {
-        text.push_str(&part);
-        text.push_str("\n\n");
+    let before: Vec<String> =
+        planning::whole(run).into_iter().chain(results(&run.plan, step, just_said)).collect();
+    if before.is_empty() {
+        return step.description.clone();
     }
-    let heading = if text.is_empty() { "" } else { "## Your step\n\n" };
-    format!("{text}{heading}{}", step.description)
+    format!("{}{YOUR_STEP}{}", before.join("\n\n"), step.description)
 }
+
+/// What is to be done, of a task that `step_text` made: what people know it by. Any other task is that already.
+pub fn own_step(task: &str) -> &str {
+    let is_made = [planning::WHOLE, RESULT_OF].iter().any(|heading| task.starts_with(heading));
+    // The last one: the task that it is part of may be a step itself.
+    let Some((_, step)) = task.rsplit_once(YOUR_STEP).filter(|_| is_made) else { return task };
+    step.split_once(planning::EARLIER_TRY).map_or(step, |(step, _)| step)
+}
+
+const YOUR_STEP: &str = "\n\n## Your step\n\n";
+const RESULT_OF: &str = "## Result of ";
 
 /// What the steps that a step builds on had to say, each under its name.
 fn results<'a>(
@@ -137,7 +147,7 @@ fn results<'a>(
     let before = plan.steps.iter().enumerate().filter(|(_, other)| step.dependencies.contains(&other.id));
     before.filter_map(move |(place, other)| {
         let said = just_said(place).or(other.output.as_deref())?;
-        Some(format!("## Result of {}\n\n{}", other.id, head(said, DEPENDENCY_BYTES_MAX)))
+        Some(format!("{RESULT_OF}{}\n\n{}", other.id, head(said, DEPENDENCY_BYTES_MAX)))
     })
 }
 

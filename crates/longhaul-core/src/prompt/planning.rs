@@ -84,8 +84,10 @@ pub(super) fn whole(run: &Run) -> Option<String> {
     // Runs that were created before there were crews go on as they began.
     let is_told = run.spec.crew.is_some() && run.plan.steps.len() > 1;
     let task = head(&run.spec.task, DEPENDENCY_BYTES_MAX);
-    is_told.then(|| format!("## The task that this is a step of\n\n{task}"))
+    is_told.then(|| format!("{WHOLE}{task}"))
 }
+
+pub(super) const WHOLE: &str = "## The task that this is a step of\n\n";
 
 /// The same task, with why the first try failed. Who works apart from the run that sent it begins without what the first try left.
 pub fn second_try(run: &Run, task: &str, error: &str) -> String {
@@ -95,5 +97,7 @@ pub fn second_try(run: &Run, task: &str, error: &str) -> String {
         ),
         None => "What it left in the files is still there. Look at that first.".to_owned(),
     };
-    format!("{task}\n\n## An earlier try at this failed\n\n{}\n\n{left}", head(error, NOTE_BYTES_MAX))
+    format!("{task}{EARLIER_TRY}{}\n\n{left}", head(error, NOTE_BYTES_MAX))
 }
+
+pub(super) const EARLIER_TRY: &str = "\n\n## An earlier try at this failed\n\n";

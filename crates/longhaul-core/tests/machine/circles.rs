@@ -110,6 +110,50 @@ fn failing_calls_count_too() {
     assert_eq!(refused_at(&sim), Some(3));
 }
 
+/// A call that only ever died with longhaul is no circle: it may be tried until a limit is reached. Those that ended still count.
+#[test]
+fn calls_that_died_with_longhaul_do_not_count() {
+    let cut = |is_cut: fn(u32) -> bool| {
+        let limits = Limits { max_tool_calls: 30, max_steps: 400, ..Limits::default() };
+        let mut sim = Sim::create(RunSpec { conduct: Some(Box::default()), limits, ..spec() });
+        sim.start().unwrap();
+        let mut generation = 1;
+        while let Some(effect) = sim.effects.pop_front() {
+            let input = match effect {
+                Effect::CallModel { turn, attempt } => {
+                    let args = Json::parse(r#"{"command":"make"}"#.to_owned()).unwrap();
+                    let calls = vec![ProposedCall::new("bash", args)];
+                    Input::ModelReplied {
+                        turn,
+                        attempt,
+                        reply: ModelReply { calls, ..ModelReply::default() },
+                        duration_us: 1,
+                    }
+                }
+                Effect::RunTool { call, .. } if is_cut(call.0) => {
+                    sim.effects.clear();
+                    generation += 1;
+                    Input::Restarted { generation, limits: None, model: None, looping: None }
+                }
+                Effect::RunTool { call, attempt } => {
+                    Input::ToolEnded { call, attempt, outcome: same(call.0), duration_us: 1, hold: None }
+                }
+                Effect::Examine { round, attempt, .. } => {
+                    Input::Examined { round, attempt, found: Box::default() }
+                }
+                other => unreachable!("{other:?}"),
+            };
+            sim.give(input).unwrap();
+        }
+        sim
+    };
+    let sim = cut(|_| true);
+    assert_eq!(found(&sim), []);
+    let died = sim.run.calls.iter().filter(|call| call.outcome().is_some_and(Outcome::was_cut_short));
+    assert_eq!((died.count(), sim.run.cause), (30, Some(Cause::Limit)));
+    assert_eq!(refused_at(&cut(|call| call % 2 == 0)), Some(4), "after two that ended");
+}
+
 /// D3.2, D11.14: another tool or another input in between resets the count.
 #[test]
 fn a_different_call_resets_the_count() {

@@ -1,8 +1,8 @@
 //! Telling people that a run waits for them, has paused or has ended.
 //!
 //! Owns when something is said, in which ways, and what became of it. It watches a run like any other onlooker: it cannot fail,
-//! and nothing it does holds the run up. Every try is on record beside the run before it is made, so that nothing is said
-//! twice by two processes; only who is waited for is reminded, at growing distances.
+//! and nothing it does holds the run up. Every try is on record beside the run before it is made, so that two processes do not say
+//! the same; only what died with its process is said again, and who is waited for is reminded, at growing distances.
 
 mod notice;
 mod record;

@@ -2,7 +2,7 @@
 
 use longhaul_core::child::{Child, ChildState};
 use longhaul_core::event::{AskKind, Cause};
-use longhaul_core::prompt::head;
+use longhaul_core::prompt::{head, own_step};
 use longhaul_core::run::{Gate, Run};
 use longhaul_core::status::Status;
 use longhaul_core::text::undisguised;
@@ -60,7 +60,7 @@ impl Notice {
             occasion,
             run_id: run.spec.id.to_string(),
             agent_name: run.spec.agent.clone(),
-            task: head(&run.spec.task, NOTICE_TASK_BYTES_MAX).to_owned(),
+            task: head(own_step(&run.spec.task), NOTICE_TASK_BYTES_MAX).to_owned(),
             gate_id: None,
             title: plain(&title),
             text: head(&undisguised(text), NOTICE_BYTES_MAX).to_owned(),
@@ -95,7 +95,7 @@ pub(super) fn of_child(run: &Run, child: &Child, below: &Below) -> Vec<Notice> {
 fn of_somebody_below(run: &Run, child: &Child) -> Notice {
     let (agent, id) = (&child.errand.agent, &child.errand.id);
     let key = format!("{id}.waits.{}.{}", child.ledger.turns, child.ledger.calls);
-    let task = head(&child.errand.task, NOTICE_TASK_BYTES_MAX);
+    let task = head(own_step(&child.errand.task), NOTICE_TASK_BYTES_MAX);
     let text =
         format!("Task: {task}\nSee what it asks: longhaul approvals\nThen: longhaul resume {}", run.spec.id);
     Notice::new(run, Occasion::Waiting, key, format!("{agent} waits for you ({id})"), &text)
@@ -123,7 +123,7 @@ fn of_gate(run: &Run, gate: &Gate) -> Notice {
             }
         },
     };
-    let task = head(&run.spec.task, NOTICE_TASK_BYTES_MAX);
+    let task = head(own_step(&run.spec.task), NOTICE_TASK_BYTES_MAX);
     let text = format!(
         "{asks}\nTask: {task}\nSee all of it: longhaul approvals show {id}\nThen: {type_this}, or longhaul reject {id} --reason TEXT"
     );
@@ -137,7 +137,7 @@ pub(super) fn of_status(run: &Run, seq: u64, to: Status, cause: Cause) -> Option
         return None;
     }
     let (agent, id) = (&run.spec.agent, &run.spec.id);
-    let task = head(&run.spec.task, NOTICE_TASK_BYTES_MAX);
+    let task = head(own_step(&run.spec.task), NOTICE_TASK_BYTES_MAX);
     let (occasion, title, said) = match to {
         Status::Completed => {
             let output = run.output().unwrap_or_default();
@@ -172,7 +172,7 @@ pub(super) fn of_set_up(run: &Run, seq: u64, error: &str) -> Option<Notice> {
     }
     let (agent, id, occasion) = (&run.spec.agent, &run.spec.id, Occasion::Paused);
     let reason = head(run.reason.as_deref().unwrap_or_default(), NOTICE_SAID_BYTES_MAX);
-    let task = head(&run.spec.task, NOTICE_TASK_BYTES_MAX);
+    let task = head(own_step(&run.spec.task), NOTICE_TASK_BYTES_MAX);
     let text = format!("{reason}\nGo on: longhaul resume {id}\nTask: {task}\nLook: longhaul show {id}");
     let title = format!("{agent} could not begin");
     Some(Notice::new(run, occasion, format!("{}@{seq}", occasion.as_str()), title, &text))

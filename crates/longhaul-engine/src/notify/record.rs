@@ -1,4 +1,5 @@
-//! `notices.jsonl`: every try to tell somebody something, beside the run it is about. A try is written down before it is made.
+//! `notices.jsonl`: every try to tell somebody something, beside the run it is about. A try is written down before it is made;
+//! one whose process died in it is made once more by the next.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -57,6 +58,8 @@ struct Said {
     /// How often it was said, or perhaps was.
     times: u32,
     last: Timestamp,
+    /// Of a try whose end is not known: when it was last said before that.
+    under_way: Option<Timestamp>,
 }
 
 /// A try that may be made.
@@ -71,12 +74,29 @@ impl Said {
     fn take(&mut self, at: Timestamp, outcome: Outcome) {
         match outcome {
             Outcome::Sending => {
+                self.forget_unknown();
                 self.tries += 1;
                 self.times += 1;
+                self.under_way = Some(self.last);
                 self.last = at;
             }
-            Outcome::Delivered => self.last = at,
-            Outcome::Failed => self.times = self.times.saturating_sub(1),
+            Outcome::Delivered => {
+                self.last = at;
+                self.under_way = None;
+            }
+            Outcome::Failed => {
+                self.times = self.times.saturating_sub(1);
+                self.under_way = None;
+            }
+        }
+    }
+
+    /// A try that died with its process may have reached nobody, so it is as if it had not been made; but it was one of those that
+    /// may be made in all.
+    fn forget_unknown(&mut self) {
+        if let Some(before) = self.under_way.take() {
+            self.times = self.times.saturating_sub(1);
+            self.last = before;
         }
     }
 
@@ -89,6 +109,14 @@ impl Said {
         let wait = REMINDER_MS_FIRST.saturating_mul(4_i64.saturating_pow(before)).min(REMINDER_MS_MAX);
         occasion == Occasion::Waiting && now.as_millis() - self.last.as_millis() >= wait
     }
+}
+
+/// Is no other process at it, which may be about to write down how its tries ended? Whoever has a record open holds a share of its
+/// lock, which ends with the process however that ends.
+fn is_alone(file: &File) -> bool {
+    let is_alone = file.try_lock().is_ok();
+    // A file system without locks leaves nobody to tell the dead from the living by; then nothing is said twice.
+    file.try_lock_shared().is_ok() && is_alone
 }
 
 /// The lines of a record; one that is torn is left out. Nothing, if there is none.
@@ -110,6 +138,9 @@ impl Record {
         let mut options = OpenOptions::new();
         record.file = options.create(true).append(true).mode(0o600).open(path).ok();
         if let Some(file) = &mut record.file {
+            if is_alone(file) {
+                record.said.values_mut().for_each(Said::forget_unknown);
+            }
             // A line that a crash tore ends here.
             file.write_all(b"\n").ok();
         }

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::clock::SystemClock;
+use crate::limits::NOTICE_TRIES_IN_ALL_MAX;
 
 fn notice(key: &str) -> Notice {
     Notice {
@@ -132,27 +133,52 @@ fn what_failed_is_tried_again_and_what_was_said_is_not() {
     assert_eq!(outcomes(&dir)[6..], [("two".to_owned(), 1, "sending"), ("two".to_owned(), 1, "delivered")]);
 }
 
-/// A try whose end nobody knows, because the process died in it, is not made again; a torn line costs only itself.
+/// A try whose end nobody knows, because the process died in it, is made once more by the next; a torn line costs only itself.
 #[test]
-fn a_try_without_an_end_is_not_repeated() {
+fn a_try_that_died_with_its_process_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let at = SystemClock.now();
     let line = format!(r#"{{"at":"{at}","key":"one","way":"command","attempt":1,"outcome":"sending"}}"#);
     std::fs::write(dir.path().join("notices.jsonl"), format!("{line}\n{{\"at\":\"20")).unwrap();
     let said = dir.path().join("said");
-    say(
-        options(
-            json!({ "command": ["sh", "-c", format!("echo $LONGHAUL_NOTICE_GATE >> {}", said.display())] }),
-            &dir,
-        ),
-        &["one", "two"],
-    );
-    assert_eq!(std::fs::read_to_string(said).unwrap(), "run_1.g1\n");
-    assert_eq!(outcomes(&dir).last(), Some(&("two".to_owned(), 1, "delivered")));
+    let command = format!("echo $LONGHAUL_NOTICE_TITLE >> {}", said.display());
+    for _ in 0..3 {
+        say(options(json!({ "command": ["sh", "-c", command] }), &dir), &["one"]);
+        assert_eq!(
+            std::fs::read_to_string(&said).unwrap(),
+            "cöder waits for you\n",
+            "once, and as the first time"
+        );
+    }
+    let again = [
+        ("one".to_owned(), 1, "sending"),
+        ("one".to_owned(), 2, "sending"),
+        ("one".to_owned(), 2, "delivered"),
+    ];
+    assert_eq!(outcomes(&dir), again);
 }
 
-/// Who is waited for is reminded at growing distances, also by another process and also if nobody knows whether the first
-/// arrived; of what is only news nobody is.
+/// Whoever is still at it is not overtaken; and what dies each time it is said is not said for ever.
+#[test]
+fn only_the_dead_are_spoken_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notices.jsonl");
+    let begin = |record: &mut Record| {
+        let notice = Notice { occasion: Occasion::Completed, ..notice("k") };
+        record.begin(&notice, "webhook", SystemClock.now()).map(|this| (this.number, this.reminder))
+    };
+    let mut first = Record::open(Some(&path));
+    assert_eq!(begin(&mut first), Some((1, 0)));
+    let mut second = Record::open(Some(&path));
+    assert_eq!(begin(&mut second), None, "the first is under way");
+    drop(first);
+    assert_eq!(begin(&mut Record::open(Some(&path))), None, "the second may have taken it up");
+    drop(second);
+    let tries = (0..100).filter_map(|_| begin(&mut Record::open(Some(&path)))).count() as u32;
+    assert_eq!(tries, NOTICE_TRIES_IN_ALL_MAX - 1);
+}
+
+/// Who is waited for is reminded at growing distances, also by another process; of what is only news nobody is.
 #[test]
 fn who_does_not_answer_is_reminded_politely() {
     const MINUTE: i64 = 60_000;
@@ -162,7 +188,10 @@ fn who_does_not_answer_is_reminded_politely() {
         // Each as a process of its own, which knows only what is on record.
         let mut record = Record::open(Some(&path));
         let notice = Notice { occasion, ..notice(occasion.as_str()) };
-        record.begin(&notice, "command", Timestamp::from_millis(minutes * MINUTE)).map(|this| this.reminder)
+        let now = Timestamp::from_millis(minutes * MINUTE);
+        let this = record.begin(&notice, "command", now)?;
+        record.end(&notice, "command", this.number, Outcome::Delivered, None, now);
+        Some(this.reminder)
     };
     let mut said = Vec::new();
     for minutes in 0..6 * 24 * 60 {

@@ -19,12 +19,12 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::approvals::{action, given, whoever};
+use super::approvals::{effect, given, whoever};
 use super::drive;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::insider;
-use crate::limits::{ANSWER_BYTES_MAX, ELSEWHERE_LOOK_MS};
+use crate::limits::{ANSWER_BYTES_MAX, EFFECT_LINES_MAX, ELSEWHERE_LOOK_MS};
 use crate::render::{self, table};
 
 /// The questions of one run, as they are put to whoever sits at the terminal.
@@ -98,12 +98,23 @@ fn show(gate: &GateView) {
         _ => format!("{} needs something to continue, at {step}", gate.agent_name),
     };
     render::talk(&format!("\n{} {}", gate.id, table::clean(&what)));
-    let action = action(&serde_json::json!(gate));
-    for text in [gate.description.as_deref().unwrap_or(""), &action] {
+    let effect = bounded(&gate.id, effect(&serde_json::json!(gate)));
+    for text in [gate.description.as_deref().unwrap_or(""), &effect] {
         if !text.is_empty() {
             render::talk(&table::clean(text));
         }
     }
+}
+
+/// A question that is pushed off the screen by a file's content cannot be read. A line is shown whole, whatever its length: a command
+/// is one.
+fn bounded(id: &str, effect: String) -> String {
+    let hidden = effect.lines().count().saturating_sub(EFFECT_LINES_MAX);
+    if hidden == 0 {
+        return effect;
+    }
+    let shown: Vec<&str> = effect.lines().take(EFFECT_LINES_MAX).collect();
+    format!("{}\n… {hidden} more lines, which `longhaul approvals show {id}` shows", shown.join("\n"))
 }
 
 enum Heard {
@@ -213,5 +224,23 @@ fn read_line(typed: &Receiver) -> std::io::Result<Option<Line>> {
         Ok(read) => Ok(Some(Line::Said(String::from_utf8_lossy(&bytes[..read]).trim().to_owned()))),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is asked stays on the screen, and nothing is left out unsaid.
+    #[test]
+    fn long_content_is_cut_and_said_to_be() {
+        let long = "x".repeat(100_000);
+        assert_eq!(bounded("run_1.g1", long.clone()), long);
+        let shown = bounded("run_1.g1", "x\n".repeat(EFFECT_LINES_MAX + 7));
+        assert_eq!(shown.lines().count(), EFFECT_LINES_MAX + 1);
+        assert!(
+            shown.ends_with("\n… 7 more lines, which `longhaul approvals show run_1.g1` shows"),
+            "{shown}"
+        );
     }
 }

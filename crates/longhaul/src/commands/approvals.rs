@@ -220,7 +220,7 @@ fn list(app: &App) -> Result<Exit, Failure> {
             ]
         });
         render::data(&table::rows(&["APPROVAL", "KIND", "STEP", "SINCE", "ACTION", "DESCRIPTION"], lines));
-        if let Some(gate) = waiting.iter().find(|gate| brief(gate) != action(gate)) {
+        if let Some(gate) = waiting.iter().find(|gate| brief(gate) != effect(gate)) {
             render::hint(&format!("`longhaul approvals show {}` shows all of it", text(gate, "id")));
         }
     }
@@ -236,22 +236,30 @@ pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let (run, number) = known(app, id)?;
     let harness = app.reading()?;
-    let by = harness.given(&run, number)?.map(|given| given.by);
+    let given = harness.given(&run, number)?;
+    // What the run has heard and could not use is no answer any more.
+    let unheard = given.as_ref().filter(|_| !harness.still_waits(&run, number).unwrap_or(true));
+    let by = given.as_ref().map(|given| given.by.clone());
     let run = harness.look(&run)?;
     let gate = run.gate(number).ok_or_else(|| unknown(id))?;
+    let unheard = unheard.filter(|_| gate.answer.is_none() && !run.status.is_terminal());
     let is_moot = gate.answer.is_none() && run.status.is_terminal();
-    let gate = GateView::of(&run, gate);
+    let mut gate = GateView::of(&run, gate);
     if app.json() {
         let mut shown = serde_json::json!(gate);
         shown["answeredBy"] = by.into();
+        shown["onRecord"] = unheard.map(|given| serde_json::json!(given.command.wish)).into();
         render::json(&shown);
         return Ok(Exit::Ok);
     }
-    let whole = action(&serde_json::json!(gate));
+    let whole = effect(&serde_json::json!(gate));
     let time = |at: Timestamp| at.to_string();
-    let status = match is_moot {
-        true => format!("never answered; the run is {}, and waits for nothing any more", run.status),
-        false => gate.status,
+    let status = match unheard {
+        Some(given) => on_record(&harness, given, &mut gate),
+        None if is_moot => {
+            format!("never answered; the run is {}, and waits for nothing any more", run.status)
+        }
+        None => gate.status,
     };
     let lines = [
         ("approval", gate.id),
@@ -268,9 +276,39 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
         ("reason", gate.reason.unwrap_or_default()),
     ];
     for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        render::data(&format!("{name:<12} {}", table::clean(value)));
+        // Only what longhaul says of it begins a line.
+        let value = table::clean(value).replace('\n', &format!("\n{:13}", ""));
+        render::data(&format!("{name:<12} {value}"));
     }
     Ok(Exit::Ok)
+}
+
+/// What was answered and the run has not heard yet, and when it will.
+fn on_record(harness: &Harness, given: &Given, gate: &mut GateView) -> String {
+    gate.resolved_at = Some(given.at);
+    let answered = match &given.command.wish {
+        Wish::Approve { .. } => "approved",
+        Wish::Reject { reason, .. } => {
+            gate.reason = Some(reason.clone());
+            "rejected"
+        }
+        Wish::Answer { text, .. } => {
+            gate.answer = Some(text.clone());
+            "answered"
+        }
+        Wish::Start { .. }
+        | Wish::Pause { .. }
+        | Wish::Stop { .. }
+        | Wish::Plan
+        | Wish::Replan { .. }
+        | Wish::Checkpoint { .. } => return gate.status.clone(),
+    };
+    let is_driven =
+        harness.store_of(&gate.run_id).is_ok_and(|store| matches!(store.holder(&gate.run_id), Ok(Some(_))));
+    match is_driven {
+        true => format!("{answered}; the run is about to hear it"),
+        false => format!("{answered}, waits for `longhaul resume {}`", root(harness, &gate.run_id)),
+    }
 }
 
 /// What would be done, in a line of a list: without the blanks that would push its end off the screen, and with how much of it is
@@ -286,15 +324,62 @@ fn brief(gate: &Value) -> String {
     }
 }
 
-/// What would be done, whole: whoever approves should have read it.
-pub fn action(gate: &Value) -> String {
-    let Some(tool) = gate["toolName"].as_str().filter(|_| gate["kind"] == "permission") else {
-        return String::new();
-    };
+/// What would be done, and to what, in a line; `effect` is all of it.
+fn action(gate: &Value) -> String {
+    let Some(tool) = asked_for(gate) else { return String::new() };
     let arguments = &gate["arguments"];
-    let main = ["command", "path", "url", "message"].iter().find_map(|name| arguments[*name].as_str());
-    let what = main.map_or_else(|| arguments.to_string(), str::to_owned);
+    let what = main(arguments).map_or_else(|| arguments.to_string(), |(_, text)| text.to_owned());
     format!("{tool} {}", table::clean(&what).replace('\n', " ⏎ "))
+}
+
+/// What would be done, whole: whoever approves should have read it.
+pub fn effect(gate: &Value) -> String {
+    let Some(tool) = asked_for(gate) else { return String::new() };
+    let arguments = &gate["arguments"];
+    let (main, first) = match main(arguments) {
+        Some((name, _)) => (name, action(gate)),
+        None => ("", tool.to_owned()),
+    };
+    let mut lines = vec![first];
+    for (name, value) in arguments.as_object().into_iter().flatten().filter(|(name, _)| *name != main) {
+        push_lines(&mut lines, name, value);
+    }
+    lines.join("\n")
+}
+
+fn asked_for(gate: &Value) -> Option<&str> {
+    gate["toolName"].as_str().filter(|_| gate["kind"] == "permission")
+}
+
+/// The argument that says what is done, or to what.
+fn main(arguments: &Value) -> Option<(&'static str, &str)> {
+    ["command", "path", "url", "message"].into_iter().find_map(|name| Some((name, arguments[name].as_str()?)))
+}
+
+/// Text of several lines has a mark before each: none of them is to pass for something that longhaul says.
+fn push_lines(lines: &mut Vec<String>, name: &str, value: &Value) {
+    match value {
+        Value::Object(parts) if !parts.is_empty() => {
+            parts.iter().for_each(|(part, value)| push_lines(lines, &format!("{name}.{part}"), value));
+        }
+        Value::Array(parts) if !parts.is_empty() => {
+            let numbered = (1..).zip(parts);
+            numbered.for_each(|(number, value)| push_lines(lines, &format!("{name}.{number}"), value));
+        }
+        Value::String(text) if text.contains('\n') => {
+            lines.push(named(name, ""));
+            lines.extend(table::clean(text).split('\n').map(|line| format!("| {line}")));
+        }
+        Value::String(text) => lines.push(named(name, &table::clean(text))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            lines.push(named(name, &value.to_string()));
+        }
+    }
+}
+
+/// A name may be a model's own as well.
+fn named(name: &str, text: &str) -> String {
+    format!("{}: {text}", table::clean(name).replace('\n', " ⏎ ")).trim_end().to_owned()
 }
 
 /// The run and the number of an approval that there is; it is named as it was typed if there is none.

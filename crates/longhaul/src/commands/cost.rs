@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longhaul_core::budget::{Allowance, Scope};
 use longhaul_core::child::Child;
 use longhaul_core::conversation::Usage;
+use longhaul_core::prompt::own_step;
 use longhaul_core::run::{NO_STEP, Run, Spending};
 use longhaul_core::view;
 use longhaul_engine::accounts::Accounts;
@@ -106,7 +107,7 @@ fn of_all(app: &App, limit: usize) -> Result<(), Failure> {
     }
     let replies = |run: &Run| run.spending.iter().map(|spent| spent.replies).sum();
     let lines = runs.iter().map(|run| {
-        let mut line = vec![run.spec.id.to_string(), table::fit(&run.spec.task, 40)];
+        let mut line = vec![run.spec.id.to_string(), table::fit(own_step(&run.spec.task), 40)];
         line.extend(counts(replies(run), &run.usage));
         line
     });

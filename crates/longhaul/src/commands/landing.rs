@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use longhaul_core::collaboration::Isolation;
+use longhaul_core::prompt::own_step;
 use longhaul_core::report::{Evidence, Sameness};
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
@@ -239,7 +240,7 @@ pub fn work(app: &App, run: &Run) -> Result<Work, Failure> {
     }
     Ok(Work {
         run: id.to_string(),
-        title: table::short(&spec.task, TITLE_LETTERS_MAX),
+        title: table::short(own_step(&spec.task), TITLE_LETTERS_MAX),
         repository: repository.into(),
         worktree: spec.workspace.as_str().into(),
         branch: branch.clone(),

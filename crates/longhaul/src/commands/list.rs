@@ -6,6 +6,7 @@ use std::path::Path;
 use longhaul_core::ids::RunId;
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::time::Timestamp;
+use longhaul_engine::Asked;
 use longhaul_store::catalog::{Filter, RunRow};
 use serde::Serialize;
 
@@ -43,13 +44,13 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Some(_) => app.reading()?.list(&filter)?,
         None => (Vec::new(), Vec::new()),
     };
-    let undriven = undriven(app, &rows)?;
+    let standing = Standing::of(app, &rows)?;
     if app.json() {
-        render::json(&rows.iter().map(|row| Listed::new(row, &undriven)).collect::<Vec<_>>());
+        render::json(&rows.iter().map(|row| Listed::new(row, &standing.undriven)).collect::<Vec<_>>());
     } else if rows.is_empty() {
         render::talk("no runs");
     } else {
-        let lines = rows.iter().map(|row| as_line(row, &undriven));
+        let lines = rows.iter().map(|row| as_line(row, &standing));
         render::data(&table::rows(&["ID", "STATUS", "AGENT", "STEPS", "CALLS", "UPDATED", "TASK"], lines));
     }
     for (id, error) in unreadable {
@@ -66,7 +67,7 @@ fn status(text: &str) -> Result<Status, Failure> {
 }
 
 /// The runs that are running by their journal, and that nobody drives: their process died, or they wait for a person.
-pub fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
+fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
     let running: Vec<&RunRow> = rows.iter().filter(|row| row.status == Status::Running).collect();
     if running.is_empty() {
         return Ok(HashSet::new());
@@ -80,17 +81,39 @@ pub fn undriven(app: &App, rows: &[RunRow]) -> Result<HashSet<RunId>, Failure> {
     Ok(running.iter().filter(undriven).map(|row| row.id.clone()).collect())
 }
 
-/// What a run is called in tables. One that should be at work and is driven by nobody is not.
-pub fn called(row: &RunRow, undriven: &HashSet<RunId>) -> String {
-    let called = row.status.called(row.wait);
-    if row.wait != Wait::Human && undriven.contains(&row.id) {
-        return format!("{called} (nobody drives it)");
-    }
-    if row.status == Status::Created && row.reason.is_some() {
-        return format!("{called} (could not begin)");
-    }
-    called.to_owned()
+/// What is to be known of runs beside their rows, to call them by what they are.
+pub struct Standing {
+    undriven: HashSet<RunId>,
+    asked: Asked,
 }
+
+impl Standing {
+    pub fn of(app: &App, rows: &[RunRow]) -> Result<Standing, Failure> {
+        let undriven = undriven(app, rows)?;
+        let waits = rows.iter().any(|row| row.wait == Wait::Human && undriven.contains(&row.id));
+        let asked = if waits { app.reading()?.asked()? } else { Asked::default() };
+        Ok(Standing { undriven, asked })
+    }
+
+    /// What a run is called in tables. One that should be at work and is driven by nobody is not.
+    pub fn called(&self, row: &RunRow) -> String {
+        let called = row.status.called(row.wait);
+        let is_undriven = self.undriven.contains(&row.id);
+        if row.wait == Wait::Human && is_undriven && self.asked.is_answered(&row.id) {
+            return ANSWERED.to_owned();
+        }
+        if row.wait != Wait::Human && is_undriven {
+            return format!("{called} (nobody drives it)");
+        }
+        if row.status == Status::Created && row.reason.is_some() {
+            return format!("{called} (could not begin)");
+        }
+        called.to_owned()
+    }
+}
+
+/// What a run is called that waits for nobody's word any more, but for somebody to take it up.
+pub const ANSWERED: &str = "answered, waits for `resume`";
 
 /// A run that works in this directory, below it or around it at this moment.
 pub fn at_work_in(app: &App, directory: &Path) -> Result<Option<RunId>, Failure> {
@@ -112,10 +135,10 @@ pub fn at_work_in(app: &App, directory: &Path) -> Result<Option<RunId>, Failure>
     Ok(rows.into_iter().map(|row| row.id).find(|id| !undriven.contains(id)))
 }
 
-fn as_line(row: &RunRow, undriven: &HashSet<RunId>) -> Vec<String> {
+fn as_line(row: &RunRow, standing: &Standing) -> Vec<String> {
     vec![
         row.id.to_string(),
-        called(row, undriven),
+        standing.called(row),
         row.agent.clone(),
         format!("{}/{}", row.steps_completed, row.steps_total),
         row.tool_calls.to_string(),

@@ -2,10 +2,13 @@
 
 use longhaul_core::conversation::Usage;
 use longhaul_core::ids::RunId;
+use longhaul_core::prompt::own_step;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
+use longhaul_engine::Harness;
 
+use super::list::ANSWERED;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -59,12 +62,12 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Some(holder) => format!("by process {} on {}", holder.pid, holder.host),
         None => "by nobody".to_owned(),
     };
-    let status = status(&view);
+    let status = if is_answered(&harness, &run)? { ANSWERED.to_owned() } else { status(&view) };
     let iterations =
         view.max_iterations.map(|max| format!("{} of {max}", view.iteration_count.saturating_add(1)));
     let mut lines = vec![
         ("id", view.id.to_string()),
-        ("task", table::fit(&view.task, 100)),
+        ("task", table::fit(own_step(&view.task), 100)),
         ("agent", view.agent_name),
         ("model", view.model),
         ("status", status),
@@ -101,6 +104,13 @@ pub fn called(app: &App, id: &RunId) -> Option<&'static str> {
     (!run.status.is_terminal()).then(|| run.called())
 }
 
+/// Does it wait for nobody's word any more, but for somebody to take it up?
+fn is_answered(harness: &Harness, run: &Run) -> Result<bool, Failure> {
+    let id = &run.spec.id;
+    let is_left = run.wait() == Wait::Human && harness.store_of(id)?.holder(id)?.is_none();
+    Ok(is_left && harness.asked()?.is_answered(id))
+}
+
 /// What a person should know of a run that is called running and may not be: it waits for them, or its process is gone.
 pub fn how_it_stands(app: &App, run: &Run) -> Result<Option<String>, Failure> {
     let id = &run.spec.id;
@@ -108,6 +118,9 @@ pub fn how_it_stands(app: &App, run: &Run) -> Result<Option<String>, Failure> {
         return Ok(None);
     }
     if run.wait() == Wait::Human {
+        if is_answered(&app.reading()?, run)? {
+            return Ok(Some(format!("{id} has its answer: `longhaul resume {id}` goes on")));
+        }
         return Ok(Some(format!("{id} waits for you: `longhaul approvals list`")));
     }
     let driven = app.reading()?.store_of(id)?.holder(id)?.is_some();

@@ -1,13 +1,11 @@
 //! `tree`: a run and the runs it started.
 
-use std::collections::HashSet;
-
 use longhaul_core::ids::RunId;
 use longhaul_engine::Harness;
 use longhaul_store::catalog::{Filter, RunRow};
 use serde_json::{Value, json};
 
-use super::list;
+use super::list::Standing;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -25,14 +23,14 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let id = app.run(&args.id)?;
     let harness = app.reading()?;
     let (rows, _) = harness.list(&Filter::default())?;
-    let undriven = list::undriven(app, &rows)?;
+    let standing = Standing::of(app, &rows)?;
     let root = rows.into_iter().find(|row| row.id == id);
     let root = root.ok_or(longhaul_store::Error::NotFound { run: id })?;
     let root = branch(&harness, root, 0)?;
     if app.json() {
         render::json(&as_json(&root));
     } else {
-        print(&root, &undriven, 0);
+        print(&root, &standing, 0);
     }
     Ok(Exit::Ok)
 }
@@ -61,11 +59,11 @@ fn children(harness: &Harness, id: &RunId) -> Result<Vec<RunRow>, Failure> {
     Ok(harness.list(&Filter { parent: Some(id.clone()), ..Filter::default() })?.0)
 }
 
-fn print(Branch { row, children }: &Branch, undriven: &HashSet<RunId>, depth: usize) {
+fn print(Branch { row, children }: &Branch, standing: &Standing, depth: usize) {
     let task = table::fit(row.task.lines().next().unwrap_or_default(), 50);
-    let (indent, called) = ("  ".repeat(depth), list::called(row, undriven));
+    let (indent, called) = ("  ".repeat(depth), standing.called(row));
     render::data(&format!("{indent}{}  {called}  {}  {task}", row.id, row.agent));
     for child in children {
-        print(child, undriven, depth + 1);
+        print(child, standing, depth + 1);
     }
 }

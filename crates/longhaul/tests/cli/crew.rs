@@ -476,6 +476,84 @@ fn one_answer_counts() {
     );
 }
 
+/// An answer that no process has heard yet is shown as what it is, wherever the run is shown; and so for the run above.
+#[test]
+fn an_answer_on_record_is_shown_until_it_is_heard() {
+    let desk = desk();
+    let id = id(&run(&desk, &[step("a", "MARS", &[], false)], &["--autonomy", "1"]));
+    let gate = format!("{id}.g1");
+    let statuses = || {
+        [&["show", &id][..], &["list"], &["tree", &id]].map(|args| {
+            let said = desk.get(args);
+            (said.contains("waiting for a person"), said.contains("answered, waits for `resume`"))
+        })
+    };
+    assert_eq!(statuses(), [(true, false); 3]);
+    desk.get(&["approve", &gate]);
+    let shown = desk.get(&["approvals", "show", &gate]);
+    assert!(shown.contains(&format!("status       approved, waits for `longhaul resume {id}`\n")), "{shown}");
+    let whole = desk.json(&["approvals", "show", &gate]);
+    assert_eq!((&whole["status"], &whole["onRecord"]["wish"]), (&json!("pending"), &json!("approve")));
+    assert_eq!(statuses(), [(false, true); 3]);
+    desk.get(&["resume", &id]);
+    let shown = desk.get(&["approvals", "show", &gate]);
+    assert!(shown.contains("status       approved\n"), "{shown}");
+    assert_eq!(statuses(), [(false, false); 3]);
+}
+
+/// Sub-agents are known by their own steps, not by what all of them are told before.
+#[test]
+fn sub_agents_are_known_by_their_steps() {
+    let desk = desk();
+    let steps = json!([
+        { "id": "a", "description": "look at the moon", "agent": "VENUS" },
+        { "id": "b", "description": "draw the moon\nwith a pencil", "agent": "PLUTO", "dependencies": ["a"] },
+    ]);
+    let typed = "paint the sky\n\n## Your step\n\nnone";
+    desk.write("plan.json", &json!({ "steps": steps }).to_string());
+    let said =
+        desk.say(&["run", typed, "--agent", "MARS", "--model", "scripted/s.yaml", "--plan", "plan.json"]);
+    assert!(said.err.contains("): draw the moon") && !said.err.contains("a step of"), "{}", said.err);
+    let id = desk.json(&["list"]).as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
+    for args in [&["tree", &id][..], &["list"], &["cost"]] {
+        let shown = desk.get(args);
+        let known = ["paint the sky", "look at the moon", "draw the moon"].map(|part| shown.contains(part));
+        assert!(known == [true; 3] && !shown.contains("that this is a step of"), "{args:?}: {shown}");
+    }
+    let tree = desk.json(&["tree", &id]);
+    let children = tree["children"].as_array().unwrap();
+    let tasks: Vec<&str> = children.iter().map(|child| child["task"].as_str().unwrap()).collect();
+    assert_eq!(tasks, ["look at the moon", "look at the moon", "draw the moon\nwith a pencil"]);
+    let child = &children[2];
+    let told = desk.json(&["show", child["id"].as_str().unwrap()])["task"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("## The task that this is a step of"), "what it is told is as it was: {told}");
+}
+
+/// The same of a question that a sub-agent asks: what was answered is shown, and all runs above wait for the same.
+#[test]
+fn an_answer_to_a_sub_agent_is_shown_until_it_is_heard() {
+    let desk = desk();
+    desk.write(
+        "s.yaml",
+        r#"conversations:
+  - match: { agent: PLUTO }
+    turns:
+      - calls: [ { tool: ask_human, args: { question: "which colour?" } } ]
+      - text: done
+  - turns: [ { text: ok } ]
+"#,
+    );
+    let id = id(&run(&desk, &[step("a", "PLUTO", &[], false)], &["--autonomy", "3"]));
+    let gate = desk.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
+    desk.get(&["answer", &gate, "blue"]);
+    let shown = desk.get(&["approvals", "show", &gate]);
+    assert!(shown.contains(&format!("status       answered, waits for `longhaul resume {id}`\n")), "{shown}");
+    assert!(shown.contains("answer       blue\n"), "{shown}");
+    let tree = desk.get(&["tree", &id]);
+    assert_eq!(tree.matches("answered, waits for `resume`").count(), 2, "{tree}");
+    assert!(desk.say(&["result", &id]).err.contains("has its answer: `longhaul resume"));
+}
+
 /// Bad input, AI10: what a stopped run had asked is not listed, takes no answer, and says that nobody waits for one.
 #[test]
 fn a_stopped_run_takes_no_answer() {

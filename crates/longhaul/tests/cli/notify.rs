@@ -96,6 +96,29 @@ fn a_long_wait_is_told_again() {
     assert!(last["title"].as_str().unwrap().starts_with("Still: "), "{last}");
 }
 
+/// Whoever takes up a run whose process died while it told somebody tells it once more, as if for the first time.
+#[test]
+fn what_died_on_its_way_is_told_again() {
+    let desk = desk(SETTINGS);
+    let run = ["run", "x", "--in-place", "--autonomy", "1", "--model", "scripted/s.yaml", "--json"];
+    let said = desk.say(&run);
+    let id = serde_json::from_str::<Value>(&said.out).unwrap()["id"].as_str().unwrap().to_owned();
+    let record = desk.path(".longhaul/runs").join(&id).join("notices.jsonl");
+    let text = std::fs::read_to_string(&record).unwrap();
+    let sending = text.lines().find(|line| line.contains("sending")).unwrap();
+    std::fs::write(&record, format!("{sending}\n")).unwrap();
+    let waits = ("waiting".to_owned(), json!(format!("{id}.g1")));
+    for _ in 0..2 {
+        assert_eq!(desk.say(&["resume", &id]).code, 3);
+        assert_eq!(told(&desk), [waits.clone(), waits.clone()]);
+    }
+    let told = std::fs::read_to_string(desk.path("told.jsonl")).unwrap();
+    let told: Vec<&str> = told.lines().collect();
+    assert_eq!(told[0], told[1]);
+    let shown = desk.json(&["notify", "show", &id]);
+    assert_eq!(shown.as_array().unwrap().last().unwrap()["outcome"], "delivered");
+}
+
 /// Each question of a sub-agent is told by its own name, also if the one before was refused.
 #[test]
 fn every_question_of_a_sub_agent_is_told() {

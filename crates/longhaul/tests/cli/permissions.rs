@@ -442,6 +442,41 @@ fn what_waits_is_shown_for_what_it_is() {
     assert_eq!(desk.json(&["approvals", "show", &gate])["arguments"]["command"], json!(long));
 }
 
+/// Whoever approves sees all that would be done: what is written, each text that is replaced, how a command is run.
+#[test]
+fn all_of_what_waits_is_shown() {
+    for (tool, args, shown) in [
+        (
+            "write",
+            json!({ "path": "new.txt", "content": "one\nstatus       approved\n" }),
+            "write new.txt\n content:\n | one\n | status       approved\n |",
+        ),
+        (
+            "edit",
+            json!({ "path": "a.txt", "edits": [{ "old": "a", "new": "b\u{202E}\u{7}" }, { "old": "c\n", "new": "" }] }),
+            "edit a.txt\n edits.1.new: b\\u{202e}\u{fffd}\n edits.1.old: a\n edits.2.new:\n edits.2.old:\n | c\n |",
+        ),
+        (
+            "bash",
+            json!({ "command": "sleep 9", "background": true, "timeout_ms": 1000 }),
+            "bash sleep 9\n background: true\n timeout_ms: 1000",
+        ),
+    ] {
+        let script = json!({ "conversations": [{ "turns": [
+            { "calls": [{ "tool": tool, "args": args }] }, { "text": "ok" },
+        ] }] });
+        let desk = Desk::with_script(&script.to_string());
+        desk.write("a.txt", "a\nc\n");
+        let waits = desk.say(&["run", "x", "--in-place", "--model", "scripted/s.yaml", "--ask", tool]);
+        assert_eq!(waits.code, 3, "{}", waits.err);
+        let gate = text(&desk.json(&["approvals"])[0]["id"]);
+        let whole = desk.get(&["approvals", "show", &gate]);
+        let expected = shown.replace("\n ", &format!("\n{:13}", ""));
+        let lines: Vec<&str> = whole.lines().map(str::trim_end).collect();
+        assert!(lines.join("\n").contains(&format!("\naction       {expected}\nsince ")), "{whole}");
+    }
+}
+
 /// What is not there is named as it was typed.
 #[test]
 fn an_approval_that_is_not_there_is_named() {

@@ -24,7 +24,9 @@ pub(super) fn repeats(run: &Run, call: &Asked<'_>) -> Option<repetition::Found> 
     let most = (max * CHANGING_REPEATS_FACTOR) as usize;
     let end = (call.id.0 as usize - 1).min(run.calls.len());
     let before = run.calls[..end].iter().skip(run.calls_before_start as usize);
-    let mut before: Vec<&Call> = before.rev().take_while(here).take(most).collect();
+    // It is no circle of the agent's that longhaul was stopped, however often. What may be used up still bounds it.
+    let is_whole = |call: &&Call| !call.outcome().is_some_and(Outcome::was_cut_short);
+    let mut before: Vec<&Call> = before.rev().take_while(here).filter(is_whole).take(most).collect();
     before.reverse();
     let found = repetition::found(&before, call.tool, call.args, max);
     found.or_else(|| run.novelty.found(call.tool, call.args, max))

@@ -6,6 +6,7 @@ use longhaul_core::event::{Ask, AskKind, Event, Kept, Purpose, Rest, StopAction,
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::plan::Plan;
+use longhaul_core::prompt::own_step;
 use longhaul_core::repetition::Remedy;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
@@ -278,7 +279,12 @@ fn remedy_words(remedy: Remedy) -> &'static str {
 
 fn child_begins(errand: &Errand) -> String {
     let again = if errand.attempt.0 > 1 { ", once more" } else { "" };
-    format!("sub-agent {} begins ({}{again}): {}", errand.agent, errand.id, fit_talk(&errand.task, 80))
+    format!(
+        "sub-agent {} begins ({}{again}): {}",
+        errand.agent,
+        errand.id,
+        fit_talk(own_step(&errand.task), 80)
+    )
 }
 
 fn child_ended(run: &Run, number: u32, error: Option<&str>) -> String {
