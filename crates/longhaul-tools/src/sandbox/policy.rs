@@ -511,18 +511,25 @@ impl World {
                 Ok(_) | Err(_) => {}
             }
         }
-        // With its state elsewhere a run may still work where another's is: whoever writes there answers for a person.
-        let beside = workspace.join(STATE_DIRECTORY);
-        let is_state = beside.join("runs").is_dir() && !host.hides(workspace);
-        for path in host.hidden.iter().chain(Some(&beside).filter(|_| is_state)) {
-            // What is shown inside of it, like the workspace, is mounted over the emptiness.
-            if path.exists() && self.shows(path) {
-                self.hold_above(path);
-                self.add(Mount::Nothing(path.clone()));
-            } else if path.starts_with(workspace) {
+        for path in &host.hidden {
+            self.cover(path);
+            if !path.exists() && path.starts_with(workspace) {
                 // What is not there would be believed once it is.
                 self.swept.push(path.clone());
             }
+        }
+        // With its state elsewhere a run may still work where another's is: whoever writes there answers for a person.
+        let beside = workspace.join(STATE_DIRECTORY);
+        if beside.join("runs").is_dir() && !host.hides(workspace) {
+            self.cover(&beside);
+        }
+    }
+
+    /// What is shown inside of it, like the workspace, is mounted over the emptiness.
+    fn cover(&mut self, path: &Path) {
+        if path.exists() && self.shows(path) {
+            self.hold_above(path);
+            self.add(Mount::Nothing(path.to_owned()));
         }
     }
 
@@ -598,10 +605,18 @@ mod tests {
     /// be written.
     #[test]
     fn in_place_the_state_directory_is_nothing() {
-        let directories =
-            ["home/.cargo/registry", "home/.cargo/bin", "home/.ssh", "repo/.git/hooks", "repo/.longhaul"];
+        let directories = [
+            "home/.cargo/registry",
+            "home/.cargo/bin",
+            "home/.ssh",
+            "repo/.git/hooks",
+            "repo/.longhaul/runs",
+        ];
         let (_outer, base) = ground(&directories, &[("repo/.git/config", "")]);
-        let policy = Policy::new(&host(&base, "repo/.longhaul"), &base.join("repo"), Network::None).unwrap();
+        // One that is named twice, or lies in another that is hidden, is there all the same: nothing of it is taken away.
+        let mut host = host(&base, "repo/.longhaul");
+        host.hidden.extend(["repo/.longhaul", "repo/.longhaul/runs"].map(|path| base.join(path)));
+        let policy = Policy::new(&host, &base.join("repo"), Network::None).unwrap();
         let expected = [
             "scratch home",
             "scratch home/.cargo",

@@ -66,18 +66,6 @@ pub fn tell(sandbox: &Sandbox) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says that a run's commands were held otherwise when it was last driven: what was typed then holds for that process alone.
-pub fn tell_change(sandbox: &Sandbox, before: Option<&str>) {
-    let now = sandbox.prove().map(|containment| containment.to_string());
-    if let (Some(before), Ok(now)) = (before, now)
-        && before != now
-    {
-        render::warn(&format!(
-            "its commands were held otherwise before: {before}; `--sandbox` and `--network` are said each time"
-        ));
-    }
-}
-
 /// What to do about a sandbox that cannot be had.
 pub fn refused(refused: Refused) -> Failure {
     let hint = if refused.lacks_bubblewrap() {

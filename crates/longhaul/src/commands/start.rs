@@ -73,7 +73,6 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let sandbox = hold(app, &settings, &args.holding)?;
     let harness = app.driving(&settings, sandbox.clone())?;
     holding::tell(&sandbox)?;
-    holding::tell_change(&sandbox, harness.look(&id)?.contained.as_deref());
     let record = remembered(&harness, &id, args.record.settled(app)?);
     if let Some(point) = &args.checkpoint {
         tell(&id, &harness.take_back(&id, point)?);
