@@ -2,6 +2,7 @@
 
 use longhaul_core::command::Wish;
 use longhaul_core::ids::RunId;
+use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_core::view::{GateView, gate_id};
 use longhaul_engine::{Claim, Given, Harness};
@@ -169,13 +170,31 @@ fn settle(app: &App, id: &RunId, wish: Wish) -> Result<Exit, Failure> {
         render::talk(&format!("{id} is {}", run.called()));
         render::hint(&drive::after_rejection(id));
     }
+    if app.json() {
+        render::json(&Asking::of(&harness, id, gate)?.as_json());
+    }
     Ok(Exit::Ok)
 }
 
 /// Who answers, as others are told.
 pub fn whoever() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let named = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    let listed = || {
+        let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+        account(&accounts, rustix::process::getuid().as_raw())
+    };
+    let user = named.filter(|user| !user.is_empty()).or_else(listed);
     format!("{}@{}", user.as_deref().unwrap_or("somebody"), longhaul_store::host())
+}
+
+/// The name of an account, as `/etc/passwd` lists them.
+fn account(accounts: &str, uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    let mut lines = accounts.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| {
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    })
 }
 
 fn late(harness: &Harness, id: &RunId, gate: u32, earlier: &Given) -> Failure {
@@ -229,6 +248,10 @@ fn list(app: &App) -> Result<Exit, Failure> {
 
 /// Everything that waits for a person and has no answer on record.
 pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
+    // No state directory is simply no runs.
+    if app.home()?.is_none() {
+        return Ok(Vec::new());
+    }
     let waiting = app.reading()?.waiting()?;
     Ok(waiting.iter().map(|gate| serde_json::json!(gate)).collect())
 }
@@ -236,28 +259,18 @@ pub fn waiting(app: &App) -> Result<Vec<Value>, Failure> {
 fn show(app: &App, id: &str) -> Result<Exit, Failure> {
     let (run, number) = known(app, id)?;
     let harness = app.reading()?;
-    let given = harness.given(&run, number)?;
-    // What the run has heard and could not use is no answer any more.
-    let unheard = given.as_ref().filter(|_| !harness.still_waits(&run, number).unwrap_or(true));
-    let by = given.as_ref().map(|given| given.by.clone());
-    let run = harness.look(&run)?;
-    let gate = run.gate(number).ok_or_else(|| unknown(id))?;
-    let unheard = unheard.filter(|_| gate.answer.is_none() && !run.status.is_terminal());
-    let is_moot = gate.answer.is_none() && run.status.is_terminal();
-    let mut gate = GateView::of(&run, gate);
+    let asking = Asking::of(&harness, &run, number)?;
     if app.json() {
-        let mut shown = serde_json::json!(gate);
-        shown["answeredBy"] = by.into();
-        shown["onRecord"] = unheard.map(|given| serde_json::json!(given.command.wish)).into();
-        render::json(&shown);
+        render::json(&asking.as_json());
         return Ok(Exit::Ok);
     }
+    let Asking { mut gate, run_status, by, unheard } = asking;
     let whole = effect(&serde_json::json!(gate));
     let time = |at: Timestamp| at.to_string();
-    let status = match unheard {
+    let status = match &unheard {
         Some(given) => on_record(&harness, given, &mut gate),
-        None if is_moot => {
-            format!("never answered; the run is {}, and waits for nothing any more", run.status)
+        None if gate.resolved_at.is_none() && run_status.is_terminal() => {
+            format!("never answered; the run is {run_status}, and waits for nothing any more")
         }
         None => gate.status,
     };
@@ -281,6 +294,36 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
         render::data(&format!("{name:<12} {value}"));
     }
     Ok(Exit::Ok)
+}
+
+/// An approval with all that is known of its answer.
+struct Asking {
+    gate: GateView,
+    run_status: Status,
+    by: Option<String>,
+    /// The answer that is on record and that the run has not heard yet.
+    unheard: Option<Given>,
+}
+
+impl Asking {
+    fn of(harness: &Harness, run: &RunId, number: u32) -> Result<Asking, Failure> {
+        let given = harness.given(run, number)?;
+        let by = given.as_ref().map(|given| given.by.clone());
+        // What the run has heard and could not use is no answer any more.
+        let waits = harness.still_waits(run, number)?;
+        let run = harness.look(run)?;
+        let gate = run.gate(number).ok_or_else(|| unknown(&gate_id(&run.spec.id, number)))?;
+        let is_unheard = !waits && gate.answer.is_none() && !run.status.is_terminal();
+        let gate = GateView::of(&run, gate);
+        Ok(Asking { gate, run_status: run.status, by, unheard: given.filter(|_| is_unheard) })
+    }
+
+    fn as_json(&self) -> Value {
+        let mut shown = serde_json::json!(self.gate);
+        shown["answeredBy"] = self.by.clone().into();
+        shown["onRecord"] = self.unheard.as_ref().map(|given| serde_json::json!(given.command.wish)).into();
+        shown
+    }
 }
 
 /// What was answered and the run has not heard yet, and when it will.
@@ -399,4 +442,19 @@ fn parse(app: &App, text: &str) -> Result<(RunId, u32), Failure> {
         Failure::usage(format!("`{text}` is not an approval")).hint("list them with `longhaul approvals`")
     })?;
     Ok((app.run(run)?, gate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_found_by_its_number() {
+        let accounts =
+            "root:x:0:0:root:/root:/bin/sh\n# none\n:x:7::\n\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        let found = |uid| account(accounts, uid);
+        assert_eq!(found(0).as_deref(), Some("root"));
+        assert_eq!(found(1000).as_deref(), Some("ann"));
+        assert_eq!((found(100), found(7)), (None, None));
+    }
 }

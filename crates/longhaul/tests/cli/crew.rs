@@ -489,7 +489,8 @@ fn an_answer_on_record_is_shown_until_it_is_heard() {
         })
     };
     assert_eq!(statuses(), [(true, false); 3]);
-    desk.get(&["approve", &gate]);
+    let approved = desk.json(&["approve", &gate]);
+    assert_eq!(approved, desk.json(&["approvals", "show", &gate]));
     let shown = desk.get(&["approvals", "show", &gate]);
     assert!(shown.contains(&format!("status       approved, waits for `longhaul resume {id}`\n")), "{shown}");
     let whole = desk.json(&["approvals", "show", &gate]);

@@ -477,6 +477,14 @@ fn all_of_what_waits_is_shown() {
     }
 }
 
+/// Where there are no runs, nothing waits.
+#[test]
+fn nothing_waits_where_nothing_runs() {
+    let desk = Desk::new();
+    assert_eq!(desk.json(&["approvals"]), json!([]));
+    assert!(desk.say(&["approvals"]).err.contains("nothing waits for a person"));
+}
+
 /// What is not there is named as it was typed.
 #[test]
 fn an_approval_that_is_not_there_is_named() {
