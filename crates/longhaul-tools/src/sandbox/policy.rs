@@ -444,9 +444,9 @@ impl World {
     /// The directory that a linked worktree shares with the user's own checkout. What is made in it is gone with the command: git puts
     /// its locks there, and whoever could leave a `MERGE_HEAD` or a `rebase-merge` would have begun something in the user's name.
     fn git_shared(&mut self, common: &Path) {
-        let is_link = |name: &&str| common.join(name).is_symlink();
+        let mut guarded = GIT_GUARDED.iter().chain(GIT_SHARED);
         let is_plain = common.join("packed-refs").is_file() && !common.join("reftable").exists();
-        if !is_plain || GIT_GUARDED.iter().chain(GIT_SHARED).any(|name| is_link(&name)) {
+        if !is_plain || guarded.any(|name| common.join(name).is_symlink()) {
             self.git_directory(common, GitDirectory::Main);
             return ["HEAD", "index"].iter().for_each(|name| self.show_content(&common.join(name)));
         }
