@@ -101,6 +101,12 @@ pub const CELL_CHARS_MAX: usize = 1000;
 /// Characters of a command in the list of what waits for a person; `approvals show` has all of it.
 pub const ACTION_CHARS_MAX: usize = 120;
 
+/// What is longer than this is not approved at a glance: whoever does names what was read.
+pub const GLANCE_BYTES_MAX: usize = 4096;
+
+/// How much of a digest is enough to name it.
+pub const DIGEST_CHARS_MIN: usize = 8;
+
 /// Lines of what would be done, where a person is asked at the terminal: what is asked should not be pushed off it.
 pub const EFFECT_LINES_MAX: usize = 200;
 

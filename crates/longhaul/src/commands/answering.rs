@@ -19,7 +19,7 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::approvals::{effect, given, whoever};
+use super::approvals::{after_reading, effect, given, too_long, whoever};
 use super::drive;
 use crate::app::App;
 use crate::failure::Failure;
@@ -150,9 +150,12 @@ fn wish(harness: &Harness, gate: &GateView, number: u32) -> Result<Heard, Failur
         };
         match said.as_str() {
             "" => return Ok(Heard::Nothing),
-            "y" | "yes" => {
-                return Ok(Heard::wish(Wish::Approve { gate: number, digest: gate.digest.clone() }));
-            }
+            "y" | "yes" => match too_long(gate) {
+                Some(why) => render::talk(&format!("{why}; {}", after_reading(gate))),
+                None => {
+                    return Ok(Heard::wish(Wish::Approve { gate: number, digest: gate.digest.clone() }));
+                }
+            },
             "n" | "no" => return why_not(harness, gate, number),
             _ => render::talk("say y or n"),
         }

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::insider;
-use crate::limits::ACTION_CHARS_MAX;
+use crate::limits::{ACTION_CHARS_MAX, DIGEST_CHARS_MIN, GLANCE_BYTES_MAX};
 use crate::render::{self, table};
 
 /// How a need is called among what waits for a person.
@@ -47,6 +47,10 @@ pub struct ApproveArgs {
     /// The approval, as `longhaul approvals` lists it
     #[arg(value_name = "AID")]
     pub id: String,
+    /// What is approved, as `longhaul approvals show AID` calls it, or the beginning of that; needed for what is too long to be read at
+    /// a glance
+    #[arg(long, value_name = "DIGEST")]
+    pub digest: Option<String>,
 }
 
 /// Refuse: a gated step pauses the run with the reason, a call is refused and the agent told why
@@ -85,7 +89,45 @@ pub fn approve(app: &App, args: ApproveArgs) -> Result<Exit, Failure> {
     // What is approved is what stands there now, and nothing that may stand there later under the same number.
     let now = app.reading()?.look(&run)?;
     let digest = now.gate(gate).and_then(|gate| gate.digest()).map(str::to_owned);
+    match &args.digest {
+        Some(read) => refuse_other(&args.id, read, digest.as_deref())?,
+        None => {
+            if let Some(open) = now.gate(gate).filter(|gate| gate.answer.is_none()) {
+                refuse_at_a_glance(&GateView::of(&now, open))?;
+            }
+        }
+    }
     settle(app, &run, Wish::Approve { gate, digest })
+}
+
+/// Whoever names what they have read means that and nothing else.
+fn refuse_other(id: &str, read: &str, digest: Option<&str>) -> Result<(), Failure> {
+    let is_it = |digest: &str| read.len() >= DIGEST_CHARS_MIN && digest.starts_with(read);
+    if digest.is_some_and(is_it) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{id} is not for `{read}`"))
+        .hint(format!("`longhaul approvals show {id}` shows what it is for, and its digest")))
+}
+
+/// What a list cannot show, nobody has read there. Nothing is approved that is longer than a glance takes in.
+fn refuse_at_a_glance(gate: &GateView) -> Result<(), Failure> {
+    let Some(why) = too_long(gate) else { return Ok(()) };
+    Err(Failure::usage(format!("{} was not approved: {why}", gate.id)).hint(after_reading(gate)))
+}
+
+/// Why something is not approved at a glance.
+pub fn too_long(gate: &GateView) -> Option<String> {
+    let bytes = effect(&serde_json::json!(gate)).len();
+    (bytes > GLANCE_BYTES_MAX)
+        .then(|| format!("what would be done takes {bytes} bytes to say, more than one sees at a glance"))
+}
+
+/// How it is approved all the same.
+pub fn after_reading(gate: &GateView) -> String {
+    let (id, digest) = (&gate.id, gate.digest.as_deref().unwrap_or_default());
+    let digest: String = digest.chars().take(2 * DIGEST_CHARS_MIN).collect();
+    format!("`longhaul approvals show {id}` shows all of it; then `longhaul approve {id} --digest {digest}`")
 }
 
 pub fn reject(app: &App, args: RejectArgs) -> Result<Exit, Failure> {
@@ -282,6 +324,7 @@ fn show(app: &App, id: &str) -> Result<Exit, Failure> {
         ("step", gate.step_id.unwrap_or_default()),
         ("description", gate.description.unwrap_or_default()),
         ("action", whole),
+        ("digest", gate.digest.unwrap_or_default()),
         ("since", time(gate.created_at)),
         ("answered", gate.resolved_at.map(time).unwrap_or_default()),
         ("by", by.unwrap_or_default()),

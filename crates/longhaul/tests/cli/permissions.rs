@@ -473,7 +473,7 @@ fn all_of_what_waits_is_shown() {
         let whole = desk.get(&["approvals", "show", &gate]);
         let expected = shown.replace("\n ", &format!("\n{:13}", ""));
         let lines: Vec<&str> = whole.lines().map(str::trim_end).collect();
-        assert!(lines.join("\n").contains(&format!("\naction       {expected}\nsince ")), "{whole}");
+        assert!(lines.join("\n").contains(&format!("\naction       {expected}\ndigest ")), "{whole}");
     }
 }
 
@@ -501,4 +501,29 @@ fn an_approval_that_is_not_there_is_named() {
             format!("error: there is no approval {missing}\nhint: list them with `longhaul approvals`\n");
         assert_eq!((said.code, said.err), (2, told), "{args:?}");
     }
+}
+
+/// A54: what is too long to be read at a glance is approved only by whoever names what they have read.
+#[test]
+fn what_is_long_is_not_approved_at_a_glance() {
+    let command = format!("true{}; echo done > long.txt", " ".repeat(5000));
+    let script = json!({ "conversations": [{ "turns": [
+        { "calls": [{ "tool": "bash", "args": { "command": command } }] }, { "text": "Done." },
+    ] }] });
+    let desk = Desk::with_script(&script.to_string());
+    let run = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--in-place", "--ask", "bash"]);
+    assert_eq!(run.code, 3, "{}", run.err);
+    let gate = desk.json(&["approvals"])[0].clone();
+    let (id, digest) = (gate["id"].as_str().unwrap(), gate["digest"].as_str().unwrap());
+    let refused = desk.say(&["approve", id]);
+    assert!(refused.code == 2 && refused.err.contains("more than one sees at a glance"), "{}", refused.err);
+    assert!(refused.err.contains(&format!("approve {id} --digest {}", &digest[..16])), "{}", refused.err);
+    assert!(desk.get(&["approvals", "show", id]).contains(digest));
+    for wrong in ["", &digest[..7], "0123456789abcdef"] {
+        let refused = desk.say(&["approve", id, "--digest", wrong]);
+        assert!(refused.code == 2 && refused.err.contains("is not for"), "{wrong}: {}", refused.err);
+    }
+    desk.get(&["approve", id, "--digest", &digest[..16]]);
+    desk.get(&["resume", gate["runId"].as_str().unwrap()]);
+    assert!(desk.path("long.txt").exists());
 }
