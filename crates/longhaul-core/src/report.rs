@@ -212,17 +212,19 @@ impl Report {
 }
 
 /// What was found of protected files at last, and what was taken back of them before: an agent that was told and went on without has
-/// The list of features as it was seen last, with everything that was ever put back in it.
-fn features(run: &Run) -> Option<Features> {
-    let features = run.examined.as_ref()?.found.features.clone()?;
-    Some(Features { restored: run.restored.clone(), ..features })
-}
-
 /// tried it all the same.
 fn protected(run: &Run) -> Vec<ProtectedChange> {
     let found = run.examined.as_ref().map_or(&[][..], |seen| &seen.found.protected);
     let is_new = |change: &&ProtectedChange| found.iter().all(|found| found.path != change.path);
     run.undone.iter().filter(is_new).chain(found).cloned().collect()
+}
+
+/// The list of features as it was seen last, with everything that was ever put back in it.
+fn features(run: &Run) -> Option<Features> {
+    let mut features = run.examined.as_ref()?.found.features.clone()?;
+    let earlier = run.restored.iter().filter(|what| !features.restored.contains(what));
+    features.restored = earlier.cloned().chain(features.restored.iter().cloned()).collect();
+    Some(features)
 }
 
 impl Evidence {

@@ -370,10 +370,10 @@ pub fn make_dirs(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     if dir.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// A directory that was there before may be open to others: whoever can put files into it answers for its owner. One that is everybody's
-/// by its nature (`/tmp`) stays so, and one of somebody else's is not ours to close.
+/// A directory that was there before may be open to everybody: whoever can put files into it answers for its owner. One that is so by its
+/// nature (`/tmp`) stays so, one that a group shares is theirs, and one of somebody else's is not ours to close.
 fn close_to_others(dir: &Path) {
-    const OTHERS_WRITE: u32 = 0o022;
+    const OTHERS_WRITE: u32 = 0o002;
     const STICKY: u32 = 0o1000;
     let Ok(found) = fs::metadata(dir) else { return };
     let mode = found.permissions().mode();

@@ -48,12 +48,12 @@ fn check_all_there(store: &dyn Store, all: &[Entry]) {
     assert_eq!(bodies, [b"first".to_vec(), b"second".to_vec()]);
 }
 
-/// AE1: a probe file that another process removes in this very moment does not mean that the engine cannot be used.
-/// A89: a state directory that was made for everybody to write to is closed to others; `/tmp` and its like are not.
+/// A89: a state directory that was made for everybody to write to is not so any more; `/tmp` and its like are, and one that a group
+/// shares is theirs.
 #[test]
 fn a_directory_that_is_open_to_others_is_closed() {
     let outer = TempDir::new().unwrap();
-    for (before, after) in [(0o777, 0o755), (0o770, 0o750), (0o755, 0o755), (0o700, 0o700), (0o1777, 0o1777)]
+    for (before, after) in [(0o777, 0o775), (0o770, 0o770), (0o755, 0o755), (0o700, 0o700), (0o1777, 0o1777)]
     {
         let dir = outer.path().join(format!("{before:o}"));
         fs::create_dir(&dir).unwrap();
@@ -63,6 +63,7 @@ fn a_directory_that_is_open_to_others_is_closed() {
     }
 }
 
+/// AE1: a probe file that another process removes in this very moment does not mean that the engine cannot be used.
 #[test]
 fn a_probe_that_goes_away_is_no_broken_disk() {
     let dir = TempDir::new().unwrap();

@@ -61,15 +61,29 @@ pub fn above(path: &Path, boundary: &Path) -> Option<GitDirs> {
     inside.find(|path| path.join(".git").symlink_metadata().is_ok()).and_then(at)
 }
 
-/// The branches that are checked out, each with where: the repository's own `.git` directory, or the `.git` file of a worktree.
-pub fn checked_out(common: &Path) -> Vec<(PathBuf, String)> {
-    let own = branch(common).map(|branch| (common.to_owned(), branch));
+/// A branch that is checked out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedOut {
+    /// Where git keeps what belongs to that checkout.
+    pub directory: PathBuf,
+    /// The `.git` of the checkout, with its links resolved if it is there.
+    pub place: PathBuf,
+    /// As a path below the repository's directory.
+    pub branch: String,
+}
+
+/// The branches that are checked out, in the repository's own checkout and in those linked to it. One without an index is none.
+pub fn checked_out(common: &Path) -> Vec<CheckedOut> {
     let linked = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
     let linked = linked.take(limits::WORKTREES_LOOKED_AT_MAX).filter_map(|entry| {
         let directory = entry.path();
         let place = directory.join(small(&directory.join("gitdir"))?.trim_end());
-        Some((place, branch(&directory)?))
+        let place =
+            place.parent().and_then(|top| top.canonicalize().ok()).map_or(place, |top| top.join(".git"));
+        Some(CheckedOut { place, branch: branch(&directory)?, directory })
     });
+    let own = branch(common).filter(|_| common.join("index").exists());
+    let own = own.map(|branch| CheckedOut { directory: common.to_owned(), place: common.to_owned(), branch });
     own.into_iter().chain(linked).collect()
 }
 

@@ -63,8 +63,8 @@ pub const FIRST_POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// Directories looked through upwards for a repository. Deeper paths do not fit into `PATH_MAX`.
 pub const REPOSITORY_LEVELS_MAX: usize = 64;
 
-/// Worktrees of one repository whose branches are kept from others.
-pub const WORKTREES_LOOKED_AT_MAX: usize = 256;
+/// Worktrees of one repository whose branches are kept from others. Looked at before every command, so what comes after these is not.
+pub const WORKTREES_LOOKED_AT_MAX: usize = 1024;
 
 /// Bytes of a `.git` file that is read as a link to a repository. It holds one path.
 pub const GIT_LINK_BYTES_MAX: u64 = 8 * 1024;

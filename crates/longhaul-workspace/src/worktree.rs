@@ -38,8 +38,6 @@ pub(crate) fn ensure(repo: &Path, path: &Path, branch: &str, start: &str) -> Res
 
 fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Result<(), Error> {
     let common = common_directory(repo)?;
-    // Without one, commands in the worktree are held less well, and work all the same.
-    drop(keep_packed_refs(&common));
     let mut registration = Registration::find(&common, path)?;
     match inspect(path, &common, registration.as_ref())? {
         State::Good => Ok(()),
@@ -293,22 +291,6 @@ fn common_directory(repo: &Path) -> Result<PathBuf, Error> {
     let printed = Git::at(repo).run(&["rev-parse", "--git-common-dir"])?;
     let common = repo.join(printed);
     common.canonicalize().map_err(io_error("resolve", &common))
-}
-
-/// Sees to it that there is a list of packed branches, if an empty one: what holds commands in a worktree keeps that one from being
-/// replaced, and cannot keep what is not there. Never in the place of one that git makes at the same moment.
-fn keep_packed_refs(common: &Path) -> io::Result<()> {
-    let list = common.join("packed-refs");
-    if list.exists() || common.join("reftable").exists() {
-        return Ok(());
-    }
-    // Whoever else makes one writes the same.
-    let fresh = common.join("packed-refs.longhaul");
-    fs::write(&fresh, "# pack-refs with: peeled fully-peeled sorted \n")?;
-    fs::set_permissions(&fresh, common.join("HEAD").metadata()?.permissions())?;
-    let made = fs::hard_link(&fresh, list);
-    fs::remove_file(&fresh)?;
-    made
 }
 
 /// Git killed while it creates our branch leaves the lock of that branch, and refuses to create it ever after. Nobody else

@@ -6,6 +6,9 @@ pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// How often a follower looks for more; a journal has no bell to ring.
 pub const FOLLOW_LOOK_MS: u64 = 100;
 
+/// How long a follower waits for the last events of a run that has ended while its process lives on.
+pub const LAST_WORDS_MS_MAX: u64 = 30_000;
+
 /// How long nobody may drive a run before its follower gives up: a background process needs a moment to take it up.
 pub const UNDRIVEN_MS_MAX: u64 = 3000;
 

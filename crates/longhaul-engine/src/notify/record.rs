@@ -114,9 +114,8 @@ impl Said {
 /// Is no other process at it, which may be about to write down how its tries ended? Whoever has a record open holds a share of its
 /// lock, which ends with the process however that ends.
 fn is_alone(file: &File) -> bool {
-    let is_alone = file.try_lock().is_ok();
     // A file system without locks leaves nobody to tell the dead from the living by; then nothing is said twice.
-    file.try_lock_shared().is_ok() && is_alone
+    file.try_lock().is_ok()
 }
 
 /// The lines of a record; one that is torn is left out. Nothing, if there is none.
@@ -132,15 +131,19 @@ impl Record {
     pub(super) fn open(path: Option<&Path>) -> Record {
         let mut record = Record { file: None, said: HashMap::new() };
         let Some(path) = path else { return record };
+        let mut options = OpenOptions::new();
+        record.file = options.create(true).append(true).mode(0o600).open(path).ok();
+        // Asked before it is read: whoever ends in between has written what became of its tries.
+        let is_alone = record.file.as_ref().is_some_and(is_alone);
         for line in read(path) {
             record.said.entry((line.key, line.way)).or_default().take(line.at, line.outcome);
         }
-        let mut options = OpenOptions::new();
-        record.file = options.create(true).append(true).mode(0o600).open(path).ok();
+        if is_alone {
+            record.said.values_mut().for_each(Said::forget_unknown);
+        }
         if let Some(file) = &mut record.file {
-            if is_alone(file) {
-                record.said.values_mut().for_each(Said::forget_unknown);
-            }
+            // Nobody is alone for longer than it takes to read.
+            file.lock_shared().ok();
             // A line that a crash tore ends here.
             file.write_all(b"\n").ok();
         }

@@ -125,8 +125,13 @@ impl Engine {
     /// The journal is the run; what lies beside it may have been lost, as copies of a directory lose what is empty in it.
     fn furnish(&self, dir: &Path) -> Result<(), Error> {
         for place in ["inbox", "blobs"].map(|name| dir.join(name)) {
-            if fs::symlink_metadata(&place).is_err_and(|error| is_absent(&error)) {
-                self.disk.create_dir(&place).map_err(|error| Error::io("create", place, error))?;
+            if !fs::symlink_metadata(&place).is_err_and(|error| is_absent(&error)) {
+                continue;
+            }
+            match self.disk.create_dir(&place) {
+                // Somebody else has missed it, too.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(|error| Error::io("create", place, error))?,
             }
         }
         Ok(())

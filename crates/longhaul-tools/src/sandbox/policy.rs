@@ -121,20 +121,8 @@ const PLACES: &[&str] = &[
 ];
 
 /// Parts of a repository's `.git` that make git run programs or look elsewhere; git needs them to be readable only.
-const GIT_GUARDED: &[&str] = &[
-    "config",
-    "config.worktree",
-    "commondir",
-    "gitdir",
-    "hooks",
-    "info",
-    "modules",
-    ALTERNATES,
-    "worktrees",
-];
-
-/// Where git is told to look for objects elsewhere.
-const ALTERNATES: &str = "objects/info/alternates";
+const GIT_GUARDED: &[&str] =
+    &["config", "config.worktree", "commondir", "gitdir", "hooks", "info", "modules", "worktrees"];
 
 /// Those that, where they are missing, are covered by an empty directory: they could be made otherwise. Git takes what lies in
 /// `modules` and `worktrees` for repositories of its own, with their hooks.
@@ -142,17 +130,13 @@ const GIT_COVERED: &[&str] = &["hooks", "info", "modules", "worktrees"];
 
 /// Those that, where they are missing, cannot be covered without leaving a file that means something to git. Nobody makes them
 /// in the middle of a user's own work, so that one that appears is the command's.
-const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir", ALTERNATES];
+const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir"];
 
-/// What of a repository's `.git` is written from a linked worktree: what all checkouts of it share.
-const GIT_SHARED: &[&str] = &["annex", "lfs", "logs", "objects", "refs", "rr-cache"];
-
-/// What else git looks at there. `HEAD` and `index` belong to the user's own checkout, and what they name is not garbage. Being a
-/// mount, `packed-refs` is not replaced by one that would be gone with the command, after the branches in it were taken away.
-const GIT_SEEN: &[&str] = &["HEAD", "index", "packed-refs", "shallow"];
-
-/// What would be lost with the command, though something else that stays counts on it: it is not begun.
-const GIT_NOT_BEGUN: &[&str] = &["annex", "lfs", "shallow.lock"];
+/// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone. What is
+/// only there while a user merges or rebases (`MERGE_HEAD`, `rebase-merge`, locks) is not among them: it can neither be covered,
+/// because then git takes it for begun, nor be swept, because the user may have begun it while the command ran. Nor can all of the
+/// directory be private: git on the machine replaces `packed-refs`, and whoever still sees the old one has lost its branches.
+const GIT_CHECKOUT: &[&str] = &["HEAD", "index"];
 
 /// One thing in a command's world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -428,11 +412,14 @@ impl World {
         match git {
             GitDirs::Own { directory, .. } => self.git_directory(directory, GitDirectory::Main),
             GitDirs::Linked { top, own, common } => {
-                self.git_shared(common);
-                // Those of other runs have worktrees of ours, and there may be many.
-                let is_users = |place: &Path| place != top.join(".git") && !host.hides(place);
-                for (_, branch) in gitdirs::checked_out(common).iter().filter(|(place, _)| is_users(place)) {
-                    self.git_branch(common, branch);
+                self.git_directory(common, GitDirectory::Main);
+                for name in GIT_CHECKOUT {
+                    self.show_content(&common.join(name));
+                }
+                // Those of other runs are checked out in worktrees of ours, and there may be many.
+                let checked_out = gitdirs::checked_out(common);
+                for one in checked_out.iter().filter(|one| one.directory != *own && !host.hides(&one.place)) {
+                    self.git_branch(common, &one.branch);
                 }
                 self.git_directory(own, GitDirectory::Linked);
                 // Whoever could change this file would choose what is writable the next time.
@@ -441,37 +428,21 @@ impl World {
         }
     }
 
-    /// The directory that a linked worktree shares with the user's own checkout. What is made in it is gone with the command: git puts
-    /// its locks there, and whoever could leave a `MERGE_HEAD` or a `rebase-merge` would have begun something in the user's name.
-    fn git_shared(&mut self, common: &Path) {
-        let mut guarded = GIT_GUARDED.iter().chain(GIT_SHARED);
-        let is_plain = common.join("packed-refs").is_file() && !common.join("reftable").exists();
-        if !is_plain || guarded.any(|name| common.join(name).is_symlink()) {
-            self.git_directory(common, GitDirectory::Main);
-            return ["HEAD", "index"].iter().for_each(|name| self.show_content(&common.join(name)));
-        }
-        self.add(Mount::Scratch(common.to_owned()));
-        for name in GIT_NOT_BEGUN {
-            self.add(Mount::Nothing(common.join(name)));
-        }
-        for name in GIT_SHARED.iter().filter(|name| common.join(name).is_dir()) {
-            self.add(Mount::Writable(common.join(name)));
-        }
-        for name in GIT_GUARDED.iter().chain(GIT_SEEN) {
-            self.show_content(&common.join(name));
-        }
-        // This one would be made in what stays.
-        self.swept.extend(Some(common.join(ALTERNATES)).filter(|path| !path.exists()));
-    }
-
     /// A branch that is checked out elsewhere stays what it is: to its owner, his files would seem changed.
     fn git_branch(&mut self, common: &Path, branch: &str) {
-        let path = common.join(branch);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_file() => self.add(Mount::ReadOnly(path)),
-            // It is among the packed ones, and a file here would count before that.
-            Ok(_) | Err(_) => self.add(Mount::Nothing(path)),
+        if !matches!(self.mounts.get(common), Some(Mount::Writable(_))) {
+            return;
         }
+        let path = common.join(branch);
+        let is_free = fs::read_dir(&path).map_or(true, |mut inside| inside.next().is_none());
+        let cover = match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => Mount::ReadOnly(path.clone()),
+            // It is among the packed ones, and a file here would count before that. Others may lie below a name that is no branch.
+            Ok(_) | Err(_) if is_free => Mount::Nothing(path.clone()),
+            Ok(_) | Err(_) => return,
+        };
+        self.hold_above(&path);
+        self.add(cover);
     }
 
     /// Writable, but for what makes git run programs. Being mounts, neither the directory nor the guarded parts can be
@@ -520,7 +491,7 @@ impl World {
         }
         // With its state elsewhere a run may still work where another's is: whoever writes there answers for a person.
         let beside = workspace.join(STATE_DIRECTORY);
-        if beside.join("runs").is_dir() && !host.hides(workspace) {
+        if beside.join("runs").is_dir() && !beside.is_symlink() && !host.hides(workspace) {
             self.cover(&beside);
         }
     }
@@ -632,13 +603,8 @@ mod tests {
             "nothing repo/.longhaul",
         ];
         assert_eq!(below(&policy, &base), expected);
-        let swept = [
-            "repo/.git/commondir",
-            "repo/.git/config.worktree",
-            "repo/.git/gitdir",
-            "repo/.git/objects/info/alternates",
-            "repo/longhaul.yaml",
-        ];
+        let swept =
+            ["repo/.git/commondir", "repo/.git/config.worktree", "repo/.git/gitdir", "repo/longhaul.yaml"];
         assert_eq!(policy.swept, swept.map(|path| base.join(path)));
     }
 
@@ -705,6 +671,8 @@ mod tests {
             "home",
             own,
             "repo/.git/worktrees/users",
+            "repo/.git/worktrees/odd",
+            "repo/.git/refs/heads/names",
             "repo/.git/hooks",
             "repo/.git/info",
             "repo/.git/logs",
@@ -717,7 +685,10 @@ mod tests {
             ("repo/.git/config", ""),
             ("repo/.git/HEAD", "ref: refs/heads/main\n"),
             ("repo/.git/MERGE_HEAD", ""),
-            ("repo/.git/packed-refs", ""),
+            ("repo/.git/index", ""),
+            ("repo/.git/refs/heads/names/below", ""),
+            ("repo/.git/worktrees/odd/HEAD", "ref: refs/heads/names\n"),
+            ("repo/.git/worktrees/odd/gitdir", "/odd/.git\n"),
             ("repo/.git/refs/heads/main", ""),
             ("repo/.git/worktrees/users/HEAD", "ref: refs/heads/packed\n"),
             ("repo/.git/worktrees/users/gitdir", "/elsewhere/.git\n"),
@@ -731,20 +702,17 @@ mod tests {
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();
         let expected = [
             "scratch home",
-            "scratch repo/.git",
+            "write repo/.git",
             "read repo/.git/HEAD",
-            "nothing repo/.git/annex",
             "read repo/.git/config",
             "read repo/.git/hooks",
+            "read repo/.git/index",
             "read repo/.git/info",
-            "nothing repo/.git/lfs",
-            "write repo/.git/logs",
-            "write repo/.git/objects",
-            "read repo/.git/packed-refs",
+            "nothing repo/.git/modules",
             "write repo/.git/refs",
+            "write repo/.git/refs/heads",
             "read repo/.git/refs/heads/main",
             "nothing repo/.git/refs/heads/packed",
-            "nothing repo/.git/shallow.lock",
             "read repo/.git/worktrees",
             "write repo/.git/worktrees/run_x",
             "read repo/.git/worktrees/run_x/commondir",
@@ -753,10 +721,6 @@ mod tests {
             "read state/workspace/run/run_x/.git",
         ];
         assert_eq!(below(&policy, &base), expected);
-        // Where packing branches could lose them, all of it is written as it is.
-        fs::remove_file(base.join("repo/.git/packed-refs")).unwrap();
-        let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();
-        assert!(below(&policy, &base).contains(&"write repo/.git".to_owned()), "{policy:?}");
         // A forged link leads nowhere.
         fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join("home").display())).unwrap();
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();

@@ -14,7 +14,7 @@ use super::trace;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::limits::{FOLLOW_LOOK_MS, UNDRIVEN_MS_MAX};
+use crate::limits::{FOLLOW_LOOK_MS, LAST_WORDS_MS_MAX, UNDRIVEN_MS_MAX};
 use crate::render;
 
 /// Show what happened in a run, event by event
@@ -75,16 +75,22 @@ pub fn follow(app: &App, id: &RunId, at_the_end: AtTheEnd, show: Look<'_>) -> Re
     let harness = app.reading()?;
     let mut onlooker = harness.onlooker(id)?;
     let mut driven_at = Instant::now();
-    let mut asked_at: Option<Instant> = None;
+    let (mut asked_at, mut ended_at): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         onlooker.look(show)?;
         if at_the_end == AtTheEnd::Stop {
             break;
         }
         // Whoever drove it may have more to say: that the work is committed, for one.
-        if onlooker.run()?.status.is_terminal() && harness.store_of(id)?.holder(id)?.is_none() {
-            onlooker.look(show)?;
-            break;
+        if onlooker.run()?.status.is_terminal() {
+            let ended = *ended_at.get_or_insert_with(Instant::now);
+            let is_driven = harness.store_of(id)?.holder(id)?.is_some();
+            if !is_driven || ended.elapsed() > Duration::from_millis(LAST_WORDS_MS_MAX) {
+                onlooker.look(show)?;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(FOLLOW_LOOK_MS));
+            continue;
         }
         // Asked once a second: asking holds the lock for an instant.
         if asked_at.is_none_or(|asked| asked.elapsed() > Duration::from_secs(1)) {
