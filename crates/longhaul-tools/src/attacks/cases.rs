@@ -122,6 +122,20 @@ pub(super) const CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        row: "A48",
+        attack: "move the branch of the user's own checkout",
+        command: "echo moved > {REPO}/.git/refs/heads/main",
+        proof: Proof::Holds("{REPO}/.git/refs/heads/main", "moved"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "move that branch from under its cover",
+        command: "cd {REPO}/.git/refs && mv heads h && mkdir heads && echo moved > heads/main",
+        proof: Proof::Holds("{REPO}/.git/refs/heads/main", "moved"),
+        ..PLAIN
+    },
+    Case {
         row: "A07",
         attack: "read outside through another process's root",
         command: "cat /proc/{VICTIM}/root{OUT}/file",

@@ -101,7 +101,7 @@ impl Ground {
                 Err(io::Error::other(format!("git {words:?} failed")))
             }
         };
-        git(&repo, &["init", "--quiet", "--template="])?;
+        git(&repo, &["init", "--quiet", "--template=", "--initial-branch=main"])?;
         git(&repo, &["commit", "--quiet", "--allow-empty", "-m", "first"])?;
         match self.place {
             Place::InPlace => Ok(()),

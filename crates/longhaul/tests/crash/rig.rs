@@ -424,6 +424,12 @@ impl Mount {
     /// Mounts an image that has an ext4 file system.
     pub fn image(at: PathBuf, image: &Path) -> Option<Mount> {
         fs::create_dir_all(&at).unwrap();
+        // A sandbox that somebody starts meanwhile takes the mounts there are along, and the old ones live as long as it does: mounted
+        // again, it would be the very file system that was shut down.
+        let users = || Command::new("losetup").arg("-j").arg(image).output();
+        until("nobody has the image mounted", || {
+            users().is_ok_and(|found| found.stdout.is_empty()) || !has("losetup")
+        });
         Mount::with(at, &["-o", "loop", image.to_str().unwrap()])
     }
 
