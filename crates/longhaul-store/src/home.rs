@@ -370,15 +370,18 @@ pub fn make_dirs(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     if dir.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// A directory that was there before may be open to everybody: whoever can put files into it answers for its owner. One that is so by its
-/// nature (`/tmp`) stays so, one that a group shares is theirs, and one of somebody else's is not ours to close.
+/// A directory that was there before may be open to others: whoever can put files into it answers for its owner. One that holds
+/// nothing else is closed; one with things of its owner's, only to writers. One that is open by its nature (`/tmp`) stays so, and
+/// one of somebody else's is not ours to close.
 fn close_to_others(dir: &Path) {
-    const OTHERS_WRITE: u32 = 0o002;
     const STICKY: u32 = 0o1000;
     let Ok(found) = fs::metadata(dir) else { return };
+    let is_ours =
+        dir.join("runs").is_dir() || fs::read_dir(dir).is_ok_and(|mut inside| inside.next().is_none());
+    let open = if is_ours { 0o077 } else { 0o022 };
     let mode = found.permissions().mode();
-    if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(mode & !OTHERS_WRITE)).ok();
+    if mode & open != 0 && mode & STICKY == 0 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(mode & !open)).ok();
     }
 }
 

@@ -48,18 +48,28 @@ fn check_all_there(store: &dyn Store, all: &[Entry]) {
     assert_eq!(bodies, [b"first".to_vec(), b"second".to_vec()]);
 }
 
-/// A89: a state directory that was made for everybody to write to is not so any more; `/tmp` and its like are, and one that a group
-/// shares is theirs.
+/// A89: a state directory that was made for others to read or write is its owner's alone; one with other things in it stays to be
+/// read, and `/tmp` and its like stay as they are.
 #[test]
 fn a_directory_that_is_open_to_others_is_closed() {
     let outer = TempDir::new().unwrap();
-    for (before, after) in [(0o777, 0o775), (0o770, 0o770), (0o755, 0o755), (0o700, 0o700), (0o1777, 0o1777)]
-    {
-        let dir = outer.path().join(format!("{before:o}"));
+    let opened = |before: u32, name: &str, file: Option<&str>| {
+        let dir = outer.path().join(format!("{name}-{before:o}"));
         fs::create_dir(&dir).unwrap();
+        file.map(|file| fs::write(dir.join(file), "").unwrap());
         fs::set_permissions(&dir, fs::Permissions::from_mode(before)).unwrap();
         Home::open(&dir).unwrap();
-        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o7777, after, "{before:o}");
+        fs::metadata(&dir).unwrap().permissions().mode() & 0o7777
+    };
+    for (before, alone, shared) in [
+        (0o777, 0o700, 0o755),
+        (0o770, 0o700, 0o750),
+        (0o755, 0o700, 0o755),
+        (0o700, 0o700, 0o700),
+        (0o1777, 0o1777, 0o1777),
+    ] {
+        assert_eq!(opened(before, "alone", None), alone, "{before:o}");
+        assert_eq!(opened(before, "shared", Some("notes")), shared, "{before:o}");
     }
 }
 

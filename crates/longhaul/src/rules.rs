@@ -3,7 +3,9 @@
 //! The user's file may change any default. A project comes from elsewhere: its rules are kept apart, and a call must pass
 //! both, so that they can tighten what the user said but never loosen it.
 
-use longhaul_core::permission::{Action, Permissions, RuleName, Verdict};
+use std::path::Path;
+
+use longhaul_core::permission::{Action, Permissions, RuleName, Rules, Verdict};
 use longhaul_tools::{Sandbox, Toolbox};
 
 use crate::failure::Failure;
@@ -73,6 +75,15 @@ impl WrittenRules {
         let mut written = self.0.iter().rev().filter(|(source, _)| is_own(*source) == (layer == 0));
         written.find(|(_, rules)| has(rules)).map(|(source, _)| *source)
     }
+}
+
+/// A project's settings that are a link are the file it leads to: who changes that is asked about as well.
+pub fn for_link(project: &Path) -> Option<Permissions> {
+    let link = project.join("longhaul.yaml");
+    let end = link.canonicalize().ok().filter(|_| link.is_symlink())?;
+    let path = end.strip_prefix(project.canonicalize().ok()?).ok()?.to_str()?.to_owned();
+    let rules = Rules([(path, Action::Ask)].into());
+    Some(Permissions(["write", "edit"].map(|section| (section.to_owned(), rules.clone())).into()))
 }
 
 fn is_own(source: Source) -> bool {

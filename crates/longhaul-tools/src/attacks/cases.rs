@@ -136,6 +136,35 @@ pub(super) const CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        row: "A48",
+        attack: "begin a rebase in the user's own checkout, with a command to be run",
+        command: "cd {REPO}/.git && mkdir rebase-merge && echo 'exec evil' > rebase-merge/git-rebase-todo",
+        proof: Proof::Made("{REPO}/.git/rebase-merge/git-rebase-todo"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "begin a merge in the user's own checkout",
+        command: "git rev-parse HEAD > {REPO}/.git/MERGE_HEAD",
+        proof: Proof::Made("{REPO}/.git/MERGE_HEAD"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "make git look for objects elsewhere",
+        command: "mkdir -p {REPO}/.git/objects/info && echo {OUT} > {REPO}/.git/objects/info/alternates",
+        proof: Proof::Made("{REPO}/.git/objects/info/alternates"),
+        ..PLAIN
+    },
+    Case {
+        row: "A60",
+        attack: "answer a question of a project below, in place",
+        place: Place::InPlace,
+        command: "echo x > sub/.longhaul/runs/run_y/inbox/forged",
+        proof: Proof::Made("{REPO}/sub/.longhaul/runs/run_y/inbox/forged"),
+        ..PLAIN
+    },
+    Case {
         row: "A07",
         attack: "read outside through another process's root",
         command: "cat /proc/{VICTIM}/root{OUT}/file",

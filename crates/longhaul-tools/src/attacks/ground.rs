@@ -86,6 +86,7 @@ impl Ground {
         }
         self.repository()?;
         fs::create_dir_all(self.state().join("runs/run_x/inbox"))?;
+        fs::create_dir_all(self.base.join("repo/sub/.longhaul/runs/run_y/inbox"))?;
         fs::write(self.state().join("runs/run_x/journal"), CANARY)
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::network::Network;
-use super::policy::{Mount, Policy};
+use super::policy::{GIT_INSIDE, Mount, Policy};
 use super::settings::{self, Copies};
 use crate::limits;
 
@@ -83,7 +83,10 @@ pub(super) fn arguments(
         list.add(&["--tmpfs", settings::PLACE]);
     }
     for mount in policy.mounts.iter().filter(|mount| !copies.replace(mount)) {
-        list.mount(mount, abilities);
+        list.mount(mount, &policy.inside(mount.at()), abilities);
+    }
+    if let Some(moved) = &policy.moved {
+        list.path("--symlink", Path::new(GIT_INSIDE)).path_only(moved);
     }
     // Parts of `/proc` belong to the whole machine, and the kernel lets root write to them without any capability.
     list.add(&["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
@@ -93,7 +96,7 @@ pub(super) fn arguments(
     }
     for mount in &policy.mounts {
         if let Mount::Nothing(at) = mount {
-            list.path("--remount-ro", at);
+            list.path("--remount-ro", &policy.inside(at));
         }
     }
     list.add(&["--remount-ro", "/"]);
@@ -119,18 +122,18 @@ impl Arguments {
         self
     }
 
-    fn mount(&mut self, mount: &Mount, abilities: Abilities) {
+    fn mount(&mut self, mount: &Mount, inside: &Path, abilities: Abilities) {
         match mount {
-            Mount::ReadOnly(at) => self.path("--ro-bind", at).path_only(at),
-            Mount::Writable(at) => self.path("--bind", at).path_only(at),
-            Mount::Scratch(at) => {
+            Mount::ReadOnly(at) => self.path("--ro-bind", at).path_only(inside),
+            Mount::Writable(at) => self.path("--bind", at).path_only(inside),
+            Mount::Scratch(_) => {
                 if abilities.size {
                     self.add(&["--size", &limits::SCRATCH_BYTES_MAX.to_string()]);
                 }
-                self.path("--tmpfs", at)
+                self.path("--tmpfs", inside)
             }
-            Mount::Nothing(at) => self.path("--tmpfs", at),
-            Mount::Link { at, to } => self.path("--symlink", to).path_only(at),
+            Mount::Nothing(_) => self.path("--tmpfs", inside),
+            Mount::Link { to, .. } => self.path("--symlink", to).path_only(inside),
         };
     }
 }
@@ -164,6 +167,10 @@ mod tests {
             network: Network::None,
             home: "/home/me".into(),
             swept: Vec::new(),
+            links: Vec::new(),
+            flat: Vec::new(),
+            checkout: None,
+            moved: None,
         };
         let all = Abilities { disable_userns: true, size: true };
         let expected = "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --unshare-net \
@@ -173,6 +180,12 @@ mod tests {
              --proc /proc --remount-ro /proc --dev /dev \
              --ro-bind /usr/bin/longhaul /run/longhaul/enter --remount-ro /w/.longhaul --remount-ro / --chdir /w --";
         assert_eq!(words(&policy, all), expected);
+        let moved = Policy { moved: Some("/w/.longhaul".into()), ..policy.clone() };
+        let (from, to) =
+            (" --tmpfs /w/.longhaul", " --tmpfs /run/longhaul/git --symlink /run/longhaul/git /w/.longhaul");
+        let expected_moved =
+            expected.replace(from, to).replace("--remount-ro /w/.longhaul", "--remount-ro /run/longhaul/git");
+        assert_eq!(words(&moved, all), expected_moved);
         let open = Policy { network: Network::Full, ..policy };
         let few = Abilities { disable_userns: false, size: false };
         assert_eq!(

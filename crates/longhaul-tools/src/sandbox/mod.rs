@@ -13,6 +13,8 @@ mod hosts;
 mod inside;
 #[cfg(target_os = "linux")]
 mod landlock;
+mod link;
+mod merge;
 mod network;
 mod orders;
 mod pids;
@@ -27,6 +29,7 @@ mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
 mod settings;
+mod states;
 mod wrapped;
 
 use std::collections::BTreeMap;
@@ -41,7 +44,7 @@ pub(crate) use hosts::{admitted, is_public};
 pub use inside::{EnterError, enter};
 pub use network::{Network, UnknownNetwork};
 pub use orders::ENTER;
-pub(crate) use policy::is_system;
+pub(crate) use policy::{GIT_INSIDE, is_system};
 pub use policy::{Host, Mount, Policy, PolicyError};
 pub use relay::{RELAY, relay};
 pub use report::{REPORT, answer};
@@ -86,6 +89,8 @@ struct Made {
     proof: OnceLock<Result<Proof, Refused>>,
     /// The ways out that were asked for so far, each with who may take it.
     proxies: Mutex<Vec<(Network, Arc<Proxy>)>>,
+    /// The state directories of others in each workspace that was worked in so far.
+    states: Mutex<BTreeMap<PathBuf, Arc<[PathBuf]>>>,
 }
 
 /// What the self-probe found, and what is needed to do the same again.
@@ -111,7 +116,8 @@ struct Tools {
 
 impl Sandbox {
     pub fn new(options: Options) -> Sandbox {
-        Sandbox(Arc::new(Made { options, proof: OnceLock::new(), proxies: Mutex::default() }))
+        let (proxies, states) = (Mutex::default(), Mutex::default());
+        Sandbox(Arc::new(Made { options, proof: OnceLock::new(), proxies, states }))
     }
 
     /// Is there something that bounds the number of root's processes? The kernel's own limit does not.
@@ -166,9 +172,20 @@ impl Sandbox {
         }
         let network = job.more.network.clone().unwrap_or_else(|| proof.tools.network.clone());
         let egress = self.egress(&network, proof.tools.wrapping)?;
-        let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more);
+        let others = self.states(job.workspace);
+        let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more, &others);
         let policy = policy.map_err(|error| error.to_string())?;
         wrapped::wrap(&proof.tools, &policy, job, egress)
+    }
+
+    /// What others keep in a workspace. One of our own is made of what is committed, where nobody's state is.
+    fn states(&self, workspace: &Path) -> Arc<[PathBuf]> {
+        if self.hides(workspace) {
+            return Arc::default();
+        }
+        let mut states = self.0.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = states.entry(workspace.to_owned()).or_insert_with(|| states::below(workspace).into());
+        Arc::clone(found)
     }
 
     /// The proxy for a list of hosts, started when it is first needed. Without namespaces there is no way to it, and so no

@@ -8,11 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longhaul_workspace::STATE_DIRECTORY;
 use longhaul_workspace::gitdirs::{self, GitDirs};
 
 use super::More;
+use super::link::Link;
 use super::network::Network;
+use crate::limits;
 
 /// What of the machine every command sees, read-only, where it exists.
 const SYSTEM: &[&str] = &[
@@ -120,9 +121,34 @@ const PLACES: &[&str] = &[
     "VIRTUAL_ENV",
 ];
 
+/// Of the home directory, what is no toolchain's place whatever the environment says: keys and settings are kept there. What is
+/// below may be one, as `~/.config/composer/vendor/bin`.
+const NO_PLACES: &[&str] = &[
+    ".aws",
+    ".azure",
+    ".cargo",
+    ".config",
+    ".docker",
+    ".gnupg",
+    ".kube",
+    ".local",
+    ".local/share",
+    ".password-store",
+    ".ssh",
+];
+
 /// Parts of a repository's `.git` that make git run programs or look elsewhere; git needs them to be readable only.
-const GIT_GUARDED: &[&str] =
-    &["config", "config.worktree", "commondir", "gitdir", "hooks", "info", "modules", "worktrees"];
+const GIT_GUARDED: &[&str] = &[
+    "config",
+    "config.worktree",
+    "commondir",
+    "gitdir",
+    "hooks",
+    "info",
+    "modules",
+    "objects/info/alternates",
+    "worktrees",
+];
 
 /// Those that, where they are missing, are covered by an empty directory: they could be made otherwise. Git takes what lies in
 /// `modules` and `worktrees` for repositories of its own, with their hooks.
@@ -130,13 +156,20 @@ const GIT_COVERED: &[&str] = &["hooks", "info", "modules", "worktrees"];
 
 /// Those that, where they are missing, cannot be covered without leaving a file that means something to git. Nobody makes them
 /// in the middle of a user's own work, so that one that appears is the command's.
-const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir"];
+const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir", "objects/info/alternates"];
 
 /// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone. What is
-/// only there while a user merges or rebases (`MERGE_HEAD`, `rebase-merge`, locks) is not among them: it can neither be covered,
-/// because then git takes it for begun, nor be swept, because the user may have begun it while the command ran. Nor can all of the
-/// directory be private: git on the machine replaces `packed-refs`, and whoever still sees the old one has lost its branches.
+/// only there while a user merges (`MERGE_HEAD`, locks) is not among them: it can neither be covered, because then git takes it
+/// for begun, nor simply be swept, because the user may have begun it while the command ran. Nor can all of the directory be
+/// private: git on the machine replaces `packed-refs`, and whoever still sees the old one has lost its branches.
 const GIT_CHECKOUT: &[&str] = &["HEAD", "index"];
+
+/// Where git keeps what it will do for the user when he goes on with a rebase, commands to be run among it.
+const GIT_BEGUN: &[&str] = &["rebase-apply", "rebase-merge", "sequencer"];
+
+/// Where a linked worktree's command finds the `.git` of the user's checkout, to which a link leads: the rights that Landlock gives
+/// in a directory hold for all that is mounted below it, and in the private home any directory can be made.
+pub(crate) const GIT_INSIDE: &str = "/run/longhaul/git";
 
 /// One thing in a command's world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,6 +219,15 @@ pub struct Policy {
     pub home: PathBuf,
     /// Names that were not there before the command and must not be there after it.
     pub swept: Vec<PathBuf>,
+    /// Links that must lead after the command where they led before.
+    pub links: Vec<Link>,
+    /// Directories in which files can be made and no directories, as far as the kernel has Landlock. What may be written
+    /// below them is mounted by itself.
+    pub flat: Vec<PathBuf>,
+    /// The `.git` of a checkout that is the user's, not the command's.
+    pub checkout: Option<PathBuf>,
+    /// What is mounted elsewhere, with a link from where it is on the machine.
+    pub moved: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -202,15 +244,16 @@ pub enum PolicyError {
 impl Policy {
     /// The world of a command in `workspace`, which is given with its links resolved.
     pub fn new(host: &Host, workspace: &Path, network: Network) -> Result<Policy, PolicyError> {
-        Policy::showing(host, workspace, network, &More::default())
+        Policy::showing(host, workspace, network, &More::default(), &[])
     }
 
-    /// The same with more to be seen.
+    /// The same with more to be seen, and without the state directories of `others`.
     pub(super) fn showing(
         host: &Host,
         workspace: &Path,
         network: Network,
         more: &More,
+        others: &[PathBuf],
     ) -> Result<Policy, PolicyError> {
         let home = host.home();
         if home.starts_with(workspace) {
@@ -229,6 +272,7 @@ impl Policy {
         }
         world.workspace(host, workspace, &home);
         world.hide(host, workspace);
+        others.iter().for_each(|state| world.cover(state));
         let cwd = more.cwd.clone().filter(|cwd| cwd.starts_with(workspace) || world.has(cwd));
         Ok(Policy {
             workspace: workspace.to_owned(),
@@ -237,13 +281,27 @@ impl Policy {
             network,
             home,
             swept: world.swept,
+            links: world.links,
+            flat: world.flat,
+            checkout: world.checkout,
+            moved: world.moved,
         })
+    }
+
+    /// Where something of the machine is in the command's world.
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        let below = self.moved.as_ref().and_then(|moved| path.strip_prefix(moved).ok());
+        below.map_or_else(
+            || path.to_owned(),
+            |below| Path::new(GIT_INSIDE).components().chain(below.components()).collect(),
+        )
     }
 
     /// Everything a command may write to, for a layer that knows nothing of mounts.
     pub fn writable(&self) -> Vec<PathBuf> {
         let writable = self.mounts.iter().filter(|mount| match mount {
-            Mount::Writable(_) | Mount::Scratch(_) => true,
+            Mount::Writable(at) => !self.flat.contains(at),
+            Mount::Scratch(_) => true,
             Mount::ReadOnly(_) | Mount::Nothing(_) | Mount::Link { .. } => false,
         });
         writable.map(|mount| mount.at().to_owned()).collect()
@@ -295,6 +353,10 @@ enum GitDirectory {
 struct World {
     mounts: BTreeMap<PathBuf, Mount>,
     swept: Vec<PathBuf>,
+    links: Vec<Link>,
+    flat: Vec<PathBuf>,
+    checkout: Option<PathBuf>,
+    moved: Option<PathBuf>,
 }
 
 impl World {
@@ -374,7 +436,9 @@ impl World {
         let programs = std::env::split_paths(&path).filter(|path| path.is_absolute());
         for place in PLACES.iter().filter_map(|name| host.get(name)).chain(programs) {
             // A toolchain that is all of the home directory, or of the machine, is not one.
-            if !home.starts_with(&place) && !self.shows(&place) {
+            let found = place.canonicalize().unwrap_or_default();
+            let is_private = NO_PLACES.iter().any(|name| found == home.join(name));
+            if !home.starts_with(&place) && !home.starts_with(&found) && !is_private && !self.shows(&place) {
                 self.show_content(&place);
             }
         }
@@ -403,19 +467,17 @@ impl World {
                 // Without the rest of the checkout, git would take it for deleted.
                 self.add(Mount::ReadOnly(git.top().to_owned()));
             }
-            self.git(host, git);
+            self.git(host, git, workspace);
         }
         self.add(Mount::Writable(workspace.to_owned()));
     }
 
-    fn git(&mut self, host: &Host, git: &GitDirs) {
+    fn git(&mut self, host: &Host, git: &GitDirs, workspace: &Path) {
         match git {
             GitDirs::Own { directory, .. } => self.git_directory(directory, GitDirectory::Main),
             GitDirs::Linked { top, own, common } => {
                 self.git_directory(common, GitDirectory::Main);
-                for name in GIT_CHECKOUT {
-                    self.show_content(&common.join(name));
-                }
+                self.git_checkout(common, workspace);
                 // Those of other runs are checked out in worktrees of ours, and there may be many.
                 let checked_out = gitdirs::checked_out(common);
                 for one in checked_out.iter().filter(|one| one.directory != *own && !host.hides(&one.place)) {
@@ -425,6 +487,30 @@ impl World {
                 // Whoever could change this file would choose what is writable the next time.
                 self.add(Mount::ReadOnly(top.join(".git")));
             }
+        }
+    }
+
+    /// What the user's own checkout keeps in `.git` stays his: no rebase can be begun for him, and one of his not be changed.
+    fn git_checkout(&mut self, common: &Path, workspace: &Path) {
+        for name in GIT_CHECKOUT.iter().chain(GIT_BEGUN) {
+            self.show_content(&common.join(name));
+        }
+        if !common.join("index").exists() {
+            return;
+        }
+        self.checkout = Some(common.to_owned());
+        // Git makes the directory of its logs when it first needs it.
+        if !common.join("logs").is_dir() || !matches!(self.mounts.get(common), Some(Mount::Writable(_))) {
+            return;
+        }
+        let inside = fs::read_dir(common).into_iter().flatten().flatten();
+        let directories = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        for path in directories.map(|entry| entry.path()).take(limits::GIT_DIRECTORIES_MAX) {
+            self.mounts.entry(path.clone()).or_insert(Mount::Writable(path));
+        }
+        self.flat.push(common.to_owned());
+        if !workspace.starts_with(common) && !common.parent().is_some_and(|parent| self.shows(parent)) {
+            self.moved = Some(common.to_owned());
         }
     }
 
@@ -464,6 +550,7 @@ impl World {
         for path in guarded {
             let named = |names: &[&str]| names.iter().any(|name| path.ends_with(name));
             if path.exists() {
+                self.hold_above(&path);
                 self.add(Mount::ReadOnly(path));
             } else if kind == GitDirectory::Main && named(GIT_COVERED) {
                 self.add(Mount::Nothing(path));
@@ -475,11 +562,8 @@ impl World {
 
     fn hide(&mut self, host: &Host, workspace: &Path) {
         for path in &host.guarded {
-            let open = path.parent().is_some_and(|parent| parent.starts_with(workspace));
-            match fs::symlink_metadata(path) {
-                Ok(_) if open => self.add(Mount::ReadOnly(path.clone())),
-                Err(_) if open => self.swept.push(path.clone()),
-                Ok(_) | Err(_) => {}
+            if path.parent().is_some_and(|parent| parent.starts_with(workspace)) {
+                self.guard(path, workspace);
             }
         }
         for path in &host.hidden {
@@ -489,11 +573,21 @@ impl World {
                 self.swept.push(path.clone());
             }
         }
-        // With its state elsewhere a run may still work where another's is: whoever writes there answers for a person.
-        let beside = workspace.join(STATE_DIRECTORY);
-        if beside.join("runs").is_dir() && !beside.is_symlink() && !host.hides(workspace) {
-            self.cover(&beside);
+    }
+
+    /// Lets nobody change a file that is in the workspace, make it, or exchange the link that it is.
+    fn guard(&mut self, path: &Path, workspace: &Path) {
+        let link = Link::at(path);
+        let end = link.as_ref().map_or(Some(path), Link::end);
+        match end.filter(|end| end.exists()).map(Path::to_owned) {
+            Some(end) if end.starts_with(workspace) => {
+                self.hold_above(&end);
+                self.add(Mount::ReadOnly(end));
+            }
+            Some(_) => {}
+            None => self.swept.push(link.as_ref().map_or_else(|| path.to_owned(), Link::target)),
         }
+        self.links.extend(link);
     }
 
     /// What is shown inside of it, like the workspace, is mounted over the emptiness.
@@ -603,9 +697,33 @@ mod tests {
             "nothing repo/.longhaul",
         ];
         assert_eq!(below(&policy, &base), expected);
+        let git = base.join("repo/.git");
         let swept =
-            ["repo/.git/commondir", "repo/.git/config.worktree", "repo/.git/gitdir", "repo/longhaul.yaml"];
-        assert_eq!(policy.swept, swept.map(|path| base.join(path)));
+            ["commondir", "config.worktree", "gitdir", "objects/info/alternates"].map(|name| git.join(name));
+        assert_eq!(policy.swept, [&swept[..], &[base.join("repo/longhaul.yaml")]].concat());
+        // With a store of others, neither that file nor what lies above it can be exchanged.
+        fs::create_dir_all(git.join("objects/info")).unwrap();
+        fs::write(git.join("objects/info/alternates"), "").unwrap();
+        let policy = Policy::new(&host, &base.join("repo"), Network::None).unwrap();
+        let objects = ["write objects", "write objects/info", "read objects/info/alternates"];
+        assert_eq!(below(&policy, &git)[5..8], objects);
+    }
+
+    /// A11: settings that are a link are held where they are, and the link is looked at afterwards.
+    #[test]
+    fn settings_may_be_a_link() {
+        let (_outer, base) = ground(&["home", "repo/conf"], &[("repo/conf/l.yaml", "")]);
+        std::os::unix::fs::symlink("conf/l.yaml", base.join("repo/longhaul.yaml")).unwrap();
+        let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::None).unwrap();
+        let expected = ["scratch home", "write repo", "write repo/conf", "read repo/conf/l.yaml"];
+        assert_eq!(below(&policy, &base), expected);
+        assert_eq!(policy.links, Vec::from_iter(Link::at(&base.join("repo/longhaul.yaml"))));
+        assert!(policy.links.len() == 1 && policy.swept.is_empty());
+        // One that leads nowhere leads nowhere afterwards.
+        fs::remove_file(base.join("repo/conf/l.yaml")).unwrap();
+        let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::None).unwrap();
+        assert_eq!(policy.links[0].end(), None);
+        assert_eq!(policy.swept, [base.join("repo/conf/l.yaml")]);
     }
 
     /// A01: a token in cargo's settings is not seen; settings without one are.
@@ -623,16 +741,44 @@ mod tests {
         }
     }
 
-    /// A12, A60: with its own state elsewhere, a run in place does not reach the state that is there.
+    /// A01, A31: keys beside programs are not shown because a search path names them.
+    #[test]
+    fn what_the_search_path_names_is_not_always_programs() {
+        let (_outer, base) =
+            ground(&["home/.ssh", "home/.cargo/bin", "home/.config/x/bin", "home/bin", "repo"], &[]);
+        let home = base.join("home");
+        std::os::unix::fs::symlink(".ssh", home.join("link")).unwrap();
+        std::os::unix::fs::symlink(".", home.join("all")).unwrap();
+        let places = ["", ".ssh", "link", "all", ".cargo", ".config", ".config/x/bin", "bin"];
+        let path = std::env::join_paths(places.map(|name| home.join(name))).unwrap();
+        let mut host = host(&base, "state");
+        host.environment.insert("PATH".into(), path);
+        let policy = Policy::new(&host, &base.join("repo"), Network::None).unwrap();
+        let expected = ["scratch ", "scratch .cargo", "read .cargo/bin", "read .config/x/bin", "read bin"];
+        assert_eq!(below(&policy, &home), expected);
+    }
+
+    /// A12, A60: whoever writes to a state directory answers for a person; nobody writes to those of others.
     #[test]
     fn the_state_of_others_is_nothing_too() {
-        let (_outer, base) = ground(&["home", "repo/.longhaul/runs", "repo/sub", "other/.longhaul"], &[]);
-        let shown = |place: &str| {
-            let policy = Policy::new(&host(&base, "state"), &base.join(place), Network::None).unwrap();
-            below(&policy, &base)
-        };
-        assert_eq!(shown("repo"), ["scratch home", "write repo", "nothing repo/.longhaul"]);
-        assert_eq!(shown("other"), ["scratch home", "write other"], "nobody's state is there");
+        let (_outer, base) = ground(&["home", "repo/.longhaul", "repo/sub/.longhaul"], &[]);
+        let others =
+            ["repo/.longhaul", "repo/sub/.longhaul", "repo/gone/.longhaul"].map(|path| base.join(path));
+        let policy = Policy::showing(
+            &host(&base, "state"),
+            &base.join("repo"),
+            Network::None,
+            &More::default(),
+            &others,
+        );
+        let expected = [
+            "scratch home",
+            "write repo",
+            "nothing repo/.longhaul",
+            "write repo/sub",
+            "nothing repo/sub/.longhaul",
+        ];
+        assert_eq!(below(&policy.unwrap(), &base), expected);
     }
 
     /// Of a hidden directory that a hook is run in, only what it shows is there.
@@ -643,7 +789,7 @@ mod tests {
         let own = base.join("home/.config/own");
         let host = host(&base, "home/.config/own");
         let more = More { cwd: Some(own.clone()), shown: vec![own.join("hooks")], ..More::default() };
-        let policy = Policy::showing(&host, &base.join("repo"), Network::None, &more).unwrap();
+        let policy = Policy::showing(&host, &base.join("repo"), Network::None, &more, &[]).unwrap();
         assert_eq!(policy.cwd, own);
         let expected =
             ["scratch home", "nothing home/.config/own", "read home/.config/own/hooks", "write repo"];
@@ -659,7 +805,7 @@ mod tests {
         let shown = vec![project.join("link"), project.join("hooks")];
         let more = More { cwd: Some(project.clone()), shown, ..More::default() };
         let policy =
-            Policy::showing(&host(&base, "state"), &base.join("repo"), Network::None, &more).unwrap();
+            Policy::showing(&host(&base, "state"), &base.join("repo"), Network::None, &more, &[]).unwrap();
         assert_eq!(below(&policy, &base), ["scratch home", "read home/project", "write repo"]);
     }
 
@@ -677,6 +823,7 @@ mod tests {
             "repo/.git/info",
             "repo/.git/logs",
             "repo/.git/objects/info",
+            "repo/.git/rebase-merge",
             "repo/.git/refs/heads",
             "state/workspace/run/run_x",
             "state/runs",
@@ -708,7 +855,10 @@ mod tests {
             "read repo/.git/hooks",
             "read repo/.git/index",
             "read repo/.git/info",
+            "write repo/.git/logs",
             "nothing repo/.git/modules",
+            "write repo/.git/objects",
+            "read repo/.git/rebase-merge",
             "write repo/.git/refs",
             "write repo/.git/refs/heads",
             "read repo/.git/refs/heads/main",
@@ -721,6 +871,14 @@ mod tests {
             "read state/workspace/run/run_x/.git",
         ];
         assert_eq!(below(&policy, &base), expected);
+        // For the kernel's own list: files can be made in `.git`, and directories only further down.
+        let common = base.join("repo/.git");
+        assert_eq!(policy.flat, [common.as_path()]);
+        assert!(!policy.writable().contains(&common) && policy.writable().contains(&common.join("refs")));
+        assert_eq!(policy.checkout, Some(common.clone()));
+        assert_eq!(policy.inside(&common), Path::new("/run/longhaul/git"));
+        assert_eq!(policy.inside(&common.join("refs/heads")), Path::new("/run/longhaul/git/refs/heads"));
+        assert_eq!(policy.inside(&tree), tree);
         // A forged link leads nowhere.
         fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join("home").display())).unwrap();
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();

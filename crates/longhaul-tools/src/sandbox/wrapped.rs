@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use super::link::Link;
 use super::network::Network;
 #[cfg(target_os = "linux")]
 use super::orders::Seen;
@@ -20,7 +21,7 @@ use super::policy::{Mount, Policy};
 use super::proxy::Proxy;
 use super::scratch::Scratch;
 use super::settings::Copies;
-use super::{Job, Tools, Wrapping, bwrap, relay, settings};
+use super::{Job, Tools, Wrapping, bwrap, merge, relay, settings};
 use crate::process::Reach;
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -42,9 +43,13 @@ pub(crate) struct Wrapped {
 }
 
 /// What a command needs while it runs; cleared up when dropped.
+#[derive(Default)]
 pub(crate) struct Kept {
     scratch: Option<Scratch>,
     swept: Vec<PathBuf>,
+    links: Vec<Link>,
+    /// How it found the user's checkout, if that is another.
+    checkout: Option<merge::Before>,
     /// What bounds the number of its processes, if the kernel's own limit does not.
     group: Option<Group>,
     /// Its way out.
@@ -58,12 +63,7 @@ impl Wrapped {
         command.args(job.words.iter().skip(1)).env_clear();
         command.current_dir(job.more.cwd.as_deref().unwrap_or(job.workspace));
         command.envs(job.environment.iter().map(|(name, value)| (name, value)));
-        Wrapped {
-            command,
-            kept: Kept { scratch: None, swept: Vec::new(), group: None, _egress: None },
-            namespaces: false,
-            held: false,
-        }
+        Wrapped { command, kept: Kept::default(), namespaces: false, held: false }
     }
 
     /// Without a terminal, as the leader of its own group, so that what is typed there does not end it: it is for us to hear a
@@ -98,17 +98,21 @@ impl Wrapped {
 impl Kept {
     /// Takes away what the command made where nothing may be; answers what that was.
     pub(crate) fn sweep(&self) -> Vec<PathBuf> {
-        let made = |path: &&PathBuf| fs::symlink_metadata(path).is_ok();
-        let made: Vec<PathBuf> = self.swept.iter().filter(made).cloned().collect();
-        for path in &made {
-            // Kept for people under a name that means nothing; if that cannot be done, it is not kept.
-            let mut aside = path.clone().into_os_string();
-            aside.push(".refused");
-            if fs::rename(path, aside).is_err() {
-                fs::remove_file(path).or_else(|_| fs::remove_dir_all(path)).ok();
-            }
-        }
-        made
+        let made = self.swept.iter().map(PathBuf::as_path);
+        let made = made.filter(|path| fs::symlink_metadata(path).is_ok());
+        let forged = self.checkout.as_ref().and_then(merge::Before::forged);
+        let made: Vec<PathBuf> = made.chain(forged).map(Path::to_owned).collect();
+        made.iter().for_each(|path| put_aside(path));
+        made.into_iter().chain(self.links.iter().filter_map(Link::restore)).collect()
+    }
+}
+
+/// Kept for people under a name that means nothing; if that cannot be done, it is not kept.
+pub(super) fn put_aside(path: &Path) {
+    let mut aside = path.to_owned().into_os_string();
+    aside.push(".refused");
+    if fs::rename(path, aside).is_err() {
+        fs::remove_file(path).or_else(|_| fs::remove_dir_all(path)).ok();
     }
 }
 
@@ -137,7 +141,9 @@ pub(super) fn wrap(
         orders.mounts = mounts(policy);
     }
     let socket = egress.as_ref().map(|proxy| proxy.socket());
-    let mut kept = Kept { scratch: None, swept: policy.swept.clone(), group: None, _egress: egress };
+    let checkout = policy.checkout.as_deref().and_then(merge::Before::of);
+    let (swept, links) = (policy.swept.clone(), policy.links.clone());
+    let mut kept = Kept { scratch: None, swept, links, checkout, group: None, _egress: egress };
     // What a command of a harness that was killed has left is in the way of this one.
     kept.sweep();
     let mut command = match (tools.wrapping, &tools.bubblewrap) {
@@ -181,7 +187,7 @@ pub(super) fn wrap(
 #[cfg(target_os = "linux")]
 fn mounts(policy: &Policy) -> BTreeMap<PathBuf, bool> {
     let binds = |mount: &Mount| matches!(mount, Mount::ReadOnly(_) | Mount::Writable(_));
-    let mounts = policy.mounts.iter().map(|mount| (mount.at().to_owned(), binds(mount)));
+    let mounts = policy.mounts.iter().map(|mount| (policy.inside(mount.at()), binds(mount)));
     mounts.chain([(PathBuf::from(settings::PLACE), false)]).collect()
 }
 
@@ -204,8 +210,11 @@ fn seen(policy: &Policy) -> Result<Vec<Seen>, String> {
         | Mount::Nothing(_)
         | Mount::Link { .. } => None,
     });
-    open.map(|path| Seen::at(path).map_err(|error| format!("{} is not what it was: {error}", path.display())))
-        .collect()
+    let looked = open.map(|path| {
+        let seen = Seen::at(path).map_err(|error| format!("{} is not what it was: {error}", path.display()));
+        seen.map(|seen| Seen { path: policy.inside(path), ..seen })
+    });
+    looked.collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -224,7 +233,9 @@ impl Seen {
 fn orders(tools: &Tools, policy: &Policy) -> Orders {
     let namespaces = tools.wrapping == Wrapping::Namespaces;
     let (mut read, mut write) = (policy.readable(), policy.writable());
+    let mut flat = policy.flat.clone();
     if namespaces {
+        write.iter_mut().chain(&mut flat).for_each(|path| *path = policy.inside(path));
         // What is there is what may be read; the mounts have seen to that.
         read = vec!["/".into()];
     } else {
@@ -241,6 +252,7 @@ fn orders(tools: &Tools, policy: &Policy) -> Orders {
         namespaces,
         read,
         write,
+        flat,
         internet,
         relay: false,
         files,

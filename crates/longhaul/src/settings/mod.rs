@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use crate::agents::AgentDirs;
 use crate::failure::Failure;
-use crate::rules::WrittenRules;
+use crate::rules::{self, WrittenRules};
 use crate::trust::{self, Item, Trust};
 
 pub use self::layers::user_dir;
@@ -152,6 +152,9 @@ impl Settings {
         layers.extend(of_project);
         layers.push((Source::Environment, "the environment".to_owned(), from_environment(environment)));
         let mut settings = Settings { items, untrusted, ..resolve(project, layers)? };
+        if let Some(rules) = rules::for_link(project) {
+            settings.rules.add(rules, Source::Project, "longhaul.yaml")?;
+        }
         if let Some(dir) = user_dir(environment) {
             let mut places = settings.agent_dirs.roster.places().to_vec();
             places.push(Place { origin: Origin::User, dir: dir.join("agents"), within: None });
