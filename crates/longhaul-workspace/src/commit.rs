@@ -5,9 +5,11 @@
 //! called once more. Refuses to commit in the middle of a merge, which would lose one side of it, and on a branch that another
 //! checkout stands on, whose files would no longer be what its commit says.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use crate::checkout::{self, Checkout, split};
+use crate::checkout::{self, Checkout, Index, split};
+use crate::files::STATE_DIRECTORY;
 use crate::index_lock::{self, IndexLock};
 use crate::{abandoned, git};
 
@@ -70,7 +72,8 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Err
     let index = checkout.index()?;
     let staged = checkout.git().with("GIT_INDEX_FILE", &index.0).run(&["write-tree"]).ok();
     checkout.uncover(&index)?;
-    let snapshot = checkout.take_files(&index)?;
+    let mut snapshot = checkout.take_files(&index)?;
+    leave_out_state(checkout, &index, &head, &mut snapshot.tree)?;
     let name = branch.clone().unwrap_or_else(|| "HEAD".to_owned());
     let short = branch.map(|branch| branch.trim_start_matches("refs/heads/").to_owned());
     let committed = |commit: String| Committed { commit, branch: short, nested: snapshot.nested };
@@ -89,6 +92,22 @@ pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Err
     checkout.git().holding(lock.held()).bytes(&moved)?;
     lock.install(&index)?;
     Ok(Kept::Committed(committed(commit)))
+}
+
+/// Takes out of a commit in the making what an agent has put where states are kept: it is nobody's work, and no checkout of a
+/// user's takes it. What is committed there already stays.
+fn leave_out_state(checkout: &Checkout, index: &Index, head: &str, tree: &mut String) -> Result<(), Error> {
+    let is_state = |path: &Path| path.iter().any(|part| part.eq_ignore_ascii_case(STATE_DIRECTORY));
+    let changes = checkout.changes(head, tree)?;
+    let new = changes.iter().filter(|change| change.before.is_none() && is_state(&change.path));
+    let listed: Vec<u8> =
+        new.flat_map(|change| [change.path.as_os_str().as_bytes(), b"\0"].concat()).collect();
+    if !listed.is_empty() {
+        let git = || checkout.git().with("GIT_INDEX_FILE", &index.0);
+        git().reading(listed).bytes(&["update-index", "-z", "--force-remove", "--stdin"])?;
+        *tree = git().run(&["write-tree"])?;
+    }
+    Ok(())
 }
 
 /// The message with the trailer, and nothing in it that could be taken for another.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use longhaul_workspace::checkout::{self, Checkout, Filters};
 use longhaul_workspace::commit::{self, Kept, commit};
 use longhaul_workspace::index_lock;
-use longhaul_workspace::landing::{Error, Form, How, Work, apply, merge, settle};
+use longhaul_workspace::landing::{Error, Form, How, Landed, Work, apply, merge, settle};
 use longhaul_workspace::place::{Place, ensure};
 use tempfile::TempDir;
 
@@ -203,10 +203,18 @@ fn no_work_lands_in_the_state() {
                 git(&tree, &["add", "--force", "."]);
                 git(&tree, &["commit", "--quiet", "-m", "work"]);
             }
-            for land in [apply, merge] {
+            let is_refused = |land: fn(&Work) -> Result<Landed, Error>| {
                 let refused = land(&work).unwrap_err();
                 assert!(matches!(&refused, Error::OwnState { paths } if names(paths) == [name]), "{refused}");
                 assert!(!repo.join(name).exists() && read(&repo, "file").starts_with("one\n"), "{name}");
+            };
+            is_refused(apply);
+            if is_committed || name.starts_with("state/") {
+                is_refused(merge);
+            } else {
+                // To be merged, work is committed first, and this is left out of it.
+                merge(&work).unwrap();
+                assert!(!repo.join(name).exists() && read(&repo, "file") == "changed\n", "{name}");
             }
         }
     }
@@ -372,6 +380,25 @@ fn a_merge_wants_a_branch_and_nothing_under_way() {
     assert!(matches!(merge(&fixture.work()), Err(Error::Commit(commit::Error::UnderWay { .. }))));
     fs::remove_file(fixture.repo().join(".git/MERGE_HEAD")).unwrap();
     assert!(merge(&fixture.work()).unwrap().commit.is_some());
+}
+
+/// A12: what an agent leaves where states are kept is not committed as work; what is committed there already is not taken away.
+#[test]
+fn what_lies_where_states_are_kept_is_not_committed() {
+    let fixture = Fixture::new();
+    let tree = fixture.tree();
+    write(&tree, "sub/.longhaul/tracked", "x\n");
+    git(&tree, &["add", "-f", "sub"]);
+    git(&tree, &["commit", "-qm", "tracked"]);
+    for path in [".longhaul/runs/planted", "a/.LongHaul/planted", "sub/.longhaul/planted"] {
+        write(&tree, path, "x\n");
+    }
+    write(&tree, "sub/.longhaul/tracked", "y\n");
+    write(&tree, "new", "x\n");
+    git(&tree, &["add", "-f", ".longhaul"]);
+    let first = fixture.commit().unwrap();
+    assert_eq!(git(&tree, &["show", "--name-status", "--format="]), "A\tnew\nM\tsub/.longhaul/tracked");
+    assert_eq!(fixture.commit().unwrap(), first, "the same again");
 }
 
 /// D5.2: one commit with the run's name in it, and none where nothing has changed.
