@@ -347,6 +347,7 @@ impl Driver {
             tool: known.tool.to_string(),
             args: known.args.clone(),
             traces: known.traces().to_vec(),
+            asked_at: known.asked_at,
             // Leave that a rule asked for says nothing about what a hook has against the call.
             granted: known.granted && known.next != Attempt::FIRST,
             cwd: self.run().cwd.clone(),

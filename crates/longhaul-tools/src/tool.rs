@@ -10,6 +10,7 @@ use std::time::Duration;
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
 use longhaul_core::permission::Permissions;
+use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
 use longhaul_workspace::{Error, Workspace};
 use serde_json::Value;
@@ -25,6 +26,8 @@ pub struct Context {
     pub run: RunId,
     /// Made by the harness, unique per call, the same again when the call is recovered (`run_x.call_3`).
     pub key: String,
+    /// When the model asked for the call: the same again whenever it is prepared anew.
+    pub asked_at: Timestamp,
     pub timeout: Duration,
     /// Where in the workspace commands begin, if not at its root.
     pub cwd: Option<String>,

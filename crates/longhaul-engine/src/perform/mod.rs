@@ -18,6 +18,7 @@ use longhaul_core::ids::{Attempt, CallId, RunId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::permission::Permissions;
+use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{Outcome, Trace};
 use longhaul_model::Deltas;
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Tool, Toolbox};
@@ -105,6 +106,7 @@ pub struct ToolWork {
     pub tool: String,
     pub args: Json,
     pub traces: Vec<Trace>,
+    pub asked_at: Timestamp,
     /// A person has given leave for exactly this call, knowing what a hook has against it.
     pub granted: bool,
     /// Where in the workspace commands begin, if not at its root.
@@ -300,6 +302,7 @@ impl Hands {
             workspace: Arc::clone(&self.workspace),
             run: work.run.clone(),
             key: effect_key(&work.run, work.call),
+            asked_at: work.asked_at,
             timeout: work.timeout,
             cwd: work.cwd.clone(),
             seen: work.seen.clone(),
@@ -316,6 +319,7 @@ impl Hands {
             workspace: Arc::clone(&self.workspace),
             run: run.clone(),
             key: format!("{run}.{key}"),
+            asked_at: Timestamp::default(),
             timeout: LOOK_TIME_MAX,
             cwd: None,
             seen: None,

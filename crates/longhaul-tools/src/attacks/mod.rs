@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
+use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{Failure, Outcome, Output};
 use longhaul_workspace::Workspace;
 use serde::Serialize;
@@ -215,6 +216,7 @@ impl Ground {
             workspace: Arc::new(Workspace::open(&self.workspace())?),
             run: RunId::from_bits(0),
             key: self.word().to_owned(),
+            asked_at: Timestamp::default(),
             timeout: limits::ATTACK_TIME_MAX,
             printed: Arc::new(crate::tool::Unheard),
             cwd: None,

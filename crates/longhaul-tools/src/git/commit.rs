@@ -1,8 +1,9 @@
 //! `git_commit`: commits what is staged, once.
 //!
 //! The commit is made while the call is prepared and lies there unnamed, where git forgets it in time; so its id is known
-//! before the intent is written. Doing it is pointing the branch at it, from the very commit that was there before: that can
-//! be repeated and cannot happen twice. Refuses to commit in the middle of a merge, which would lose one side of it.
+//! before the intent is written, and to a person who is asked for leave. Made anew of the same it is the same. Doing it is
+//! pointing the branch at it, from the very commit that was there before: that can be repeated and cannot happen twice. Refuses
+//! to commit in the middle of a merge, which would lose one side of it.
 
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
@@ -80,7 +81,9 @@ impl GitCommit {
         let parents: Vec<&str> = parent.iter().flat_map(|parent| ["-p", parent.as_str()]).collect();
         let arguments =
             [&["commit-tree"], parents.as_slice(), &["-m", &message, "--end-of-options", &tree]].concat();
-        let commit = repository.tell(&who.environment(), &arguments).await?;
+        let date = format!("@{}", context.asked_at.as_millis().max(0) / 1000);
+        let dates = [("GIT_AUTHOR_DATE", date.as_str()), ("GIT_COMMITTER_DATE", &date)];
+        let commit = repository.tell(&[&who.environment()[..], &dates].concat(), &arguments).await?;
         Ok(Trace {
             target: target.unwrap_or_else(|| "HEAD".to_owned()),
             before: parent.unwrap_or_else(|| ABSENT.to_owned()),

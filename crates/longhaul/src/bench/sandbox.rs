@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
+use longhaul_core::time::Timestamp;
 use longhaul_tools::sandbox::{Host, Mode, Network, Options, Sandbox};
 use longhaul_tools::{Bash, Blobs, Cancel, Context, Tool};
 use longhaul_workspace::Workspace;
@@ -39,6 +40,7 @@ pub fn measure(ground: &Ground, helper: PathBuf, calls: usize) -> Result<Vec<Row
         workspace: Arc::new(workspace),
         run: RunId::from_bits(0),
         key: "bench-sandbox".to_owned(),
+        asked_at: Timestamp::default(),
         timeout: std::time::Duration::from_secs(60),
         printed: Arc::new(longhaul_tools::Unheard),
         cwd: None,

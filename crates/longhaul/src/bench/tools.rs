@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
+use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{Outcome, Trace};
 use longhaul_tools::{Blobs, Cancel, CancelSwitch, Context, Edit, Glob, Grep, Read, Tool};
 use longhaul_workspace::{Workspace, digest_of};
@@ -93,6 +94,7 @@ impl Bench {
             workspace: Arc::new(Workspace::open(tree).map_err(|error| failed(&error))?),
             key: format!("{run}.call_1"),
             run,
+            asked_at: Timestamp::default(),
             timeout: Duration::from_secs(600),
             cwd: None,
             seen: None,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use expect_test::expect;
 use serde_json::{Value, json};
 
+use crate::checkout::{git, repository};
 use crate::desk::Desk;
 
 /// D7.5, D2.6: the defaults are listed with their origin, and a rule of the user's takes the place of one of them.
@@ -253,6 +254,36 @@ fn leave_for_a_change_ends_when_the_file_changes() {
         assert_eq!(desk.get(&["resume", &id]), "All done.\n", "{call}");
         assert_eq!(read(&desk.path("a.txt")), after, "{call}");
     }
+}
+
+/// A53: leave for a commit is for the commit that was shown. If something else is staged since, a person is asked again.
+#[test]
+fn leave_for_a_commit_is_for_what_was_staged() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: git_add, args: { paths: [a.txt] } } ] }, \
+                  { calls: [ { tool: git_commit, args: { message: Work } } ] }, { text: All done. } ] } ]";
+    let desk = repository(script, &[("b.txt", "")]);
+    desk.write("a.txt", "agent\n");
+    let (code, id) = run(&desk, &[]);
+    assert_eq!(code, 3);
+    let shown = |gate: &Value| {
+        let asked = text(&gate["description"]);
+        let commit = asked.split("`git show ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+        git(&desk, &["show", "--format=%s", commit])
+    };
+    let first = gate(&desk);
+    assert!(shown(&first).starts_with("Work\n") && shown(&first).ends_with("+agent"), "{}", shown(&first));
+    desk.write("a.txt", "exchanged\n");
+    git(&desk, &["add", "a.txt"]);
+    desk.get(&["approve", &text(&first["id"])]);
+    assert_eq!(desk.say(&["resume", &id]).code, 3);
+    assert_eq!(git(&desk, &["log", "--format=%s"]), "first");
+    let second = gate(&desk);
+    assert!(shown(&second).ends_with("+exchanged"), "{}", shown(&second));
+    assert!(text(&second["description"]).ends_with("changed)"), "{second}");
+    desk.get(&["approve", &text(&second["id"])]);
+    assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+    assert_eq!(git(&desk, &["log", "--format=%s"]), "Work\nfirst");
+    assert_eq!(git(&desk, &["show", "HEAD:a.txt"]), "exchanged");
 }
 
 /// A53: nor is leave for a change that could not be made yet leave for whatever the file becomes.

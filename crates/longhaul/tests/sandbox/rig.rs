@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use longhaul_core::ids::RunId;
 use longhaul_core::json::Json;
+use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{Outcome, Output};
 use longhaul_tools::sandbox::{Host, Mode, Network, Options, Sandbox};
 use longhaul_tools::{Bash, Blobs, Cancel, CancelSwitch, Context, Tool};
@@ -97,6 +98,7 @@ impl Held {
             workspace: Arc::new(Workspace::open(&root).unwrap()),
             key: format!("{run}.call_1"),
             run,
+            asked_at: Timestamp::default(),
             timeout: Duration::from_secs(120),
             printed: Arc::new(longhaul_tools::Unheard),
             seen: None,

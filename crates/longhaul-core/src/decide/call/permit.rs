@@ -82,8 +82,8 @@ pub(super) fn permit(
         return Err((Failure::NotPermitted, unclear(&verdict)));
     }
     let asks = verdict.action == Action::Ask || needs_leave(run, call.tool);
-    // Of a change of files a person is asked when it is known what they are now.
-    if !asks || CHANGES_FILES.contains(&call.tool) {
+    // A person is asked when it is known what files are now, and what a commit will be.
+    if !asks || is_bound(call.tool) {
         return Ok(given);
     }
     let verdict = Some(&verdict).filter(|verdict| verdict.action == Action::Ask);
@@ -93,6 +93,14 @@ pub(super) fn permit(
 
 /// Tools that look at nothing but the files they are to change while they are prepared.
 const CHANGES_FILES: [&str; 3] = ["write", "edit", "apply_patch"];
+
+/// The tool whose call is a commit that is made beforehand: there is something to look at before leave is given.
+const COMMITS: &str = "git_commit";
+
+/// Is leave for what was prepared, not only for the arguments?
+fn is_bound(tool: &str) -> bool {
+    tool == COMMITS || CHANGES_FILES.contains(&tool)
+}
 
 /// May these files be changed? Asked when it is known which they are, and what they hold: a patch has them in its text. What was
 /// settled at the first attempt is not asked again. Leave is for the files as they were when it was asked for.
@@ -106,7 +114,7 @@ pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result
         return Err(denied(denial));
     }
     let verdict = strictest.filter(|verdict| verdict.action == Action::Ask);
-    let asks = verdict.is_some() || (CHANGES_FILES.contains(&&*call.tool) && needs_leave(run, &call.tool));
+    let asks = verdict.is_some() || (is_bound(&call.tool) && needs_leave(run, &call.tool));
     if !asks || !matches!(call.state, CallState::Proposed) {
         return Ok(None);
     }
@@ -115,9 +123,13 @@ pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result
         return Ok(None);
     }
     let mut ask = leave(call.id, &call.tool, verdict.as_ref(), digest);
-    if call.granted {
-        ask.text = head(&format!("{} {CHANGED_SINCE}", ask.text), OUTPUT_INLINE_BYTES_MAX).to_owned();
+    if let Some(commit) = traces.first().filter(|_| call.tool == COMMITS) {
+        ask.text = format!("{}; `git show {}` shows what would be committed", ask.text, commit.after);
     }
+    if call.granted {
+        ask.text = format!("{} {CHANGED_SINCE}", ask.text);
+    }
+    ask.text = head(&ask.text, OUTPUT_INLINE_BYTES_MAX).to_owned();
     Ok(Some(ask))
 }
 
@@ -136,12 +148,10 @@ pub(super) fn permit_unprepared(run: &Run, call: &Call) -> Option<Ask> {
     Some(leave(call.id, &call.tool, verdict.as_ref(), digest))
 }
 
-/// What the rules say to a change of files by its arguments; of other calls they were asked before.
+/// What the rules say to a call by its arguments where leave is asked for only now; of other calls they were asked before.
 fn own_verdict(run: &Run, call: &Call) -> Option<Verdict> {
     let here = Here { workspace: &run.spec.workspace, cwd: "" };
-    CHANGES_FILES
-        .contains(&&*call.tool)
-        .then(|| judge(run.spec.rules(), here, &call.tool, &call.args.value()))
+    is_bound(&call.tool).then(|| judge(run.spec.rules(), here, &call.tool, &call.args.value()))
 }
 
 /// Was leave given for exactly this? Where it was asked for without a look at the files, as by a hook, any will do.
