@@ -44,6 +44,9 @@ pub(super) fn explain(permissions: &Permissions, here: Here<'_>, text: &str, dou
     bench.end()
 }
 
+/// The end of a line that goes on.
+const CONTINUED: &str = "\\\n";
+
 /// One reason for a verdict.
 struct Finding {
     action: Action,
@@ -116,6 +119,10 @@ impl<'a> Bench<'a> {
         let rule = rule.filter(|_| action > Action::Allow);
         self.findings.push(Finding { action: action.max(Action::Ask), rule, why: why.to_owned() });
         self.search(self.text, why);
+        // What is denied may be spread over lines that bash reads as one.
+        if self.text.contains(CONTINUED) {
+            self.search(&self.text.replace(CONTINUED, ""), why);
+        }
     }
 
     fn search(&mut self, text: &str, why: &str) {
