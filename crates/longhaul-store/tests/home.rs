@@ -56,7 +56,9 @@ fn a_directory_that_is_open_to_others_is_closed() {
     let opened = |before: u32, name: &str, file: Option<&str>| {
         let dir = outer.path().join(format!("{name}-{before:o}"));
         fs::create_dir(&dir).unwrap();
-        file.map(|file| fs::write(dir.join(file), "").unwrap());
+        if let Some(file) = file {
+            fs::write(dir.join(file), "").unwrap();
+        }
         fs::set_permissions(&dir, fs::Permissions::from_mode(before)).unwrap();
         Home::open(&dir).unwrap();
         fs::metadata(&dir).unwrap().permissions().mode() & 0o7777
