@@ -221,6 +221,18 @@ fn an_approved_call_is_made_once() {
     );
 }
 
+/// A11: where `longhaul.yaml` is a link, a change of what it leads to is a change of the settings.
+#[test]
+fn the_file_behind_linked_settings_is_asked_about() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.path("conf")).unwrap();
+    desk.write("conf/l.yaml", "harness: { autonomy: 4 }\n");
+    let check = |tool: &str| desk.say(&["permissions", "check", "conf/l.yaml", "--tool", tool]).code;
+    assert_eq!(["write", "edit", "read"].map(check), [0, 0, 0]);
+    std::os::unix::fs::symlink("conf/l.yaml", desk.path("longhaul.yaml")).unwrap();
+    assert_eq!(["write", "edit", "read"].map(check), [3, 3, 0]);
+}
+
 /// A53: leave is for the file as it was when leave was asked for. If somebody has changed it since, a person is asked again, and
 /// until then it stays as they left it.
 #[test]

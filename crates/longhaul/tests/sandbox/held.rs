@@ -15,7 +15,7 @@ async fn git_works_in_a_worktree() {
     let outer = tempfile::tempdir().unwrap();
     let repo = outer.path().join("repo");
     fs::create_dir(&repo).unwrap();
-    git(&repo, &["init", "-q"]);
+    git(&repo, &["init", "-q", "--initial-branch=main"]);
     git(&repo, &["commit", "-q", "--allow-empty", "-m", "first"]);
     git(&repo, &["config", "user.name", "them"]);
     git(&repo, &["config", "user.email", "them@localhost"]);
@@ -29,7 +29,53 @@ async fn git_works_in_a_worktree() {
     let more = "git branch side && git checkout -q side && git commit -q --allow-empty -m z && git rebase -q work && git stash list";
     assert_eq!(held.get(more).await, "(no output)");
     assert_eq!(git(&repo, &["log", "--format=%s", "work"]), "second\nfirst\n");
+    // What stops half-way keeps that in the worktree's own directory; packed branches are one list for all, whoever packs them.
+    let stopped = "echo a > f && git commit -qam a && git checkout -q work && echo b > f && git commit -qam b; git cherry-pick side; \
+                   echo c > f && git add f && git -c core.editor=true cherry-pick --continue && echo d > f && git stash -q && git stash pop -q";
+    held.get(stopped).await;
+    git(&repo, &["branch", "theirs"]);
+    git(&repo, &["pack-refs", "--all"]);
+    assert_eq!(
+        held.get("git branch --format='%(refname:short)' && git pack-refs --all").await,
+        "main\nside\ntheirs\nwork\n"
+    );
+    assert_eq!(
+        git(&repo, &["branch", "--format=%(refname:short) %(subject)"]),
+        "main first\nside a\ntheirs first\nwork a\n"
+    );
     assert!(held.get("ls ../../..").await.trim() == "workspace", "the state directory is empty but for this");
+}
+
+/// A48: what the user begins in his own checkout while a command runs in a worktree is left alone.
+#[tokio::test]
+async fn a_merge_of_the_users_own_is_left_alone() {
+    if !can_hold("a_merge_of_the_users_own_is_left_alone") {
+        return;
+    }
+    let outer = tempfile::tempdir().unwrap();
+    let repo = outer.path().join("repo");
+    fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q", "--initial-branch=main"]);
+    git(&repo, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    git(&repo, &["checkout", "-q", "-b", "side"]);
+    fs::write(repo.join("f"), "x").unwrap();
+    git(&repo, &["add", "f"]);
+    git(&repo, &["commit", "-q", "-m", "second"]);
+    git(&repo, &["checkout", "-q", "main"]);
+    let tree = outer.path().join("state/workspace/run/run_x");
+    git(&repo, &["worktree", "add", "-q", "-b", "work", tree.to_str().unwrap()]);
+    let held = Held::over(outer, "state/workspace/run/run_x", "state");
+    let command = held.run("touch begun; until [ -e merged ]; do sleep 0.05; done");
+    let user = async {
+        while !tree.join("begun").exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        git(&repo, &["merge", "-q", "--no-ff", "--no-commit", "side"]);
+        fs::write(tree.join("merged"), "").unwrap();
+    };
+    let (outcome, ()) = tokio::join!(command, user);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert!(repo.join(".git/MERGE_HEAD").exists());
 }
 
 /// And in the checkout itself, with the state directory inside; below its root the rest is there to be read.
@@ -78,6 +124,30 @@ async fn a_deep_state_directory_stays_covered() {
     assert!(state.join("runs/secret").exists(), "{said}");
     assert!(!held.root().join("moved/dir/state/runs").exists(), "{said}");
     held.get("echo x > sub/dir/file && mv sub/dir/file sub/dir/other").await;
+}
+
+/// A11: settings that are a link keep nobody from working, and are after a command what they were before it.
+#[tokio::test]
+async fn settings_that_are_a_link_stay_what_they_are() {
+    if !can_hold("settings_that_are_a_link_stay_what_they_are") {
+        return;
+    }
+    let held = Held::at("work", "state");
+    let (settings, link) = (held.root().join("conf/l.yaml"), held.root().join("longhaul.yaml"));
+    fs::create_dir(held.root().join("conf")).unwrap();
+    fs::write(&settings, "mine\n").unwrap();
+    std::os::unix::fs::symlink("conf/l.yaml", &link).unwrap();
+    assert_eq!(held.get("echo x > file; cat longhaul.yaml").await, "mine\n");
+    for forgery in [
+        "echo forged > longhaul.yaml",
+        "rm longhaul.yaml; echo forged > longhaul.yaml",
+        "rm -f conf/l.yaml; mv conf c; mkdir -p conf; echo forged > conf/l.yaml",
+        "echo forged > other; ln -sf other longhaul.yaml",
+    ] {
+        held.get(&format!("({forgery}) 2>&1; true")).await;
+        assert_eq!(fs::read_to_string(&link).unwrap(), "mine\n", "{forgery}");
+        assert_eq!(fs::read_link(&link).unwrap().as_os_str(), "conf/l.yaml", "{forgery}");
+    }
 }
 
 /// What toolchains need is there: a crate is built and tested without a network.

@@ -88,8 +88,8 @@ impl Held {
         environment.entry("CARGO_HOME".into()).or_insert_with(|| home().join(".cargo").into());
         environment.entry("RUSTUP_HOME".into()).or_insert_with(|| home().join(".rustup").into());
         environment.insert("HOME".into(), base.join("home").into());
-        let host =
-            Host { environment: environment.clone(), hidden: vec![base.join(state)], guarded: Vec::new() };
+        let guarded = vec![root.join("longhaul.yaml")];
+        let host = Host { environment: environment.clone(), hidden: vec![base.join(state)], guarded };
         let options = Options { mode: Mode::Required, network, helper: LONGHAUL.into(), host };
         let (switch, cancel) = Cancel::new();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
