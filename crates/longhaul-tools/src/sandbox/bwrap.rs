@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::network::Network;
-use super::policy::{GIT_INSIDE, Mount, Policy};
+use super::policy::{Mount, Policy};
+use super::repository::GIT_INSIDE;
 use super::settings::{self, Copies};
 use crate::limits;
 

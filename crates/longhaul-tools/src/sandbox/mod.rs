@@ -23,6 +23,7 @@ mod probe;
 mod proxy;
 mod relay;
 mod report;
+mod repository;
 mod scratch;
 #[cfg(any(test, target_os = "macos"))]
 mod seatbelt;
@@ -44,10 +45,11 @@ pub(crate) use hosts::{admitted, is_public};
 pub use inside::{EnterError, enter};
 pub use network::{Network, UnknownNetwork};
 pub use orders::ENTER;
-pub(crate) use policy::{GIT_INSIDE, is_system};
+pub(crate) use policy::is_system;
 pub use policy::{Host, Mount, Policy, PolicyError};
 pub use relay::{RELAY, relay};
 pub use report::{REPORT, answer};
+pub(crate) use repository::GIT_INSIDE;
 pub(crate) use scratch::Scratch;
 pub(crate) use wrapped::{Kept, Wrapped};
 
