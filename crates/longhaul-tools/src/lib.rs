@@ -36,6 +36,7 @@ mod output;
 mod patch;
 mod patience;
 mod pattern;
+mod pdf;
 mod process;
 mod read;
 mod really;

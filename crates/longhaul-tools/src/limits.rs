@@ -38,6 +38,12 @@ pub const TODO_TEXT_LETTERS_MAX: usize = 120;
 /// Letters of a content tag: 40 bits, enough against accidents and short to repeat.
 pub const TAG_LETTERS: usize = 10;
 
+/// Bytes of a PDF whose text is shown. It is held in memory and handed to another program.
+pub const PDF_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes that are kept of a PDF's text. A book of a thousand pages has a tenth of it.
+pub const PDF_TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Bytes of a file up to which `read` tells its tag, which takes reading all of it: a few milliseconds.
 pub const TAGGED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 

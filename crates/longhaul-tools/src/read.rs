@@ -1,7 +1,7 @@
 //! `read`: shows numbered lines of a text file.
 //!
-//! Owns what is done with each kind of file: text is shown as it is, a notebook as its cells, a directory as its list, a
-//! long result of an earlier call (`blob:…`) like a file; an image is kept to be shown. `lines` pages.
+//! Owns what is done with each kind of file: text is shown as it is, a notebook as its cells, a PDF as its text, a directory as
+//! its list, a long result of an earlier call (`blob:…`) like a file; an image is kept to be shown. `lines` pages.
 //! Refuses other binary files, with a hint what to do instead.
 
 use std::fs::File;
@@ -22,7 +22,10 @@ use crate::list;
 use crate::notebook;
 use crate::output::BLOB_PREFIX;
 use crate::patience::Patience;
+use crate::pdf::{self, Text};
 use crate::really;
+use crate::sandbox::Sandbox;
+use crate::shell::{Shell, agents_environment};
 use crate::tag;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec, blocking, refused};
 
@@ -37,42 +40,61 @@ struct Args {
     limit: Option<u64>,
 }
 
-pub struct Read(ToolSpec);
+pub struct Read {
+    spec: ToolSpec,
+    shell: Shell,
+}
+
+/// What was found, if it is not shown yet.
+enum Look {
+    Shown(Outcome),
+    Pdf(Vec<u8>),
+}
 
 impl Read {
-    pub fn new() -> Read {
-        Read(ToolSpec {
+    pub fn new(sandbox: Sandbox) -> Read {
+        let spec = ToolSpec {
             name: "read".to_owned(),
-            description: "Shows a text file with line numbers, or an image. Long files are shown in parts: \
-                          the result says with which offset to go on. The tag at its end can be given to edit."
+            description: "Shows a text file with line numbers, the text of a PDF, or an image. Long files are shown \
+                          in parts: the result says with which offset to go on. The tag at its end can be given to \
+                          edit."
                 .to_owned(),
             class: EffectClass::Repeatable,
             schema: schema::<Args>(),
-        })
+        };
+        Read { spec, shell: Shell::new(agents_environment(), sandbox) }
     }
 
     async fn show(&self, context: &Context, args: &Json) -> Result<Outcome, Outcome> {
-        let args: Args = parse(args, &self.0.schema)?;
+        let args: Args = parse(args, &self.spec.schema)?;
         if args.offset == Some(0) {
             return Err(invalid("`offset` counts lines from 1"));
         }
         if args.limit == Some(0) {
             return Err(invalid("`limit` must be at least 1"));
         }
-        let context = context.clone();
-        blocking(move || show(&context, &args)).await?
+        let (page, path, own) = (args.page(), args.path.clone(), context.clone());
+        let content = match blocking(move || look(&own, &args)).await?? {
+            Look::Shown(outcome) => return Ok(outcome),
+            Look::Pdf(content) => content,
+        };
+        let Text { text, note } = pdf::text(&self.shell, context, &path, content).await?;
+        let own = context.clone();
+        let lines =
+            move || Lines::new(Patience::new(&own), &path, Source::held(text.into_bytes())).show(page, &note);
+        blocking(lines).await?
     }
 }
 
-impl Default for Read {
-    fn default() -> Read {
-        Read::new()
+impl Args {
+    fn page(&self) -> Page {
+        Page { first: self.offset.unwrap_or(1), limit: self.limit.unwrap_or(limits::READ_LINES_DEFAULT) }
     }
 }
 
 impl Tool for Read {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn run<'a>(
@@ -85,22 +107,21 @@ impl Tool for Read {
     }
 }
 
-fn show(context: &Context, args: &Args) -> Result<Outcome, Outcome> {
-    let page =
-        Page { first: args.offset.unwrap_or(1), limit: args.limit.unwrap_or(limits::READ_LINES_DEFAULT) };
-    let patience = Patience::new(context);
+fn look(context: &Context, args: &Args) -> Result<Look, Outcome> {
+    let (page, patience) = (args.page(), Patience::new(context));
+    let shown = |outcome: Result<Outcome, Outcome>| outcome.map(Look::Shown);
     if let Some(hash) = args.path.strip_prefix(BLOB_PREFIX) {
         let content = blob(context, hash)?;
         if image::recognise(&content).is_some() {
-            return shown(context, &args.path, &content, content.len() as u64);
+            return shown(picture(context, &args.path, &content, content.len() as u64));
         }
-        return Lines::new(patience, &args.path, Source::held(content)).show(page, "");
+        return shown(Lines::new(patience, &args.path, Source::held(content)).show(page, ""));
     }
     // Asked before and after it is opened: a link may be exchanged in between.
     let real = really::permitted(context, "read", &args.path)?;
     let file = match context.workspace.open_file(&args.path) {
         Ok(file) => file,
-        Err(Error::Directory { .. }) => return directory(context, &args.path),
+        Err(Error::Directory { .. }) => return shown(directory(context, &args.path)),
         Err(error) => return Err(refused(&error)),
     };
     if really::permitted(context, "read", &args.path)? != real {
@@ -108,36 +129,44 @@ fn show(context: &Context, args: &Args) -> Result<Outcome, Outcome> {
         return Err(Outcome::failed(Failure::Tool, message));
     }
     let bytes = file.metadata().map_err(|error| unreadable(&args.path, &error))?.len();
+    if pdf::is_one(&file) {
+        return whole(&args.path, file, limits::PDF_BYTES_MAX).map(Look::Pdf);
+    }
     if bytes > limits::TAGGED_BYTES_MAX {
         let mut lines = Lines::new(patience, &args.path, Source::file(file, bytes));
         if let Some(outcome) = not_text(context, &args.path, lines.start()?, bytes) {
-            return outcome;
+            return shown(outcome);
         }
-        return lines.show(page, "");
+        return shown(lines.show(page, ""));
     }
     patience.check()?;
-    let content = whole(&args.path, file)?;
+    let content = whole(&args.path, file, limits::TAGGED_BYTES_MAX)?;
     if let Some(outcome) = not_text(context, &args.path, &content, content.len() as u64) {
-        return outcome;
+        return shown(outcome);
     }
     if let Some(text) = args.path.ends_with(".ipynb").then(|| notebook::text(&content)).flatten() {
         let note = "[a notebook, its cells shown as text; the file itself is JSON]\n";
-        return Lines::new(patience, &args.path, Source::held(text.into_bytes())).show(page, note);
+        return shown(Lines::new(patience, &args.path, Source::held(text.into_bytes())).show(page, note));
     }
     let note = format!("[tag {}]\n", tag::of(&digest_of(&content)));
-    Lines::new(patience, &args.path, Source::held(content)).show(page, &note)
+    shown(Lines::new(patience, &args.path, Source::held(content)).show(page, &note))
 }
 
 /// All of a small file, so that what is shown and its tag are of the same moment.
-fn whole(path: &str, file: File) -> Result<Vec<u8>, Outcome> {
-    let expected = file.metadata().map_or(0, |known| known.len()).min(limits::TAGGED_BYTES_MAX);
-    let mut content = Vec::with_capacity(expected as usize + 1);
-    let read = file.take(limits::TAGGED_BYTES_MAX + 1).read_to_end(&mut content);
+fn whole(path: &str, file: File, most: u64) -> Result<Vec<u8>, Outcome> {
+    let expected = file.metadata().map_or(0, |known| known.len());
+    let mut content = Vec::with_capacity(expected.min(most) as usize + 1);
+    let read = file.take(most + 1).read_to_end(&mut content);
     read.map_err(|error| unreadable(path, &error))?;
-    if content.len() as u64 > limits::TAGGED_BYTES_MAX {
-        return Err(Outcome::failed(Failure::Tool, format!("`{path}` is growing; read it again")));
+    if content.len() as u64 <= most {
+        return Ok(content);
     }
-    Ok(content)
+    let message = if expected > most {
+        format!("`{path}` has {expected} bytes, more than are read of such a file; look at it with bash")
+    } else {
+        format!("`{path}` is growing; read it again")
+    };
+    Err(Outcome::failed(Failure::Tool, message))
 }
 
 fn blob(context: &Context, hash: &str) -> Result<Vec<u8>, Outcome> {
@@ -162,7 +191,7 @@ fn directory(context: &Context, path: &str) -> Result<Outcome, Outcome> {
 }
 
 /// An image, for models that can see; the text says what it is to all.
-fn shown(context: &Context, path: &str, content: &[u8], bytes: u64) -> Result<Outcome, Outcome> {
+fn picture(context: &Context, path: &str, content: &[u8], bytes: u64) -> Result<Outcome, Outcome> {
     let image = image::kept(content, bytes, context.blobs.as_ref());
     let image =
         image.map_err(|why| Outcome::failed(Failure::Tool, format!("`{path}` cannot be shown: {why}")))?;
@@ -173,12 +202,9 @@ fn shown(context: &Context, path: &str, content: &[u8], bytes: u64) -> Result<Ou
 /// What is done with a file that cannot be shown as lines; `None` if it can.
 fn not_text(context: &Context, path: &str, start: &[u8], bytes: u64) -> Option<Result<Outcome, Outcome>> {
     if image::recognise(start).is_some() {
-        return Some(shown(context, path, start, bytes));
+        return Some(picture(context, path, start, bytes));
     }
     let refused = |message: String| Some(Err(Outcome::failed(Failure::Tool, message)));
-    if start.starts_with(b"%PDF-") {
-        return refused(format!("`{path}` is a PDF ({bytes} bytes); turn it into text with bash: pdftotext"));
-    }
     if start.iter().take(limits::BINARY_PROBE_BYTES).any(|byte| *byte == 0) {
         return refused(format!(
             "`{path}` is binary ({bytes} bytes); look at it with bash: file, xxd, strings"

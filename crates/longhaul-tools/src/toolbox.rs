@@ -74,7 +74,7 @@ impl Toolbox {
     pub fn builtin(sandbox: Sandbox) -> Toolbox {
         let jobs = Arc::new(Jobs::default());
         Toolbox::default()
-            .with(Arc::new(Read::new()))
+            .with(Arc::new(Read::new(sandbox.clone())))
             .with(Arc::new(Write::new()))
             .with(Arc::new(Edit::new()))
             .with(Arc::new(ApplyPatch::new()))

@@ -94,16 +94,62 @@ async fn read_refuses_what_is_no_text_file() {
     fs::write(fixture.path("binary"), b"ELF\0\x01").unwrap();
     let message =
         async |path: &str| failure(&fixture.run("read", &json!({ "path": path })).await).1.to_owned();
-    fs::write(fixture.path("paper.pdf"), "%PDF-1.7\n").unwrap();
-    assert_eq!(
-        message("paper.pdf").await,
-        "`paper.pdf` is a PDF (9 bytes); turn it into text with bash: pdftotext"
-    );
     assert_eq!(
         message("binary").await,
         "`binary` is binary (5 bytes); look at it with bash: file, xxd, strings"
     );
     assert_eq!(message("nothing").await, "`nothing` does not exist");
+}
+
+/// A PDF with these lines, one on each page.
+fn pdf(lines: &[&str]) -> String {
+    let kids: String = (0..lines.len()).map(|page| format!("{} 0 R ", 4 + 2 * page)).collect();
+    let mut objects = vec![
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        format!("<< /Type /Pages /Kids [{kids}] /Count {} >>", lines.len()),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>".to_owned(),
+    ];
+    for (page, line) in lines.iter().enumerate() {
+        let drawn = format!("BT /F1 12 Tf 20 200 Td ({line}) Tj ET");
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 300] /Contents {} 0 R \
+             /Resources << /Font << /F1 3 0 R >> >> >>",
+            5 + 2 * page
+        ));
+        objects.push(format!("<< /Length {} >>\nstream\n{drawn}\nendstream", drawn.len()));
+    }
+    let objects = objects.iter().enumerate();
+    let objects: String =
+        objects.map(|(index, object)| format!("{} 0 obj\n{object}\nendobj\n", index + 1)).collect();
+    format!("%PDF-1.4\n{objects}trailer << /Root 1 0 R >>\n")
+}
+
+/// D6.1: a PDF is shown as its text, in parts like any file; one that is broken, or has none, says so.
+#[tokio::test]
+async fn read_shows_the_text_of_a_pdf() {
+    if std::process::Command::new("pdftotext").arg("-v").output().is_err() {
+        return eprintln!("SKIP read_shows_the_text_of_a_pdf: needs pdftotext");
+    }
+    let fixture = Fixture::new();
+    fs::write(fixture.path("paper.pdf"), pdf(&["First words", "Last words"])).unwrap();
+    fs::write(fixture.path("scan.pdf"), pdf(&["", ""])).unwrap();
+    fs::write(fixture.path("broken.pdf"), "%PDF-1.7\n").unwrap();
+    let read = async |args| fixture.run("read", &args).await;
+    let note = "[a PDF of 2 pages, shown as text]\n";
+    let shown = read(json!({ "path": "paper.pdf" })).await;
+    assert_eq!(
+        done(&shown),
+        format!("     1\t[page 1]\n     2\tFirst words\n     3\t[page 2]\n     4\tLast words\n{note}")
+    );
+    let part = read(json!({ "path": "paper.pdf", "offset": 4, "limit": 1 })).await;
+    assert_eq!(done(&part), format!("     4\tLast words\n{note}"));
+    let scan = read(json!({ "path": "scan.pdf" })).await;
+    assert_eq!(failure(&scan).1, "`scan.pdf` is a PDF of 2 pages without text; look at it as an image");
+    let broken = read(json!({ "path": "broken.pdf" })).await;
+    assert!(
+        failure(&broken).1.starts_with("`broken.pdf` is a PDF, and pdftotext failed (exit status: 1): "),
+        "{broken:?}"
+    );
 }
 
 /// D6.1: directories are listed, images shown, notebooks shown as their cells.

@@ -101,7 +101,7 @@ impl World {
         let replaced: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
         let counted = |inner: Arc<dyn Tool>| Arc::new(Counted { inner, replaced: Arc::clone(&replaced) });
         let toolbox = Toolbox::default()
-            .with(Arc::new(Read::new()))
+            .with(Arc::new(Read::new(longhaul_tools::Sandbox::off())))
             .with(counted(Arc::new(Write::new())))
             .with(counted(Arc::new(Edit::new())))
             .with(Arc::new(Bash::new(std::env::vars_os(), longhaul_tools::Sandbox::off())))

@@ -31,6 +31,22 @@ fn an_alias_is_the_same_tool() {
     assert_eq!([call(0), call(1)], [(json!("write"), json!("done")), (json!("read"), json!("done"))]);
 }
 
+/// D6.1: without the program that shows a PDF, an agent and its user read which one that is.
+#[test]
+fn a_pdf_needs_a_program() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: read, args: { path: a.pdf } } ] }, { text: ok } ] } ]";
+    let desk = Desk::with_script(script);
+    desk.write("a.pdf", "%PDF-1.7\n");
+    let run = ["run", "x", "--in-place", "--model", "scripted/s.yaml", "--json"];
+    let output = desk.command(&run).env("LONGHAUL_AGENTS_PATH", "/nonexistent").output().unwrap();
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tools = desk.json(&["tools", shown["id"].as_str().unwrap()]);
+    assert_eq!(
+        tools["calls"][0]["result"]["message"],
+        "`a.pdf` is a PDF, and pdftotext, which would show its text, is not installed (apt install poppler-utils)"
+    );
+}
+
 /// A3.2, AI8, AP7: a record has name, arguments, result and a duration above zero; the budget left is shown.
 #[test]
 fn records_are_complete() {
