@@ -23,7 +23,7 @@ use crate::jobs::Jobs;
 use crate::limits;
 use crate::output;
 use crate::process::{Killed, Reach};
-use crate::sandbox::{Kept, Mode, More, Network, Sandbox};
+use crate::sandbox::{Kept, Mode, More, Network, Sandbox, Swept};
 use crate::shell::Shell;
 use crate::tool::{BoxFuture, Context, Printed, Tool, ToolSpec, refused};
 
@@ -312,9 +312,10 @@ fn rest_note(end: &End, rest: Killed) -> String {
 }
 
 pub(crate) fn swept_note(kept: &Kept) -> String {
-    let note = |path: PathBuf| {
+    let note = |Swept { path, is_away }: Swept| {
         let name: String = path.to_string_lossy().chars().take(80).collect();
-        format!("\n[not permitted and taken away again: {name}]")
+        let what = if is_away { "and taken away again" } else { "and could not be taken away" };
+        format!("\n[not permitted {what}: {name}]")
     };
     kept.sweep().into_iter().map(note).collect()
 }

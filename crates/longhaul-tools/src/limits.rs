@@ -114,11 +114,11 @@ pub const GIT_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Letters kept of what git complains about. The first lines say it.
 pub const GIT_COMPLAINT_LETTERS_MAX: usize = 2000;
 
-/// Directories in a repository's `.git` that a command of a linked worktree may write to. Git has three; each is a mount.
-pub const GIT_DIRECTORIES_MAX: usize = 32;
-
 /// Directories of a workspace in which other projects' state is looked for, once for each workspace. Some ten milliseconds.
 pub const STATES_DIRECTORIES_MAX: usize = 4000;
+
+/// State directories that are covered in a workspace. Each is a mount; who works above more of them is in the wrong place.
+pub const STATES_MAX: usize = 64;
 
 /// Bytes read of a web page. The longest ones that people write have about as many.
 pub const FETCH_BYTES_MAX: usize = 5 * 1024 * 1024;

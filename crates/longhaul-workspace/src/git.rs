@@ -301,6 +301,8 @@ pub fn command(directory: &Path, listens: Listens, more: &[Setting]) -> Command 
     configure(&mut command, pinned.chain(more.iter().map(|(key, value)| (key.as_os_str(), value.as_str()))));
     command
         .env("GIT_NO_LAZY_FETCH", "1")
+        // Whoever can make a reference could have one object shown for another.
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
         .env("GIT_ALLOW_PROTOCOL", "none")
         .arg("-C")
         .arg(directory)

@@ -137,16 +137,8 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         row: "A48",
-        attack: "begin a rebase in the user's own checkout, with a command to be run",
-        command: "cd {REPO}/.git && mkdir rebase-merge && echo 'exec evil' > rebase-merge/git-rebase-todo",
-        proof: Proof::Made("{REPO}/.git/rebase-merge/git-rebase-todo"),
-        ..PLAIN
-    },
-    Case {
-        row: "A48",
-        attack: "begin a merge in the user's own checkout",
-        command: "git rev-parse HEAD > {REPO}/.git/MERGE_HEAD",
-        proof: Proof::Made("{REPO}/.git/MERGE_HEAD"),
+        attack: "have the user's git show another commit for his own",
+        command: "d={REPO}/.git/refs/replace; mkdir -p $d && git rev-parse HEAD > $d/$(git rev-parse main) && echo BROKE",
         ..PLAIN
     },
     Case {

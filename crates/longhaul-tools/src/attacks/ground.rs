@@ -86,7 +86,9 @@ impl Ground {
         }
         self.repository()?;
         fs::create_dir_all(self.state().join("runs/run_x/inbox"))?;
-        fs::create_dir_all(self.base.join("repo/sub/.longhaul/runs/run_y/inbox"))?;
+        let below = self.base.join("repo/sub/.longhaul");
+        fs::create_dir_all(below.join("runs/run_y/inbox"))?;
+        fs::write(below.join("owner"), CANARY)?;
         fs::write(self.state().join("runs/run_x/journal"), CANARY)
     }
 

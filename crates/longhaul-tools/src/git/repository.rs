@@ -19,7 +19,7 @@ use crate::capture::Capture;
 use crate::child::{Child, End, Finished};
 use crate::limits;
 use crate::process::{CALL_MARKER, RUN_MARKER};
-use crate::sandbox::{GIT_INSIDE, Job, More, Sandbox, Wrapped};
+use crate::sandbox::{Job, More, Sandbox, Wrapped};
 use crate::tool::{Context, refused};
 
 /// A repository that was found to be the workspace's own.
@@ -236,25 +236,18 @@ impl Found {
         let [top, directory, common, format, prefix, ""] = lines.as_slice() else {
             return Err(Outcome::failed(Failure::Tool, "where the repository is cannot be read"));
         };
-        let whole = |path: &Path| {
+        let whole = |path: &str| {
             root.join(path).canonicalize().map_err(|error| {
-                let message = format!("the repository at `{}` cannot be reached: {error}", path.display());
+                let message = format!("the repository at `{path}` cannot be reached: {error}");
                 Outcome::failed(Failure::Tool, message)
             })
         };
-        let top = whole(Path::new(top))?;
-        let shared = gitdirs::at(&top).map(|git| git.common().to_owned());
-        // Git was asked inside, where that may be elsewhere.
-        let outside = |path: &str| match (Path::new(path).strip_prefix(GIT_INSIDE), &shared) {
-            (Ok(below), Some(shared)) => whole(&shared.join(below)),
-            _ => whole(Path::new(path)),
-        };
         Ok(Found {
+            top: whole(top)?,
             prefix: (*prefix).to_owned(),
-            directory: outside(directory)?,
-            common: outside(common)?,
+            directory: whole(directory)?,
+            common: whole(common)?,
             sha256: *format == "sha256",
-            top,
         })
     }
 }

@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 
 use super::network::Network;
 use super::policy::{Mount, Policy};
-use super::repository::GIT_INSIDE;
 use super::settings::{self, Copies};
 use crate::limits;
 
@@ -84,10 +83,7 @@ pub(super) fn arguments(
         list.add(&["--tmpfs", settings::PLACE]);
     }
     for mount in policy.mounts.iter().filter(|mount| !copies.replace(mount)) {
-        list.mount(mount, &policy.inside(mount.at()), abilities);
-    }
-    if let Some(moved) = &policy.moved {
-        list.path("--symlink", Path::new(GIT_INSIDE)).path_only(moved);
+        list.mount(mount, abilities);
     }
     // Parts of `/proc` belong to the whole machine, and the kernel lets root write to them without any capability.
     list.add(&["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
@@ -97,7 +93,7 @@ pub(super) fn arguments(
     }
     for mount in &policy.mounts {
         if let Mount::Nothing(at) = mount {
-            list.path("--remount-ro", &policy.inside(at));
+            list.path("--remount-ro", at);
         }
     }
     list.add(&["--remount-ro", "/"]);
@@ -123,18 +119,18 @@ impl Arguments {
         self
     }
 
-    fn mount(&mut self, mount: &Mount, inside: &Path, abilities: Abilities) {
+    fn mount(&mut self, mount: &Mount, abilities: Abilities) {
         match mount {
-            Mount::ReadOnly(at) => self.path("--ro-bind", at).path_only(inside),
-            Mount::Writable(at) => self.path("--bind", at).path_only(inside),
-            Mount::Scratch(_) => {
+            Mount::ReadOnly(at) => self.path("--ro-bind", at).path_only(at),
+            Mount::Writable(at) => self.path("--bind", at).path_only(at),
+            Mount::Scratch(at) => {
                 if abilities.size {
                     self.add(&["--size", &limits::SCRATCH_BYTES_MAX.to_string()]);
                 }
-                self.path("--tmpfs", inside)
+                self.path("--tmpfs", at)
             }
-            Mount::Nothing(_) => self.path("--tmpfs", inside),
-            Mount::Link { to, .. } => self.path("--symlink", to).path_only(inside),
+            Mount::Nothing(at) => self.path("--tmpfs", at),
+            Mount::Link { at, to } => self.path("--symlink", to).path_only(at),
         };
     }
 }
@@ -168,10 +164,7 @@ mod tests {
             network: Network::None,
             home: "/home/me".into(),
             swept: Vec::new(),
-            links: Vec::new(),
-            flat: Vec::new(),
-            checkout: None,
-            moved: None,
+            links: std::sync::Arc::default(),
         };
         let all = Abilities { disable_userns: true, size: true };
         let expected = "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --unshare-net \
@@ -181,12 +174,6 @@ mod tests {
              --proc /proc --remount-ro /proc --dev /dev \
              --ro-bind /usr/bin/longhaul /run/longhaul/enter --remount-ro /w/.longhaul --remount-ro / --chdir /w --";
         assert_eq!(words(&policy, all), expected);
-        let moved = Policy { moved: Some("/w/.longhaul".into()), ..policy.clone() };
-        let (from, to) =
-            (" --tmpfs /w/.longhaul", " --tmpfs /run/longhaul/git --symlink /run/longhaul/git /w/.longhaul");
-        let expected_moved =
-            expected.replace(from, to).replace("--remount-ro /w/.longhaul", "--remount-ro /run/longhaul/git");
-        assert_eq!(words(&moved, all), expected_moved);
         let open = Policy { network: Network::Full, ..policy };
         let few = Abilities { disable_userns: false, size: false };
         assert_eq!(

@@ -19,8 +19,6 @@ pub(super) fn apply(orders: &Orders) -> Result<(), String> {
 
 fn rules(orders: &Orders) -> Result<(), RulesetError> {
     let (read, all) = (AccessFs::from_read(KNOWN), AccessFs::from_all(KNOWN));
-    let files =
-        AccessFs::from_file(KNOWN) | read | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Refer;
     Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
@@ -29,7 +27,6 @@ fn rules(orders: &Orders) -> Result<(), RulesetError> {
         .create()?
         .add_rules(path_beneath_rules(&orders.read, read))?
         .add_rules(path_beneath_rules(&orders.write, all))?
-        .add_rules(path_beneath_rules(&orders.flat, files))?
         .restrict_self()?;
     Ok(())
 }

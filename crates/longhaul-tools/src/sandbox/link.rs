@@ -1,15 +1,15 @@
 //! Settings that are a link, in a workspace.
 //!
 //! Nothing can be mounted over a link itself, so that a command could put another one in its place. Owns noticing that and putting
-//! back the one that was there. What it leads to is held like any file that is guarded.
+//! back the one that was there before any command. What it leads to is held like any file that is guarded.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use super::wrapped::put_aside;
+use super::aside::put_aside;
 
-/// A link as it was before a command.
+/// A link as it was while no command was running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     at: PathBuf,
@@ -25,32 +25,32 @@ impl Link {
         Some(Link { at: at.to_owned(), to, end: at.canonicalize().ok() })
     }
 
+    pub(super) fn place(&self) -> &Path {
+        &self.at
+    }
+
     pub(super) fn end(&self) -> Option<&Path> {
         self.end.as_deref()
     }
 
-    /// What it says, be anything there or not.
-    pub(super) fn target(&self) -> PathBuf {
-        self.at.parent().map_or_else(|| self.to.clone(), |parent| parent.join(&self.to))
+    /// Does it not lead where it led?
+    pub(super) fn is_forged(&self) -> bool {
+        !self.at.is_symlink() || self.at.canonicalize().ok() != self.end
     }
 
-    /// Puts it back if it does not lead where it led; answers its place if it did not.
-    pub(super) fn restore(&self) -> Option<PathBuf> {
-        if self.is_as_it_was() {
-            return None;
-        }
-        put_aside(&self.at);
+    /// Puts it back; answers whether what was forged is gone.
+    pub(super) fn restore(&self) -> bool {
+        let is_away = fs::symlink_metadata(&self.at).is_err() || put_aside(&self.at);
         symlink(&self.to, &self.at).ok();
-        if let Some(end) = self.end.as_ref().filter(|_| !self.is_as_it_was()) {
-            // A link further on was exchanged: this one leads there without it.
-            put_aside(&self.at);
+        if !self.is_forged() || !is_away {
+            return is_away;
+        }
+        // A link further on was exchanged, or what this one is to lead to was made: it leads there without that, or nowhere.
+        let is_away = put_aside(&self.at);
+        if let Some(end) = &self.end {
             symlink(end, &self.at).ok();
         }
-        Some(self.at.clone())
-    }
-
-    fn is_as_it_was(&self) -> bool {
-        self.at.is_symlink() && self.at.canonicalize().ok() == self.end
+        is_away
     }
 }
 
@@ -69,11 +69,11 @@ mod tests {
         symlink("way/settings", base.join("settings")).unwrap();
         let link = Link::at(&base.join("settings")).unwrap();
         assert_eq!(link.end(), Some(base.join("conf/settings").as_path()));
-        assert_eq!(link.restore(), None);
+        assert!(!link.is_forged());
 
         fs::remove_file(base.join("settings")).unwrap();
         fs::write(base.join("settings"), "forged").unwrap();
-        assert_eq!(link.restore(), Some(base.join("settings")));
+        assert!(link.is_forged() && link.restore());
         assert_eq!(fs::read_link(base.join("settings")).unwrap(), Path::new("way/settings"));
         assert_eq!(fs::read_to_string(base.join("settings.refused")).unwrap(), "forged");
 
@@ -81,8 +81,15 @@ mod tests {
         fs::write(base.join("other/settings"), "forged").unwrap();
         fs::remove_file(base.join("way")).unwrap();
         symlink("other", base.join("way")).unwrap();
-        assert!(link.restore().is_some());
+        assert!(link.is_forged() && link.restore());
         assert_eq!(fs::read_to_string(base.join("settings")).unwrap(), "mine");
         assert_eq!(Link::at(&base.join("conf/settings")), None);
+
+        // One that leads nowhere, and what was made for it to lead to: outside that may be anybody's.
+        symlink("nowhere/settings", base.join("dangling")).unwrap();
+        let link = Link::at(&base.join("dangling")).unwrap();
+        symlink("other", base.join("nowhere")).unwrap();
+        assert!(link.is_forged() && link.restore());
+        assert!(!base.join("dangling").exists() && base.join("other/settings").exists());
     }
 }

@@ -6,6 +6,7 @@
 //! policy. Owns the choice of what is used, and the proof that it holds: the first command waits for a self-probe that
 //! tries to break out. Refuses to run anything when what was required is not there.
 
+mod aside;
 mod bwrap;
 mod containment;
 mod hosts;
@@ -14,7 +15,6 @@ mod inside;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod link;
-mod merge;
 mod network;
 mod orders;
 mod pids;
@@ -36,7 +36,7 @@ mod wrapped;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 pub use containment::{Containment, Mode, UnknownMode, Wrapping};
 pub use hosts::{NotAHost, Rule};
@@ -49,12 +49,13 @@ pub(crate) use policy::is_system;
 pub use policy::{Host, Mount, Policy, PolicyError};
 pub use relay::{RELAY, relay};
 pub use report::{REPORT, answer};
-pub(crate) use repository::GIT_INSIDE;
 pub(crate) use scratch::Scratch;
-pub(crate) use wrapped::{Kept, Wrapped};
+pub(crate) use wrapped::{Kept, Swept, Wrapped};
 
 use bwrap::Bubblewrap;
+use link::Link;
 use orders::Limits;
+use policy::Known;
 use proxy::{Proxy, World};
 
 /// What is asked of a sandbox.
@@ -93,6 +94,8 @@ struct Made {
     proxies: Mutex<Vec<(Network, Arc<Proxy>)>>,
     /// The state directories of others in each workspace that was worked in so far.
     states: Mutex<BTreeMap<PathBuf, Arc<[PathBuf]>>>,
+    /// The settings that are links, as long as commands are held that could exchange them.
+    links: Mutex<Weak<[Link]>>,
 }
 
 /// What the self-probe found, and what is needed to do the same again.
@@ -119,7 +122,9 @@ struct Tools {
 impl Sandbox {
     pub fn new(options: Options) -> Sandbox {
         let (proxies, states) = (Mutex::default(), Mutex::default());
-        Sandbox(Arc::new(Made { options, proof: OnceLock::new(), proxies, states }))
+        let nobody: Weak<[Link]> = Weak::<[Link; 0]>::new();
+        let links = Mutex::new(nobody);
+        Sandbox(Arc::new(Made { options, proof: OnceLock::new(), proxies, states, links }))
     }
 
     /// Is there something that bounds the number of root's processes? The kernel's own limit does not.
@@ -174,8 +179,8 @@ impl Sandbox {
         }
         let network = job.more.network.clone().unwrap_or_else(|| proof.tools.network.clone());
         let egress = self.egress(&network, proof.tools.wrapping)?;
-        let others = self.states(job.workspace);
-        let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more, &others);
+        let known = Known { states: self.states(job.workspace), links: self.links() };
+        let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more, known);
         let policy = policy.map_err(|error| error.to_string())?;
         wrapped::wrap(&proof.tools, &policy, job, egress)
     }
@@ -188,6 +193,17 @@ impl Sandbox {
         let mut states = self.0.states.lock().unwrap_or_else(PoisonError::into_inner);
         let found = states.entry(workspace.to_owned()).or_insert_with(|| states::below(workspace).into());
         Arc::clone(found)
+    }
+
+    /// Settings that are links, as they were before the first of the commands that are held now: another may have exchanged one.
+    fn links(&self) -> Arc<[Link]> {
+        let mut links = self.0.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.upgrade().unwrap_or_else(|| {
+            let found: Arc<[Link]> =
+                self.0.options.host.guarded.iter().filter_map(|path| Link::at(path)).collect();
+            *links = Arc::downgrade(&found);
+            found
+        })
     }
 
     /// The proxy for a list of hosts, started when it is first needed. Without namespaces there is no way to it, and so no

@@ -16,9 +16,6 @@ pub(super) struct Orders {
     pub(super) namespaces: bool,
     pub(super) read: Vec<PathBuf>,
     pub(super) write: Vec<PathBuf>,
-    /// Directories in which only files can be made.
-    #[serde(default)]
-    pub(super) flat: Vec<PathBuf>,
     /// May talk IP: to a loopback of its own, or to everybody.
     pub(super) internet: bool,
     /// There is a way out to be led to.

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longhaul_workspace::gitdirs;
 
 use super::More;
 use super::link::Link;
 use super::network::Network;
-use super::repository::GIT_INSIDE;
+use crate::limits;
 
 /// What of the machine every command sees, read-only, where it exists.
 const SYSTEM: &[&str] = &[
@@ -163,6 +164,15 @@ impl Mount {
     }
 }
 
+/// What was found out before, which commands may have changed since.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// State directories of others in the workspace.
+    pub(super) states: Arc<[PathBuf]>,
+    /// Guarded files that are links.
+    pub(super) links: Arc<[Link]>,
+}
+
 /// What is known of the machine when a policy is made.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
@@ -186,14 +196,7 @@ pub struct Policy {
     /// Names that were not there before the command and must not be there after it.
     pub swept: Vec<PathBuf>,
     /// Links that must lead after the command where they led before.
-    pub links: Vec<Link>,
-    /// Directories in which files can be made and no directories, as far as the kernel has Landlock. What may be written
-    /// below them is mounted by itself.
-    pub flat: Vec<PathBuf>,
-    /// The `.git` of a checkout that is the user's, not the command's.
-    pub checkout: Option<PathBuf>,
-    /// What is mounted elsewhere, with a link from where it is on the machine.
-    pub moved: Option<PathBuf>,
+    pub links: Arc<[Link]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -205,21 +208,25 @@ pub enum PolicyError {
     HoldsHome { workspace: PathBuf },
     #[error("the workspace `{}` is part of the system's directories", workspace.display())]
     System { workspace: PathBuf },
+    #[error("below the workspace `{}` are the state directories of {count} other projects", workspace.display())]
+    HoldsStates { workspace: PathBuf, count: usize },
 }
 
 impl Policy {
     /// The world of a command in `workspace`, which is given with its links resolved.
     pub fn new(host: &Host, workspace: &Path, network: Network) -> Result<Policy, PolicyError> {
-        Policy::showing(host, workspace, network, &More::default(), &[])
+        let links = host.guarded.iter().filter_map(|path| Link::at(path)).collect();
+        let known = Known { links, ..Known::default() };
+        Policy::showing(host, workspace, network, &More::default(), known)
     }
 
-    /// The same with more to be seen, and without the state directories of `others`.
+    /// The same with more to be seen, and with what was found out before.
     pub(super) fn showing(
         host: &Host,
         workspace: &Path,
         network: Network,
         more: &More,
-        others: &[PathBuf],
+        known: Known,
     ) -> Result<Policy, PolicyError> {
         let home = host.home();
         if home.starts_with(workspace) {
@@ -237,8 +244,14 @@ impl Policy {
             world.show_more(path, workspace, &home);
         }
         world.workspace(host, workspace, &home);
-        world.hide(host, workspace);
-        others.iter().for_each(|state| world.cover(state));
+        world.hide(host, workspace, &known.links);
+        if known.states.len() > limits::STATES_MAX {
+            return Err(PolicyError::HoldsStates {
+                workspace: workspace.to_owned(),
+                count: known.states.len(),
+            });
+        }
+        known.states.iter().for_each(|state| world.cover(state));
         let cwd = more.cwd.clone().filter(|cwd| cwd.starts_with(workspace) || world.has(cwd));
         Ok(Policy {
             workspace: workspace.to_owned(),
@@ -247,27 +260,14 @@ impl Policy {
             network,
             home,
             swept: world.swept,
-            links: world.links,
-            flat: world.flat,
-            checkout: world.checkout,
-            moved: world.moved,
+            links: known.links,
         })
-    }
-
-    /// Where something of the machine is in the command's world.
-    pub fn inside(&self, path: &Path) -> PathBuf {
-        let below = self.moved.as_ref().and_then(|moved| path.strip_prefix(moved).ok());
-        below.map_or_else(
-            || path.to_owned(),
-            |below| Path::new(GIT_INSIDE).components().chain(below.components()).collect(),
-        )
     }
 
     /// Everything a command may write to, for a layer that knows nothing of mounts.
     pub fn writable(&self) -> Vec<PathBuf> {
         let writable = self.mounts.iter().filter(|mount| match mount {
-            Mount::Writable(at) => !self.flat.contains(at),
-            Mount::Scratch(_) => true,
+            Mount::Writable(_) | Mount::Scratch(_) => true,
             Mount::ReadOnly(_) | Mount::Nothing(_) | Mount::Link { .. } => false,
         });
         writable.map(|mount| mount.at().to_owned()).collect()
@@ -311,10 +311,6 @@ impl Host {
 pub(super) struct World {
     pub(super) mounts: BTreeMap<PathBuf, Mount>,
     pub(super) swept: Vec<PathBuf>,
-    links: Vec<Link>,
-    pub(super) flat: Vec<PathBuf>,
-    pub(super) checkout: Option<PathBuf>,
-    pub(super) moved: Option<PathBuf>,
 }
 
 impl World {
@@ -425,15 +421,15 @@ impl World {
                 // Without the rest of the checkout, git would take it for deleted.
                 self.add(Mount::ReadOnly(git.top().to_owned()));
             }
-            self.git(host, git, workspace);
+            self.git(host, git);
         }
         self.add(Mount::Writable(workspace.to_owned()));
     }
 
-    fn hide(&mut self, host: &Host, workspace: &Path) {
+    fn hide(&mut self, host: &Host, workspace: &Path, links: &[Link]) {
         for path in &host.guarded {
             if path.parent().is_some_and(|parent| parent.starts_with(workspace)) {
-                self.guard(path, workspace);
+                self.guard(path, workspace, links.iter().find(|link| link.place() == path));
             }
         }
         for path in &host.hidden {
@@ -446,18 +442,16 @@ impl World {
     }
 
     /// Lets nobody change a file that is in the workspace, make it, or exchange the link that it is.
-    fn guard(&mut self, path: &Path, workspace: &Path) {
-        let link = Link::at(path);
-        let end = link.as_ref().map_or(Some(path), Link::end);
+    fn guard(&mut self, path: &Path, workspace: &Path, link: Option<&Link>) {
+        let end = link.map_or(Some(path), Link::end).filter(|end| end.starts_with(workspace));
         match end.filter(|end| end.exists()).map(Path::to_owned) {
-            Some(end) if end.starts_with(workspace) => {
+            Some(end) => {
                 self.hold_above(&end);
                 self.add(Mount::ReadOnly(end));
             }
-            Some(_) => {}
-            None => self.swept.push(link.as_ref().map_or_else(|| path.to_owned(), Link::target)),
+            None if link.is_none() => self.swept.push(path.to_owned()),
+            None => {}
         }
-        self.links.extend(link);
     }
 
     /// What is shown inside of it, like the workspace, is mounted over the emptiness.
@@ -568,15 +562,14 @@ mod tests {
         ];
         assert_eq!(below(&policy, &base), expected);
         let git = base.join("repo/.git");
-        let swept =
-            ["commondir", "config.worktree", "gitdir", "objects/info/alternates"].map(|name| git.join(name));
+        let swept = ["commondir", "config.worktree", "gitdir"].map(|name| git.join(name));
         assert_eq!(policy.swept, [&swept[..], &[base.join("repo/longhaul.yaml")]].concat());
-        // With a store of others, neither that file nor what lies above it can be exchanged.
+        // Neither where git looks for objects, nor what it takes for others, can be exchanged with what lies above it.
         fs::create_dir_all(git.join("objects/info")).unwrap();
-        fs::write(git.join("objects/info/alternates"), "").unwrap();
+        fs::create_dir_all(git.join("refs")).unwrap();
         let policy = Policy::new(&host, &base.join("repo"), Network::None).unwrap();
-        let objects = ["write objects", "write objects/info", "read objects/info/alternates"];
-        assert_eq!(below(&policy, &git)[5..8], objects);
+        let held = ["write objects", "read objects/info", "write refs", "nothing refs/replace"];
+        assert_eq!(below(&policy, &git)[5..9], held);
     }
 
     /// A11: settings that are a link are held where they are, and the link is looked at afterwards.
@@ -587,13 +580,13 @@ mod tests {
         let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::None).unwrap();
         let expected = ["scratch home", "write repo", "write repo/conf", "read repo/conf/l.yaml"];
         assert_eq!(below(&policy, &base), expected);
-        assert_eq!(policy.links, Vec::from_iter(Link::at(&base.join("repo/longhaul.yaml"))));
-        assert!(policy.links.len() == 1 && policy.swept.is_empty());
+        assert_eq!(policy.links[..], [Link::at(&base.join("repo/longhaul.yaml")).unwrap()]);
+        assert!(policy.swept.is_empty());
         // One that leads nowhere leads nowhere afterwards.
         fs::remove_file(base.join("repo/conf/l.yaml")).unwrap();
         let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::None).unwrap();
         assert_eq!(policy.links[0].end(), None);
-        assert_eq!(policy.swept, [base.join("repo/conf/l.yaml")]);
+        assert!(policy.swept.is_empty(), "what it may lead to is looked at through it");
     }
 
     /// A01: a token in cargo's settings is not seen; settings without one are.
@@ -608,6 +601,43 @@ mod tests {
             let policy = Policy::new(&host(&base, "state"), &base.join("repo"), Network::None).unwrap();
             let line = "read home/.cargo/config.toml".to_owned();
             assert_eq!(below(&policy, &base).contains(&line), is_shown, "{text}");
+        }
+    }
+
+    /// A48: a program that is started in the user's checkout, as a hook is, reads its `.git` and can commit in the worktree; with
+    /// branches that are kept in another way nothing is mounted for them.
+    #[test]
+    fn from_the_users_checkout_git_is_only_read() {
+        let own = "repo/.git/worktrees/run_x";
+        let directories = [
+            "home",
+            own,
+            "repo/.git/objects",
+            "repo/.git/refs",
+            "repo/.git/reftable",
+            "state/workspace/run_x",
+        ];
+        let files = [
+            ("repo/.git/HEAD", "ref: refs/heads/.invalid\n"),
+            ("repo/.git/index", ""),
+            ("repo/.git/refs/heads", "this repository uses the reftable format"),
+        ];
+        let (_outer, base) = ground(&directories, &files);
+        let tree = base.join("state/workspace/run_x");
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join(own).display())).unwrap();
+        fs::write(base.join(own).join("gitdir"), format!("{}\n", tree.join(".git").display())).unwrap();
+        fs::write(base.join(own).join("commondir"), "../..\n").unwrap();
+        let shown = |more: &More| {
+            let host = host(&base, "state");
+            let policy = Policy::showing(&host, &tree, Network::None, more, Known::default()).unwrap();
+            let shown = below(&policy, &base.join("repo"));
+            assert!(!shown.iter().any(|line| line.contains("refs/heads")), "{shown:?}");
+            shown
+        };
+        assert!(shown(&More::default()).contains(&"write .git".to_owned()));
+        let from_there = shown(&More { cwd: Some(base.join("repo")), ..More::default() });
+        for line in ["read .git", "write .git/objects", "write .git/refs", "write .git/reftable"] {
+            assert!(from_there.contains(&line.to_owned()), "{line}: {from_there:?}");
         }
     }
 
@@ -639,7 +669,7 @@ mod tests {
             &base.join("repo"),
             Network::None,
             &More::default(),
-            &others,
+            Known { states: others.into(), ..Known::default() },
         );
         let expected = [
             "scratch home",
@@ -649,6 +679,11 @@ mod tests {
             "nothing repo/sub/.longhaul",
         ];
         assert_eq!(below(&policy.unwrap(), &base), expected);
+        let many = vec![base.join("repo/.longhaul"); limits::STATES_MAX + 1];
+        let known = Known { states: many.into(), ..Known::default() };
+        let host = host(&base, "state");
+        let refused = Policy::showing(&host, &base.join("repo"), Network::None, &More::default(), known);
+        assert!(matches!(refused, Err(PolicyError::HoldsStates { count: 65, .. })));
     }
 
     /// Of a hidden directory that a hook is run in, only what it shows is there.
@@ -659,7 +694,8 @@ mod tests {
         let own = base.join("home/.config/own");
         let host = host(&base, "home/.config/own");
         let more = More { cwd: Some(own.clone()), shown: vec![own.join("hooks")], ..More::default() };
-        let policy = Policy::showing(&host, &base.join("repo"), Network::None, &more, &[]).unwrap();
+        let policy =
+            Policy::showing(&host, &base.join("repo"), Network::None, &more, Known::default()).unwrap();
         assert_eq!(policy.cwd, own);
         let expected =
             ["scratch home", "nothing home/.config/own", "read home/.config/own/hooks", "write repo"];
@@ -674,8 +710,14 @@ mod tests {
         std::os::unix::fs::symlink("../.ssh", project.join("link")).unwrap();
         let shown = vec![project.join("link"), project.join("hooks")];
         let more = More { cwd: Some(project.clone()), shown, ..More::default() };
-        let policy =
-            Policy::showing(&host(&base, "state"), &base.join("repo"), Network::None, &more, &[]).unwrap();
+        let policy = Policy::showing(
+            &host(&base, "state"),
+            &base.join("repo"),
+            Network::None,
+            &more,
+            Known::default(),
+        )
+        .unwrap();
         assert_eq!(below(&policy, &base), ["scratch home", "read home/project", "write repo"]);
     }
 
@@ -725,14 +767,15 @@ mod tests {
             "read repo/.git/hooks",
             "read repo/.git/index",
             "read repo/.git/info",
-            "write repo/.git/logs",
             "nothing repo/.git/modules",
             "write repo/.git/objects",
+            "read repo/.git/objects/info",
             "read repo/.git/rebase-merge",
             "write repo/.git/refs",
             "write repo/.git/refs/heads",
             "read repo/.git/refs/heads/main",
             "nothing repo/.git/refs/heads/packed",
+            "nothing repo/.git/refs/replace",
             "read repo/.git/worktrees",
             "write repo/.git/worktrees/run_x",
             "read repo/.git/worktrees/run_x/commondir",
@@ -741,14 +784,6 @@ mod tests {
             "read state/workspace/run/run_x/.git",
         ];
         assert_eq!(below(&policy, &base), expected);
-        // For the kernel's own list: files can be made in `.git`, and directories only further down.
-        let common = base.join("repo/.git");
-        assert_eq!(policy.flat, [common.as_path()]);
-        assert!(!policy.writable().contains(&common) && policy.writable().contains(&common.join("refs")));
-        assert_eq!(policy.checkout, Some(common.clone()));
-        assert_eq!(policy.inside(&common), Path::new("/run/longhaul/git"));
-        assert_eq!(policy.inside(&common.join("refs/heads")), Path::new("/run/longhaul/git/refs/heads"));
-        assert_eq!(policy.inside(&tree), tree);
         // A forged link leads nowhere.
         fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join("home").display())).unwrap();
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();

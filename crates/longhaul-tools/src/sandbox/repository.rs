@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use longhaul_workspace::gitdirs::{self, GitDirs};
 
 use super::policy::{Host, Mount, World};
-use crate::limits;
 
 /// Parts of a repository's `.git` that make git run programs or look elsewhere; git needs them to be readable only.
 const GIT_GUARDED: &[&str] = &[
@@ -20,30 +19,33 @@ const GIT_GUARDED: &[&str] = &[
     "hooks",
     "info",
     "modules",
-    "objects/info/alternates",
+    "objects/info",
+    "refs/replace",
     "worktrees",
 ];
 
 /// Those that, where they are missing, are covered by an empty directory: they could be made otherwise. Git takes what lies in
-/// `modules` and `worktrees` for repositories of its own, with their hooks.
-const GIT_COVERED: &[&str] = &["hooks", "info", "modules", "worktrees"];
+/// `modules` and `worktrees` for repositories of its own, with their hooks, and what `objects/info` and `refs/replace` name for
+/// what it was asked for.
+const GIT_COVERED: &[&str] = &["hooks", "info", "modules", "objects/info", "refs/replace", "worktrees"];
 
 /// Those that, where they are missing, cannot be covered without leaving a file that means something to git. Nobody makes them
 /// in the middle of a user's own work, so that one that appears is the command's.
-const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir", "objects/info/alternates"];
+const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir"];
 
 /// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone. What is
 /// only there while a user merges (`MERGE_HEAD`, locks) is not among them: it can neither be covered, because then git takes it
-/// for begun, nor simply be swept, because the user may have begun it while the command ran. Nor can all of the directory be
+/// for begun, nor be swept, because the user may have begun it while the command ran. Nor can all of the directory be
 /// private: git on the machine replaces `packed-refs`, and whoever still sees the old one has lost its branches.
 const GIT_CHECKOUT: &[&str] = &["HEAD", "index"];
 
-/// Where git keeps what it will do for the user when he goes on with a rebase, commands to be run among it.
+/// Where git keeps what it will do for the user when he goes on with a rebase, commands to be run among it. Where there is none, one
+/// can be begun for him: git locks files in that directory, and Landlock, which could keep directories from being made there, gives
+/// its rights also to all that is mounted below the private home.
 const GIT_BEGUN: &[&str] = &["rebase-apply", "rebase-merge", "sequencer"];
 
-/// Where a linked worktree's command finds the `.git` of the user's checkout, to which a link leads: the rights that Landlock gives
-/// in a directory hold for all that is mounted below it, and in the private home any directory can be made.
-pub(crate) const GIT_INSIDE: &str = "/run/longhaul/git";
+/// Where git keeps commits and branches.
+const GIT_KEPT: &[&str] = &["logs", "objects", "refs", "reftable"];
 
 /// Which of git's directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,12 +56,12 @@ enum GitDirectory {
 }
 
 impl World {
-    pub(super) fn git(&mut self, host: &Host, git: &GitDirs, workspace: &Path) {
+    pub(super) fn git(&mut self, host: &Host, git: &GitDirs) {
         match git {
             GitDirs::Own { directory, .. } => self.git_directory(directory, GitDirectory::Main),
             GitDirs::Linked { top, own, common } => {
                 self.git_directory(common, GitDirectory::Main);
-                self.git_checkout(common, workspace);
+                self.git_checkout(common);
                 // Those of other runs are checked out in worktrees of ours, and there may be many.
                 let checked_out = gitdirs::checked_out(common);
                 for one in checked_out.iter().filter(|one| one.directory != *own && !host.hides(&one.place)) {
@@ -72,27 +74,21 @@ impl World {
         }
     }
 
-    /// What the user's own checkout keeps in `.git` stays his: no rebase can be begun for him, and one of his not be changed.
-    fn git_checkout(&mut self, common: &Path, workspace: &Path) {
+    /// What the user's own checkout keeps in `.git` stays his, a rebase that he has begun among it. For a program that is started
+    /// in that checkout, which is there to be read, so is its `.git`.
+    fn git_checkout(&mut self, common: &Path) {
         for name in GIT_CHECKOUT.iter().chain(GIT_BEGUN) {
             self.show_content(&common.join(name));
         }
-        if !common.join("index").exists() {
-            return;
-        }
-        self.checkout = Some(common.to_owned());
-        // Git makes the directory of its logs when it first needs it.
-        if !common.join("logs").is_dir() || !matches!(self.mounts.get(common), Some(Mount::Writable(_))) {
-            return;
-        }
-        let inside = fs::read_dir(common).into_iter().flatten().flatten();
-        let directories = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        for path in directories.map(|entry| entry.path()).take(limits::GIT_DIRECTORIES_MAX) {
-            self.mounts.entry(path.clone()).or_insert(Mount::Writable(path));
-        }
-        self.flat.push(common.to_owned());
-        if !workspace.starts_with(common) && !common.parent().is_some_and(|parent| self.shows(parent)) {
-            self.moved = Some(common.to_owned());
+        if common.parent().is_some_and(|parent| self.shows(parent)) {
+            let kept = GIT_KEPT
+                .iter()
+                .map(|name| common.join(name))
+                .filter(|path| path.is_dir() && !path.is_symlink());
+            for path in kept {
+                self.mounts.entry(path.clone()).or_insert(Mount::Writable(path));
+            }
+            self.add(Mount::ReadOnly(common.to_owned()));
         }
     }
 
@@ -102,6 +98,10 @@ impl World {
             return;
         }
         let path = common.join(branch);
+        // With another store of references, what stands here is no branch.
+        if path.ancestors().skip(1).find(|above| above.exists()).is_some_and(|above| !above.is_dir()) {
+            return;
+        }
         let is_free = fs::read_dir(&path).map_or(true, |mut inside| inside.next().is_none());
         let cover = match fs::symlink_metadata(&path) {
             Ok(found) if found.is_file() => Mount::ReadOnly(path.clone()),
@@ -134,7 +134,11 @@ impl World {
             if path.exists() {
                 self.hold_above(&path);
                 self.add(Mount::ReadOnly(path));
-            } else if kind == GitDirectory::Main && named(GIT_COVERED) {
+            } else if kind == GitDirectory::Main
+                && named(GIT_COVERED)
+                && path.parent().is_some_and(Path::is_dir)
+            {
+                self.hold_above(&path);
                 self.add(Mount::Nothing(path));
             } else if named(GIT_SWEPT) {
                 self.swept.push(path);

@@ -65,10 +65,7 @@ mod tests {
             network: Network::None,
             home: "/Users/me".into(),
             swept: Vec::new(),
-            links: Vec::new(),
-            flat: Vec::new(),
-            checkout: None,
-            moved: None,
+            links: std::sync::Arc::default(),
         };
         let text = profile(&policy, Path::new("/private/tmp/s")).unwrap();
         let own: Vec<&str> = text.lines().skip(7).collect();

@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longhaul_workspace::STATE_DIRECTORY;
-
 use crate::limits;
+
+/// By this a state directory is known, whatever its name.
+const MARK: &str = "owner";
 
 /// Directories that hold what was built or downloaded, and a great many others.
 const NOT_LOOKED_INTO: &[&str] = &[".git", "node_modules", "target"];
@@ -23,10 +24,8 @@ pub(super) fn below(workspace: &Path) -> Vec<PathBuf> {
         let inside = fs::read_dir(&directory).into_iter().flatten().flatten();
         for entry in inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             let (name, path) = (entry.file_name(), entry.path());
-            if name == STATE_DIRECTORY {
-                if path.join("runs").is_dir() {
-                    found.push(path);
-                }
+            if path.join(MARK).is_file() && path.join("runs").is_dir() {
+                found.push(path);
             } else if seen < limits::STATES_DIRECTORIES_MAX && !NOT_LOOKED_INTO.iter().any(|not| name == *not)
             {
                 seen += 1;
@@ -46,17 +45,17 @@ mod tests {
     fn states_below_a_workspace_are_found() {
         let outer = tempfile::tempdir().unwrap();
         let base = outer.path();
-        for path in
-            ["a/b/.longhaul/runs", ".longhaul/runs", "c/.longhaul", "c/many", "target/x/.longhaul/runs"]
-        {
-            fs::create_dir_all(base.join(path)).unwrap();
+        for path in ["a/b/state", ".longhaul", "c/many/0/x/.longhaul", "target/x/.longhaul"] {
+            fs::create_dir_all(base.join(path).join("runs")).unwrap();
+            fs::write(base.join(path).join("owner"), "").unwrap();
         }
+        fs::create_dir_all(base.join("c/.longhaul/runs")).unwrap();
         std::os::unix::fs::symlink("a", base.join("link")).unwrap();
-        assert_eq!(below(base), [".longhaul", "a/b/.longhaul"].map(|path| base.join(path)));
-        for n in 0..limits::STATES_DIRECTORIES_MAX {
+        let found = [".longhaul", "a/b/state", "c/many/0/x/.longhaul"].map(|path| base.join(path));
+        assert_eq!(below(base), found);
+        for n in 1..=limits::STATES_DIRECTORIES_MAX {
             fs::create_dir(base.join(format!("c/many/{n}"))).unwrap();
         }
-        fs::create_dir_all(base.join("c/many/0/x/.longhaul/runs")).unwrap();
-        assert_eq!(below(base).len(), 2, "too far away to be looked for");
+        assert_eq!(below(base), found[..2], "too far away to be looked for");
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use super::aside::put_aside;
 use super::link::Link;
 use super::network::Network;
 #[cfg(target_os = "linux")]
@@ -21,7 +22,7 @@ use super::policy::{Mount, Policy};
 use super::proxy::Proxy;
 use super::scratch::Scratch;
 use super::settings::Copies;
-use super::{Job, Tools, Wrapping, bwrap, merge, relay, settings};
+use super::{Job, Tools, Wrapping, bwrap, relay, settings};
 use crate::process::Reach;
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -47,9 +48,7 @@ pub(crate) struct Wrapped {
 pub(crate) struct Kept {
     scratch: Option<Scratch>,
     swept: Vec<PathBuf>,
-    links: Vec<Link>,
-    /// How it found the user's checkout, if that is another.
-    checkout: Option<merge::Before>,
+    links: Arc<[Link]>,
     /// What bounds the number of its processes, if the kernel's own limit does not.
     group: Option<Group>,
     /// Its way out.
@@ -95,24 +94,21 @@ impl Wrapped {
     }
 }
 
-impl Kept {
-    /// Takes away what the command made where nothing may be; answers what that was.
-    pub(crate) fn sweep(&self) -> Vec<PathBuf> {
-        let made = self.swept.iter().map(PathBuf::as_path);
-        let made = made.filter(|path| fs::symlink_metadata(path).is_ok());
-        let forged = self.checkout.as_ref().and_then(merge::Before::forged);
-        let made: Vec<PathBuf> = made.chain(forged).map(Path::to_owned).collect();
-        made.iter().for_each(|path| put_aside(path));
-        made.into_iter().chain(self.links.iter().filter_map(Link::restore)).collect()
-    }
+/// What a command made where nothing may be.
+pub(crate) struct Swept {
+    pub(crate) path: PathBuf,
+    /// It is not there any more.
+    pub(crate) is_away: bool,
 }
 
-/// Kept for people under a name that means nothing; if that cannot be done, it is not kept.
-pub(super) fn put_aside(path: &Path) {
-    let mut aside = path.to_owned().into_os_string();
-    aside.push(".refused");
-    if fs::rename(path, aside).is_err() {
-        fs::remove_file(path).or_else(|_| fs::remove_dir_all(path)).ok();
+impl Kept {
+    /// Takes away what the command made where nothing may be; answers what that was.
+    pub(crate) fn sweep(&self) -> Vec<Swept> {
+        let made = self.swept.iter().filter(|path| fs::symlink_metadata(path).is_ok());
+        let made = made.map(|path| Swept { is_away: put_aside(path), path: path.clone() });
+        let forged = self.links.iter().filter(|link| link.is_forged());
+        let forged = forged.map(|link| Swept { is_away: link.restore(), path: link.place().to_owned() });
+        made.chain(forged).collect()
     }
 }
 
@@ -141,9 +137,8 @@ pub(super) fn wrap(
         orders.mounts = mounts(policy);
     }
     let socket = egress.as_ref().map(|proxy| proxy.socket());
-    let checkout = policy.checkout.as_deref().and_then(merge::Before::of);
-    let (swept, links) = (policy.swept.clone(), policy.links.clone());
-    let mut kept = Kept { scratch: None, swept, links, checkout, group: None, _egress: egress };
+    let (swept, links) = (policy.swept.clone(), Arc::clone(&policy.links));
+    let mut kept = Kept { scratch: None, swept, links, group: None, _egress: egress };
     // What a command of a harness that was killed has left is in the way of this one.
     kept.sweep();
     let mut command = match (tools.wrapping, &tools.bubblewrap) {
@@ -187,7 +182,7 @@ pub(super) fn wrap(
 #[cfg(target_os = "linux")]
 fn mounts(policy: &Policy) -> BTreeMap<PathBuf, bool> {
     let binds = |mount: &Mount| matches!(mount, Mount::ReadOnly(_) | Mount::Writable(_));
-    let mounts = policy.mounts.iter().map(|mount| (policy.inside(mount.at()), binds(mount)));
+    let mounts = policy.mounts.iter().map(|mount| (mount.at().to_owned(), binds(mount)));
     mounts.chain([(PathBuf::from(settings::PLACE), false)]).collect()
 }
 
@@ -210,11 +205,8 @@ fn seen(policy: &Policy) -> Result<Vec<Seen>, String> {
         | Mount::Nothing(_)
         | Mount::Link { .. } => None,
     });
-    let looked = open.map(|path| {
-        let seen = Seen::at(path).map_err(|error| format!("{} is not what it was: {error}", path.display()));
-        seen.map(|seen| Seen { path: policy.inside(path), ..seen })
-    });
-    looked.collect()
+    open.map(|path| Seen::at(path).map_err(|error| format!("{} is not what it was: {error}", path.display())))
+        .collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -233,9 +225,7 @@ impl Seen {
 fn orders(tools: &Tools, policy: &Policy) -> Orders {
     let namespaces = tools.wrapping == Wrapping::Namespaces;
     let (mut read, mut write) = (policy.readable(), policy.writable());
-    let mut flat = policy.flat.clone();
     if namespaces {
-        write.iter_mut().chain(&mut flat).for_each(|path| *path = policy.inside(path));
         // What is there is what may be read; the mounts have seen to that.
         read = vec!["/".into()];
     } else {
@@ -252,7 +242,6 @@ fn orders(tools: &Tools, policy: &Policy) -> Orders {
         namespaces,
         read,
         write,
-        flat,
         internet,
         relay: false,
         files,

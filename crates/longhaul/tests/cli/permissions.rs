@@ -279,7 +279,11 @@ fn leave_for_a_commit_is_for_what_was_staged() {
     assert_eq!(code, 3);
     let shown = |gate: &Value| {
         let asked = text(&gate["description"]);
-        let commit = asked.split("`git show ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+        let commit = asked
+            .split("`git --no-replace-objects show ")
+            .nth(1)
+            .and_then(|rest| rest.split('`').next())
+            .unwrap();
         git(&desk, &["show", "--format=%s", commit])
     };
     let first = gate(&desk);

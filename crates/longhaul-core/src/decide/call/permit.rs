@@ -124,7 +124,10 @@ pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result
     }
     let mut ask = leave(call.id, &call.tool, verdict.as_ref(), digest);
     if let Some(commit) = traces.first().filter(|_| call.tool == COMMITS) {
-        ask.text = format!("{}; `git show {}` shows what would be committed", ask.text, commit.after);
+        ask.text = format!(
+            "{}; `git --no-replace-objects show {}` shows what would be committed",
+            ask.text, commit.after
+        );
     }
     if call.granted {
         ask.text = format!("{} {CHANGED_SINCE}", ask.text);
