@@ -343,6 +343,33 @@ async fn the_state_directory_is_not_there() {
     assert_eq!(fs::read_dir(fixture.path(".longhaul/runs")).unwrap().count(), 1);
 }
 
+/// A60: nor is the state of another project, which may have any name: whoever writes there answers for a person.
+#[tokio::test]
+async fn the_state_of_another_project_is_not_there() {
+    let fixture = project();
+    fs::create_dir_all(fixture.path("other/st/runs/run_x/inbox")).unwrap();
+    fs::write(fixture.path("other/st/owner"), "").unwrap();
+    fs::write(fixture.path("other/st/runs/run_x/journal.rs"), "fn needle() {}\n").unwrap();
+    symlink("st", fixture.path("other/link")).unwrap();
+    for place in ["other/st", "other/link"] {
+        for (tool, args) in [
+            ("read", json!({ "path": format!("{place}/runs/run_x/journal.rs") })),
+            ("write", json!({ "path": format!("{place}/runs/run_x/inbox/forged"), "content": "x" })),
+            ("write", json!({ "path": format!("{place}/runs/run_y/inbox/forged"), "content": "x" })),
+            ("list", json!({ "path": format!("{place}/runs") })),
+        ] {
+            let outcome = fixture.run(tool, &args).await;
+            assert_eq!(failure(&outcome).0, Failure::NotPermitted, "{tool} {place}: {outcome:?}");
+        }
+    }
+    let found = fixture.run("grep", &json!({ "pattern": "needle", "path": "other" })).await;
+    assert!(!done(&found).contains("journal"), "{found:?}");
+    assert_eq!(fs::read_dir(fixture.path("other/st/runs")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(fixture.path("other/st/runs/run_x/inbox")).unwrap().count(), 0);
+    let outcome = fixture.run("write", &json!({ "path": "other/mine", "content": "x" })).await;
+    assert!(outcome.is_done(), "{outcome:?}");
+}
+
 /// A directory as it is, and a tree of those that are worth entering.
 #[tokio::test]
 async fn list_draws_directories() {

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::beneath::{self, Links};
-use crate::files::{Error, Guard, STATE_DIRECTORY, Workspace, real_path};
+use crate::files::{Error, Guard, STATE_DIRECTORY, Workspace, is_state_directory, real_path};
 use crate::limits;
 
 /// One open directory of a workspace.
@@ -76,7 +76,7 @@ impl Workspace {
 impl Directory {
     /// One that a walk came by. A state directory of another name than usual is only known by where it is.
     fn walked(handle: OwnedFd, path: PathBuf, guard: &Arc<Guard>) -> io::Result<Directory> {
-        if real_path(&handle).is_some_and(|real| guard.hides(&real)) {
+        if real_path(&handle).is_some_and(|real| guard.hides(&real) || is_state_directory(&real)) {
             return Err(io::Error::other("the harness's own state"));
         }
         Ok(Directory { handle, path, guard: guard.clone() })

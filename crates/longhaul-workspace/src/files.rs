@@ -26,6 +26,14 @@ pub const ABSENT: &str = "absent";
 /// Where runs keep their journals, unless told otherwise. It may lie inside a workspace, and is no part of it.
 pub const STATE_DIRECTORY: &str = ".longhaul";
 
+/// The file in a state directory that says whose it is.
+pub const STATE_MARK: &str = "owner";
+
+/// Is this a state directory, whatever its name? Whoever writes there answers for a person.
+pub fn is_state_directory(dir: &Path) -> bool {
+    dir.join(STATE_MARK).is_file() && dir.join("runs").is_dir()
+}
+
 /// The digest of these bytes, as [`Workspace::digest`] would report them.
 pub fn digest_of(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
@@ -612,7 +620,9 @@ impl Workspace {
 
     /// The workspace itself may lie in a state directory; what counts is what comes below the root.
     fn is_state(&self, real: &Path) -> bool {
-        real.strip_prefix(&self.root).is_ok_and(names_state) || self.guard.hides(real)
+        let Ok(below) = real.strip_prefix(&self.root) else { return self.guard.hides(real) };
+        let within = real.ancestors().take(below.components().count());
+        names_state(below) || self.guard.hides(real) || within.into_iter().any(is_state_directory)
     }
 
     fn outside(&self, path: &str) -> Error {

@@ -34,4 +34,7 @@ mod stale;
 mod worktree;
 
 pub use directory::{Directory, Entry, EntryKind, Facts};
-pub use files::{ABSENT, Error, Guard, Kind, Metadata, STATE_DIRECTORY, Workspace, digest_of};
+pub use files::{
+    ABSENT, Error, Guard, Kind, Metadata, STATE_DIRECTORY, STATE_MARK, Workspace, digest_of,
+    is_state_directory,
+};

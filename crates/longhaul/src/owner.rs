@@ -12,13 +12,10 @@ use std::path::{Path, PathBuf};
 use longhaul_engine::clock::{Clock, SystemClock, fresh_bits};
 use longhaul_store::engine::{Disk, RealDisk};
 use longhaul_store::home::make_dirs;
-use longhaul_workspace::digest_of;
+use longhaul_workspace::{STATE_MARK as MARK, digest_of};
 
 use crate::failure::Failure;
 use crate::limits::MARK_BYTES_MAX;
-
-/// The mark's name in a state directory.
-const MARK: &str = "owner";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {

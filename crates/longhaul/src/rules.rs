@@ -80,8 +80,11 @@ impl WrittenRules {
 /// A project's settings that are a link are the file it leads to: who changes that is asked about as well.
 pub fn for_link(project: &Path) -> Option<Permissions> {
     let link = project.join("longhaul.yaml");
-    let end = link.canonicalize().ok().filter(|_| link.is_symlink())?;
-    let path = end.strip_prefix(project.canonicalize().ok()?).ok()?.to_str()?.to_owned();
+    let to = link.read_link().ok()?;
+    let project = project.canonicalize().ok()?;
+    // One that leads nowhere leads somewhere once that is made.
+    let end = link.canonicalize().unwrap_or_else(|_| project.join(to).components().collect());
+    let path = end.strip_prefix(&project).ok()?.to_str()?.to_owned();
     let rules = Rules([(path, Action::Ask)].into());
     Some(Permissions(["write", "edit"].map(|section| (section.to_owned(), rules.clone())).into()))
 }

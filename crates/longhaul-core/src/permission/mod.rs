@@ -163,9 +163,13 @@ fn by_one(permissions: &Permissions, here: Here<'_>, tool: &str, args: &Value, l
         }
         _ => {
             let own = rules::other_tool(permissions, here.workspace, tool, args);
+            // Whoever speaks of the tool by its name has it judged by that; what is denied stays so.
+            let is_named = own.rule.as_ref().is_some_and(|rule| rule.section == tool);
             let as_command = command_of(tool)
                 .map(|command| bash::explain(permissions, here, command, Doubts::LeftOut).verdict)
-                .filter(|verdict| verdict.action > own.action);
+                .filter(|verdict| {
+                    verdict.action > own.action && (verdict.action == Action::Deny || !is_named)
+                });
             Explanation { verdict: as_command.unwrap_or(own), commands: Vec::new() }
         }
     }

@@ -7,10 +7,9 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::limits;
+use longhaul_workspace::is_state_directory;
 
-/// By this a state directory is known, whatever its name.
-const MARK: &str = "owner";
+use crate::limits;
 
 /// Directories that hold what was built or downloaded, and a great many others.
 const NOT_LOOKED_INTO: &[&str] = &[".git", "node_modules", "target"];
@@ -24,7 +23,7 @@ pub(super) fn below(workspace: &Path) -> Vec<PathBuf> {
         let inside = fs::read_dir(&directory).into_iter().flatten().flatten();
         for entry in inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             let (name, path) = (entry.file_name(), entry.path());
-            if path.join(MARK).is_file() && path.join("runs").is_dir() {
+            if is_state_directory(&path) {
                 found.push(path);
             } else if seen < limits::STATES_DIRECTORIES_MAX && !NOT_LOOKED_INTO.iter().any(|not| name == *not)
             {

@@ -1,6 +1,7 @@
 //! The sources of settings, each as a tree of values: defaults, files, the environment.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::conduct::Compaction;
@@ -112,6 +113,10 @@ pub(super) fn read_layer(source: Source, path: &Path) -> Result<Option<Layer>, F
         Err(error) => return Err(Failure::usage(format!("cannot read {shown}: {error}"))),
         Ok(found) if found.len() > FILE_BYTES_MAX => {
             return Err(Failure::usage(format!("{shown} is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        // One would wait for somebody to write into it.
+        Ok(found) if found.file_type().is_fifo() => {
+            return Err(Failure::usage(format!("{shown} is a FIFO, not a file")));
         }
         Ok(_) => {}
     }

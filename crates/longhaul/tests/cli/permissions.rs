@@ -231,6 +231,31 @@ fn the_file_behind_linked_settings_is_asked_about() {
     assert_eq!(["write", "edit", "read"].map(check), [0, 0, 0]);
     std::os::unix::fs::symlink("conf/l.yaml", desk.path("longhaul.yaml")).unwrap();
     assert_eq!(["write", "edit", "read"].map(check), [3, 3, 0]);
+    std::fs::remove_file(desk.path("conf/l.yaml")).unwrap();
+    assert_eq!(check("write"), 3, "to make it is to change the settings too");
+}
+
+/// D7.5: whoever speaks of a tool by its name has it judged by that, and not by the default for the command it is like; what is
+/// denied stays so.
+#[test]
+fn a_rule_about_a_git_tool_is_about_that_tool() {
+    let desk = Desk::new();
+    let check = || desk.say(&["permissions", "check", "x", "--tool", "git_commit"]).code;
+    assert_eq!(check(), 3);
+    user(&desk, "permissions: { git_commit: allow }\n");
+    assert_eq!(check(), 0);
+    user(&desk, "permissions: { git_commit: allow, bash: { 'git commit *': deny } }\n");
+    assert_eq!(check(), 1);
+}
+
+/// Settings that are a FIFO are refused; nobody waits for them.
+#[test]
+fn settings_are_no_fifo() {
+    let desk = Desk::new();
+    let path = desk.path("longhaul.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let said = desk.say(&["config", "show"]);
+    assert!(said.code == 2 && said.err.contains("longhaul.yaml is a FIFO, not a file"), "{}", said.err);
 }
 
 /// A53: leave is for the file as it was when leave was asked for. If somebody has changed it since, a person is asked again, and
