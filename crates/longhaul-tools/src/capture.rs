@@ -72,8 +72,11 @@ impl Capture {
         (text.len() <= room).then_some(text)
     }
 
-    /// Start and end as text of at most `room` bytes, with `note` between them.
+    /// All of it as text if that fits into `room` bytes, else its start and end with `note` between them.
     pub(crate) fn clipped(&self, room: usize, note: &str) -> String {
+        if let Some(whole) = self.whole(room) {
+            return whole;
+        }
         let half = room.saturating_sub(note.len()) / 2;
         let (start, end) = (readable(&self.first(room)), readable(&self.last(room)));
         format!("{}{note}{}", prefix(&start, half), suffix(&end, half))
@@ -149,6 +152,7 @@ mod tests {
     fn a_short_output_is_kept_whole() {
         let capture = captured(&[b"one ", b"\xfftwo\0"]);
         assert_eq!(capture.whole(100).as_deref(), Some("one \u{FFFD}two\u{FFFD}"));
+        assert_eq!(capture.clipped(100, "[…]"), "one \u{FFFD}two\u{FFFD}");
         assert_eq!(capture.kept(), b"one \xfftwo\0");
         assert_eq!((capture.total(), capture.lost()), (9, 0));
     }

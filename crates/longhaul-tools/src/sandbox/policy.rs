@@ -639,6 +639,7 @@ mod tests {
         for line in ["read .git", "write .git/objects", "write .git/refs", "write .git/reftable"] {
             assert!(from_there.contains(&line.to_owned()), "{line}: {from_there:?}");
         }
+        assert!(!from_there.contains(&"nothing .git/modules".to_owned()), "{from_there:?}");
     }
 
     /// A01, A31: keys beside programs are not shown because a search path names them.

@@ -88,6 +88,9 @@ impl World {
             for path in kept {
                 self.mounts.entry(path.clone()).or_insert(Mount::Writable(path));
             }
+            // What is missing cannot be made there, and need not be covered.
+            self.mounts
+                .retain(|at, mount| !matches!(mount, Mount::Nothing(_)) || at.parent() != Some(common));
             self.add(Mount::ReadOnly(common.to_owned()));
         }
     }
