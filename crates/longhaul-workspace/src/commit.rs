@@ -132,9 +132,16 @@ fn is_by(checkout: &Checkout, commit: &str, run: &str) -> Result<bool, Error> {
     Ok(last.lines().any(|line| line == format!("{TRAILER}: {run}")))
 }
 
+/// What is under way in the checkout whose directory this is: `a merge`, `a rebase`.
+pub fn under_way(directory: &Path) -> Vec<&'static str> {
+    let found = UNDER_WAY.iter().filter(|(name, _)| directory.join(name).exists());
+    found.map(|(_, what)| *what).collect()
+}
+
 pub(crate) fn refuse_under_way(checkout: &Checkout) -> Result<(), Error> {
-    let found = UNDER_WAY.iter().find(|(name, _)| checkout.directory().join(name).exists());
-    found.map_or(Ok(()), |(_, what)| Err(Error::UnderWay { what, path: checkout.top().to_owned() }))
+    under_way(checkout.directory())
+        .first()
+        .map_or(Ok(()), |what| Err(Error::UnderWay { what, path: checkout.top().to_owned() }))
 }
 
 fn refuse_shared(checkout: &Checkout, branch: &str) -> Result<(), Error> {

@@ -8,6 +8,7 @@
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, Trace};
 use longhaul_workspace::ABSENT;
+use longhaul_workspace::commit::under_way;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -17,15 +18,6 @@ use crate::arguments::{invalid, parse, schema};
 use crate::limits;
 use crate::sandbox::Sandbox;
 use crate::tool::{BoxFuture, Context, Tool, ToolSpec};
-
-/// What is in the repository's directory while something is under way that a plain commit would break off.
-const UNDER_WAY: [(&str, &str); 5] = [
-    ("MERGE_HEAD", "a merge"),
-    ("CHERRY_PICK_HEAD", "a cherry-pick"),
-    ("REVERT_HEAD", "a revert"),
-    ("rebase-merge", "a rebase"),
-    ("rebase-apply", "a rebase"),
-];
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -167,8 +159,7 @@ impl Tool for GitCommit {
 }
 
 fn refuse_under_way(repository: &Repository<'_>) -> Result<(), Outcome> {
-    let found = UNDER_WAY.iter().find(|(name, _)| repository.directory().join(name).exists());
-    found.map_or(Ok(()), |(_, what)| {
+    under_way(repository.directory()).first().map_or(Ok(()), |what| {
         Err(Outcome::failed(Failure::Tool, format!("{what} is under way; finish or abort it with bash")))
     })
 }

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod answering;
 pub mod approvals;
 pub mod ask;
+mod begun;
 pub mod bench;
 pub mod checkpoint;
 pub mod checkpoints;

@@ -35,6 +35,20 @@ fn results(desk: &Desk, id: &Value) -> Vec<Value> {
     tools["calls"].as_array().unwrap().iter().map(|call| call["result"].clone()).collect()
 }
 
+/// A48: a user hears of a rebase that was begun in his checkout while a run worked, and not of one that he had begun before.
+#[test]
+fn what_is_begun_in_the_users_checkout_is_told() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: sh x.sh } } ] }, { text: ok } ] } ]";
+    let desk =
+        checkout::repository(script, &[("x.sh", "mkdir $(git rev-parse --git-common-dir)/rebase-merge\n")]);
+    let warned =
+        |said: &str| said.contains("a rebase is under way in") && said.contains("do not go on with it");
+    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(desk.path(".git/rebase-merge").exists() && warned(&said.err), "{}", said.err);
+    let again = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert!(again.code == 0 && !warned(&again.err), "{}", again.err);
+}
+
 /// A48: what the environment tells git to run is not run, and a commit is by the user's own name.
 #[test]
 fn a_commit_is_the_users_and_the_environment_runs_nothing() {
