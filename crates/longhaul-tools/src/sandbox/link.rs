@@ -33,9 +33,14 @@ impl Link {
         self.end.as_deref()
     }
 
-    /// Does it not lead where it led?
+    /// Does it not lead where it led? Where it led nowhere, what lies outside was not made by a command.
     pub(super) fn is_forged(&self) -> bool {
-        !self.at.is_symlink() || self.at.canonicalize().ok() != self.end
+        let leads = self.at.canonicalize().ok();
+        let is_same = match (&self.end, &leads, self.at.parent()) {
+            (None, Some(leads), Some(beside)) => !leads.starts_with(beside),
+            (end, leads, _) => end == leads,
+        };
+        !is_same || fs::read_link(&self.at).is_err()
     }
 
     /// Puts it back; answers whether what was forged is gone.
@@ -85,7 +90,14 @@ mod tests {
         assert_eq!(fs::read_to_string(base.join("settings")).unwrap(), "mine");
         assert_eq!(Link::at(&base.join("conf/settings")), None);
 
-        // One that leads nowhere, and what was made for it to lead to: outside that may be anybody's.
+        // One that leads nowhere, and what the user makes for it outside.
+        fs::create_dir(base.join("in")).unwrap();
+        symlink("../out", base.join("in/dangling")).unwrap();
+        let link = Link::at(&base.join("in/dangling")).unwrap();
+        fs::write(base.join("out"), "mine").unwrap();
+        assert!(!link.is_forged());
+
+        // And what was made inside for one to lead to, which may be anybody's.
         symlink("nowhere/settings", base.join("dangling")).unwrap();
         let link = Link::at(&base.join("dangling")).unwrap();
         symlink("other", base.join("nowhere")).unwrap();
