@@ -24,8 +24,9 @@ use crate::limits;
 use crate::output;
 use crate::process::{Killed, Reach};
 use crate::sandbox::{Kept, Mode, More, Network, Sandbox, Swept};
+use crate::scripts;
 use crate::shell::Shell;
-use crate::tool::{BoxFuture, Context, Printed, Tool, ToolSpec, refused};
+use crate::tool::{BoxFuture, Context, Printed, Tool, ToolSpec, blocking, refused};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +116,19 @@ impl Bash {
 impl Tool for Bash {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    /// Looks at the scripts that the command names. It is run all the same if they cannot be looked at.
+    fn prepare<'a>(
+        &'a self,
+        context: &'a Context,
+        args: &'a Json,
+    ) -> BoxFuture<'a, Result<Vec<Trace>, Outcome>> {
+        Box::pin(async move {
+            let Args { command, .. } = parse(args, &self.spec.schema)?;
+            let context = context.clone();
+            blocking(move || scripts::named(&context, &command)).await
+        })
     }
 
     fn run<'a>(

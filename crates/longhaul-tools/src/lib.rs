@@ -43,6 +43,7 @@ mod really;
 pub mod research;
 mod rules;
 pub mod sandbox;
+mod scripts;
 mod search;
 mod shell;
 mod spawn;

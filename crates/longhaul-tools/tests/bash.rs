@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use fixture::{Fixture, done, failure};
 use longhaul_core::ids::RunId;
+use longhaul_core::json::Json;
 use longhaul_core::limits::OUTPUT_INLINE_BYTES_MAX;
 use longhaul_core::tool::{Failure, Outcome, Output};
 use longhaul_tools::{Bash, Printed, Sandbox, Tool, limits, reap_leftovers, reap_leftovers_of_tree};
@@ -416,4 +417,44 @@ async fn lines_are_heard_while_the_command_runs() {
     let (outcome, ()) = tokio::join!(bash(&fixture, command), waiting);
     assert!(done(&outcome).starts_with("first\nxxx"), "{outcome:?}");
     assert_eq!(*heard.0.lock().unwrap(), ["first"]);
+}
+
+/// A53: the scripts that a command names are looked at when leave is asked for it, and nothing else is.
+#[tokio::test]
+async fn the_scripts_that_a_command_names_are_found() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path("bin")).unwrap();
+    for (name, text) in [
+        ("release.sh", "echo"),
+        ("bin/tool", "#!/usr/bin/env python3"),
+        ("Makefile", "all:"),
+        ("notes.txt", "words"),
+        ("built", "x"),
+        ("outside.sh", ""),
+    ] {
+        fs::write(fixture.path(name), text).unwrap();
+    }
+    fs::set_permissions(fixture.path("built"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_file(fixture.path("outside.sh")).unwrap();
+    std::os::unix::fs::symlink("/etc/profile", fixture.path("outside.sh")).unwrap();
+    let found = async |command: &str| {
+        let tool = fixture.toolbox.get("bash").unwrap();
+        let args = Json::of(&json!({ "command": command }));
+        let traces = tool.prepare(&fixture.context, &args).await.unwrap();
+        traces.into_iter().map(|trace| trace.target).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        found("sh release.sh; ./bin/tool < notes.txt && 'built' release.sh").await,
+        ["./bin/tool", "built", "release.sh"]
+    );
+    assert_eq!(found("make -j4").await, ["Makefile"]);
+    assert!(found("cat notes.txt missing.sh outside.sh ../x.sh /bin/sh").await.is_empty());
+    let digests = async || {
+        let args = Json::of(&json!({ "command": "sh release.sh" }));
+        fixture.toolbox.get("bash").unwrap().prepare(&fixture.context, &args).await.unwrap()
+    };
+    let before = digests().await;
+    fs::write(fixture.path("release.sh"), "rm").unwrap();
+    assert_ne!(digests().await, before);
 }

@@ -2,14 +2,15 @@
 
 use longhaul_core::command::Wish;
 use longhaul_core::conversation::{Message, ModelReply, ProposedCall};
-use longhaul_core::event::{AskKind, Cause};
+use longhaul_core::effect::Effect;
+use longhaul_core::event::{AskKind, Cause, Event};
 use longhaul_core::ids::Attempt;
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::run::CallState;
 use longhaul_core::spec::{Autonomy, OnAsk, RunSpec};
 use longhaul_core::status::{Status, Wait};
-use longhaul_core::tool::{ASK_HUMAN, EffectClass, ToolGrant};
+use longhaul_core::tool::{ASK_HUMAN, EffectClass, ToolGrant, Trace};
 
 use super::sim::{Sim, World, spec};
 
@@ -29,6 +30,21 @@ fn reply(sim: &mut Sim, calls: Vec<ProposedCall>) {
     let reply = ModelReply { calls, ..ModelReply::default() };
     sim.effects.clear();
     sim.give(Input::ModelReplied { turn: 1, attempt: Attempt::FIRST, reply, duration_us: 1 }).unwrap();
+    look(sim, "as it was");
+}
+
+/// Looks at the script that a command names, if that is wanted.
+fn look(sim: &mut Sim, script: &str) {
+    let is_command = |effect: &Effect| match effect {
+        Effect::PrepareTool { call, .. } => sim.run.call(*call).is_some_and(|call| call.tool == "bash"),
+        _ => false,
+    };
+    if let Some(place) = sim.effects.iter().position(is_command)
+        && let Some(Effect::PrepareTool { call, attempt }) = sim.effects.remove(place)
+    {
+        let trace = Trace { target: "x.sh".to_owned(), before: script.to_owned(), after: script.to_owned() };
+        sim.give(Input::ToolPrepared { call, attempt, traces: Ok(vec![trace]), hold: None }).unwrap();
+    }
 }
 
 fn bash() -> ProposedCall {
@@ -61,6 +77,7 @@ fn leave_is_waited_for_and_counts_once() {
     assert!(other.unwrap_err().to_string().contains("not for what was approved"));
     assert!(sim.wish(Wish::Answer { gate: 1, text: "yes".to_owned() }).is_err(), "leave is no answer");
     sim.wish(Wish::Approve { gate: 1, digest: Some(ask.digest) }).unwrap();
+    look(&mut sim, "as it was");
     let mut world = World::with_turns(&[&[]]);
     sim.settle(&mut world);
     assert_eq!(world.ran.len(), 1);
@@ -70,6 +87,23 @@ fn leave_is_waited_for_and_counts_once() {
     assert_eq!(world.ran.len(), 1);
     assert!(results(&sim)[1].contains("a person refused: not today"), "{:?}", results(&sim));
     assert_eq!(sim.run.status, Status::Completed);
+}
+
+/// A53: leave for a command is for the scripts that it names as they were; a change is asked about again, and nothing was run.
+#[test]
+fn leave_for_a_command_ends_when_its_script_changes() {
+    let mut sim = asking(OnAsk::Wait);
+    reply(&mut sim, vec![bash()]);
+    sim.wish(Wish::Approve { gate: 1, digest: None }).unwrap();
+    look(&mut sim, "changed");
+    assert_eq!((sim.run.wait(), sim.run.gates.len(), sim.effects.len()), (Wait::Human, 2, 0));
+    let [first, second] = [0, 1].map(|gate| sim.run.gates[gate].ask.clone().unwrap());
+    assert_ne!(first.digest, second.digest);
+    assert!(second.text.ends_with("(leave was given before a file of it changed)"), "{}", second.text);
+    sim.wish(Wish::Approve { gate: 2, digest: Some(second.digest) }).unwrap();
+    look(&mut sim, "changed");
+    let started = |event: &&Event| matches!(event, Event::CallStarted { class: EffectClass::Once, traces, .. } if traces.is_empty());
+    assert_eq!(sim.events().into_iter().filter(started).count(), 1);
 }
 
 /// A question's answer is the call's result; a declined one is too.
@@ -117,6 +151,7 @@ fn a_paused_run_takes_an_answer() {
         sim.wish(answer).unwrap();
         assert_eq!((sim.run.status, sim.effects.len()), (Status::Paused, 0));
         sim.start().unwrap();
+        look(&mut sim, "as it was");
         let mut world = World::with_turns(&[&[]]);
         sim.settle(&mut world);
         assert_eq!((sim.run.status, world.ran.len(), sim.run.gates.len()), (Status::Completed, ran, 1));

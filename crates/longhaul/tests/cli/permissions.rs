@@ -327,6 +327,31 @@ fn leave_for_a_commit_is_for_what_was_staged() {
     assert_eq!(git(&desk, &["show", "HEAD:a.txt"]), "exchanged");
 }
 
+/// A53: leave for a command is for the script that it names. If somebody changes that, or makes it, a person is asked again.
+#[test]
+fn leave_for_a_command_ends_when_its_script_changes() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: sh release.sh } } ] }, \
+                  { text: All done. } ] } ]";
+    for before in [Some("echo released >> released"), None] {
+        let desk = desk_of(script);
+        if before.is_none() {
+            std::fs::remove_file(desk.path("release.sh")).unwrap();
+        }
+        let (code, id) = run(&desk, &[]);
+        assert_eq!(code, 3);
+        let first = gate(&desk);
+        desk.write("release.sh", "echo changed >> released");
+        desk.get(&["approve", &text(&first["id"])]);
+        assert_eq!(desk.say(&["resume", &id]).code, 3, "{before:?}");
+        assert!(!desk.path("released").exists(), "{before:?}");
+        let second = gate(&desk);
+        assert!(first["id"] != second["id"] && first["digest"] != second["digest"], "{second}");
+        desk.get(&["approve", &text(&second["id"])]);
+        assert_eq!(desk.get(&["resume", &id]), "All done.\n");
+        assert_eq!(read(&desk.path("released")), "changed\n");
+    }
+}
+
 /// A53: nor is leave for a change that could not be made yet leave for whatever the file becomes.
 #[test]
 fn leave_for_a_change_that_does_not_fit_is_not_for_one_that_does() {

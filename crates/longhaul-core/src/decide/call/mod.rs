@@ -91,7 +91,7 @@ pub(super) fn prepared(
         Ok(traces) => {
             let mut decision = Decision::nothing();
             match permit_targets(run, call, &traces) {
-                Ok(None) => start(id, attempt, EffectClass::Checkable, traces, &mut decision),
+                Ok(None) => start_prepared(run, call, attempt, traces, &mut decision),
                 Ok(Some(ask)) => {
                     if !ask::open(run, ask, &mut decision) {
                         begin_next(run, call, run.spec.limits, &mut decision);
@@ -367,6 +367,7 @@ fn work_through<'a>(
                 Err(message) => refuse(call.id, Failure::Tool, message, decision),
             },
             Ok(Leave::Given(class)) => return begin_given(run, &call, class, limits, decision),
+            Ok(Leave::Looked) => return begin_given(run, &call, EffectClass::Checkable, limits, decision),
             Err((failure, message)) => refuse(call.id, failure, message, decision),
         }
     }
@@ -384,13 +385,36 @@ fn begin_given(run: &Run, call: &Asked<'_>, class: EffectClass, limits: Limits, 
             decision.then(Effect::PrepareTool { call: call.id, attempt: call.attempt });
         }
         EffectClass::Repeatable | EffectClass::Once => {
-            let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
-            let risk = risk(here, call.tool, &call.args.value());
-            start(call.id, call.attempt, class, Vec::new(), decision);
-            if let Some(command) = risk {
-                guard(run, call.id, command, decision);
-            }
+            start_guarded(run, (call.id, call.tool, call.args), call.attempt, class, decision);
         }
+    }
+}
+
+/// Lets a call run for which what it is about was looked at. Only what can be checked is found again by that.
+fn start_prepared(run: &Run, call: &Call, attempt: Attempt, traces: Vec<Trace>, decision: &mut Decision) {
+    match class_of(run, &call.tool) {
+        Some(class @ (EffectClass::Once | EffectClass::Repeatable)) => {
+            start_guarded(run, (call.id, &call.tool, &call.args), attempt, class, decision);
+        }
+        Some(EffectClass::Checkable) | None => {
+            start(call.id, attempt, EffectClass::Checkable, traces, decision)
+        }
+    }
+}
+
+/// Lets a call run; the files are stored first if it may throw work away.
+fn start_guarded(
+    run: &Run,
+    (id, tool, args): (CallId, &str, &Json),
+    attempt: Attempt,
+    class: EffectClass,
+    decision: &mut Decision,
+) {
+    let here = Here { workspace: &run.spec.workspace, cwd: cwd(run, decision) };
+    let risk = risk(here, tool, &args.value());
+    start(id, attempt, class, Vec::new(), decision);
+    if let Some(command) = risk {
+        guard(run, id, command, decision);
     }
 }
 

@@ -14,6 +14,8 @@ use crate::tool::{ASK_HUMAN, EffectClass, Failure, SPAWN, Trace};
 /// What a call that is not refused needs.
 pub(super) enum Leave {
     Given(EffectClass),
+    /// What it is about is looked at first: leave is, or was, for that.
+    Looked,
     /// It is written down, and that is all.
     Noted,
     /// Somebody else is to do it: which agent, and what.
@@ -76,13 +78,18 @@ pub(super) fn permit(
         _ => Leave::Given(class),
     };
     if call.granted {
-        return Ok(given);
+        let is_looked_at = call.tool == RUNS_SCRIPTS
+            && asked_digest(run, call.id) != Some(&ask::digest(call.tool, call.args));
+        return Ok(if is_looked_at { Leave::Looked } else { given });
     }
     if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
         return Err((Failure::NotPermitted, unclear(&verdict)));
     }
     let asks = verdict.action == Action::Ask || needs_leave(run, call.tool);
     // A person is asked when it is known what files are now, and what a commit will be.
+    if asks && call.tool == RUNS_SCRIPTS {
+        return Ok(Leave::Looked);
+    }
     if !asks || is_bound(call.tool) {
         return Ok(given);
     }
@@ -97,9 +104,12 @@ const CHANGES_FILES: [&str; 3] = ["write", "edit", "apply_patch"];
 /// The tool whose call is a commit that is made beforehand: there is something to look at before leave is given.
 const COMMITS: &str = "git_commit";
 
+/// The tool whose commands are as much what their text names as the text itself.
+const RUNS_SCRIPTS: &str = "bash";
+
 /// Is leave for what was prepared, not only for the arguments?
 fn is_bound(tool: &str) -> bool {
-    tool == COMMITS || CHANGES_FILES.contains(&tool)
+    tool == COMMITS || tool == RUNS_SCRIPTS || CHANGES_FILES.contains(&tool)
 }
 
 /// May these files be changed? Asked when it is known which they are, and what they hold: a patch has them in its text. What was
@@ -107,7 +117,9 @@ fn is_bound(tool: &str) -> bool {
 pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result<Option<Ask>, String> {
     let (rules, workspace) = (run.spec.rules(), &run.spec.workspace);
     let own = own_verdict(run, call);
-    let verdicts = traces.iter().map(|trace| judge_path(rules, workspace, &call.tool, &trace.target));
+    // What a command runs is not what it changes.
+    let changed = traces.iter().filter(|_| call.tool != RUNS_SCRIPTS);
+    let verdicts = changed.map(|trace| judge_path(rules, workspace, &call.tool, &trace.target));
     let strictest =
         verdicts.chain(own).reduce(|first, next| if next.action > first.action { next } else { first });
     if let Some(denial) = strictest.as_ref().filter(|verdict| verdict.action == Action::Deny) {
@@ -118,7 +130,10 @@ pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result
     if !asks || !matches!(call.state, CallState::Proposed) {
         return Ok(None);
     }
-    let digest = ask::digest_of_change(&call.tool, &call.args, traces);
+    let digest = match call.tool == RUNS_SCRIPTS {
+        true => ask::digest_of_run(&call.tool, &call.args, traces),
+        false => ask::digest_of_change(&call.tool, &call.args, traces),
+    };
     if call.granted && is_leave_for(run, call, &digest) {
         return Ok(None);
     }
@@ -153,15 +168,20 @@ pub(super) fn permit_unprepared(run: &Run, call: &Call) -> Option<Ask> {
 
 /// What the rules say to a call by its arguments where leave is asked for only now; of other calls they were asked before.
 fn own_verdict(run: &Run, call: &Call) -> Option<Verdict> {
-    let here = Here { workspace: &run.spec.workspace, cwd: "" };
+    let here = Here { workspace: &run.spec.workspace, cwd: run.cwd.as_deref().unwrap_or_default() };
     is_bound(&call.tool).then(|| judge(run.spec.rules(), here, &call.tool, &call.args.value()))
 }
 
 /// Was leave given for exactly this? Where it was asked for without a look at the files, as by a hook, any will do.
 fn is_leave_for(run: &Run, call: &Call, digest: &str) -> bool {
-    let asked = run.gates.iter().rev().filter_map(|gate| gate.ask.as_ref()).find(|ask| ask.call == call.id);
     let unbound = ask::digest(&call.tool, &call.args);
-    asked.is_none_or(|ask| ask.digest == digest || ask.digest == unbound)
+    asked_digest(run, call.id).is_none_or(|asked| asked == digest || *asked == unbound)
+}
+
+/// What leave was last asked for.
+fn asked_digest(run: &Run, call: CallId) -> Option<&String> {
+    let asked = run.gates.iter().rev().filter_map(|gate| gate.ask.as_ref()).find(|ask| ask.call == call);
+    asked.map(|ask| &ask.digest)
 }
 
 /// What an agent has to say to a person: a question and a need wait, an assumption is only written down.
