@@ -130,10 +130,8 @@ pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result
     if !asks || !matches!(call.state, CallState::Proposed) {
         return Ok(None);
     }
-    let digest = match call.tool == RUNS_SCRIPTS {
-        true => ask::digest_of_run(&call.tool, &call.args, traces),
-        false => ask::digest_of_change(&call.tool, &call.args, traces),
-    };
+    let digest = if call.tool == RUNS_SCRIPTS { ask::digest_of_run } else { ask::digest_of_change };
+    let digest = digest(&call.tool, &call.args, traces);
     if call.granted && is_leave_for(run, call, &digest) {
         return Ok(None);
     }
