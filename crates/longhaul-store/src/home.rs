@@ -5,7 +5,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -371,16 +371,16 @@ pub fn make_dirs(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 }
 
 /// A directory that was there before may be open to others: whoever can put files into it answers for its owner. One that holds
-/// nothing else is closed; one with things of its owner's, only to writers. One that is open by its nature (`/tmp`) stays so, and
+/// nothing yet is closed; one with things of its owner's, only to writers. One that is open by its nature (`/tmp`) stays so, and
 /// one of somebody else's is not ours to close.
 fn close_to_others(dir: &Path) {
     const STICKY: u32 = 0o1000;
     let Ok(found) = fs::metadata(dir) else { return };
-    let is_ours =
-        dir.join("runs").is_dir() || fs::read_dir(dir).is_ok_and(|mut inside| inside.next().is_none());
-    let open = if is_ours { 0o077 } else { 0o022 };
+    let is_empty = fs::read_dir(dir).is_ok_and(|mut inside| inside.next().is_none());
+    let open = if is_empty { 0o077 } else { 0o022 };
     let mode = found.permissions().mode();
-    if mode & open != 0 && mode & STICKY == 0 {
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    if is_ours && mode & open != 0 && mode & STICKY == 0 {
         fs::set_permissions(dir, fs::Permissions::from_mode(mode & !open)).ok();
     }
 }

@@ -21,10 +21,10 @@ use crate::capture::Capture;
 use crate::child::{Child, End, Finished, Listener, signal_of};
 use crate::jobs::Jobs;
 use crate::limits;
+use crate::named;
 use crate::output;
 use crate::process::{Killed, Reach};
 use crate::sandbox::{Kept, Mode, More, Network, Sandbox, Swept};
-use crate::scripts;
 use crate::shell::Shell;
 use crate::tool::{BoxFuture, Context, Printed, Tool, ToolSpec, blocking, refused};
 
@@ -118,7 +118,7 @@ impl Tool for Bash {
         &self.spec
     }
 
-    /// Looks at the scripts that the command names. It is run all the same if they cannot be looked at.
+    /// Looks at the files that the command names. It is run all the same if they cannot be looked at.
     fn prepare<'a>(
         &'a self,
         context: &'a Context,
@@ -127,7 +127,7 @@ impl Tool for Bash {
         Box::pin(async move {
             let Args { command, .. } = parse(args, &self.spec.schema)?;
             let context = context.clone();
-            blocking(move || scripts::named(&context, &command)).await
+            blocking(move || named::files(&context, &command)).await
         })
     }
 

@@ -38,11 +38,11 @@ pub const TODO_TEXT_LETTERS_MAX: usize = 120;
 /// Letters of a content tag: 40 bits, enough against accidents and short to repeat.
 pub const TAG_LETTERS: usize = 10;
 
-/// Words of a command that are looked at to find the scripts it names. Who asks for leave for more is not read anyway.
-pub const SCRIPT_WORDS_MAX: usize = 1000;
+/// Paths that are tried to find the files which a command names. A command with more words is not read by who approves it.
+pub const NAMED_PATHS_MAX: usize = 2000;
 
-/// Bytes of a script or program that leave for a command is bound to. Larger ones are built, not written.
-pub const SCRIPT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of a file that leave for a command is bound to. Larger ones are built, not written.
+pub const NAMED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Bytes of a PDF whose text is shown. It is held in memory and handed to another program.
 pub const PDF_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -21,10 +21,10 @@ pub(super) fn digest_of_change(tool: &str, args: &Json, traces: &[Trace]) -> Str
     digest_of(&[tool, args.as_str()].into_iter().chain(files.map(String::as_str)).collect::<Vec<_>>())
 }
 
-/// The same for a command: also what the scripts are that it names, be there none.
-pub(super) fn digest_of_run(tool: &str, args: &Json, scripts: &[Trace]) -> String {
-    let scripts = scripts.iter().flat_map(|trace| [trace.target.as_str(), &trace.before]);
-    digest_of(&[tool, args.as_str(), "scripts"].into_iter().chain(scripts).collect::<Vec<_>>())
+/// The same for a command: also what is in the files that it names, be there none.
+pub(super) fn digest_of_run(tool: &str, args: &Json, named: &[Trace]) -> String {
+    let named = named.iter().flat_map(|trace| [trace.target.as_str(), &trace.before]);
+    digest_of(&[tool, args.as_str(), "named"].into_iter().chain(named).collect::<Vec<_>>())
 }
 
 /// The same for an action on files that does not fit them: leave for it is not leave for what they become.

@@ -4,7 +4,7 @@ use longhaul_core::command::Wish;
 use longhaul_core::conversation::{Message, ModelReply, ProposedCall};
 use longhaul_core::effect::Effect;
 use longhaul_core::event::{AskKind, Cause, Event};
-use longhaul_core::ids::Attempt;
+use longhaul_core::ids::{Attempt, CallId};
 use longhaul_core::input::Input;
 use longhaul_core::json::Json;
 use longhaul_core::run::CallState;
@@ -33,7 +33,7 @@ fn reply(sim: &mut Sim, calls: Vec<ProposedCall>) {
     look(sim, "as it was");
 }
 
-/// Looks at the script that a command names, if that is wanted.
+/// Looks at the file that a command names, if that is wanted.
 fn look(sim: &mut Sim, script: &str) {
     let is_command = |effect: &Effect| match effect {
         Effect::PrepareTool { call, .. } => sim.run.call(*call).is_some_and(|call| call.tool == "bash"),
@@ -89,9 +89,9 @@ fn leave_is_waited_for_and_counts_once() {
     assert_eq!(sim.run.status, Status::Completed);
 }
 
-/// A53: leave for a command is for the scripts that it names as they were; a change is asked about again, and nothing was run.
+/// A53: leave for a command is for the files that it names as they were; a change is asked about again, and nothing was run.
 #[test]
-fn leave_for_a_command_ends_when_its_script_changes() {
+fn leave_for_a_command_ends_when_a_file_of_it_changes() {
     let mut sim = asking(OnAsk::Wait);
     reply(&mut sim, vec![bash()]);
     sim.wish(Wish::Approve { gate: 1, digest: None }).unwrap();
@@ -102,6 +102,11 @@ fn leave_for_a_command_ends_when_its_script_changes() {
     assert!(second.text.ends_with("(leave was given before a file of it changed)"), "{}", second.text);
     sim.wish(Wish::Approve { gate: 2, digest: Some(second.digest) }).unwrap();
     look(&mut sim, "changed");
+    // A hook that asks as well does not speak of the file: leave for it is still for that.
+    sim.effects.clear();
+    sim.give(Input::ToolHeld { call: CallId(1), attempt: Attempt::FIRST, why: "look".to_owned() }).unwrap();
+    sim.wish(Wish::Approve { gate: 3, digest: None }).unwrap();
+    assert!(matches!(sim.effects.front(), Some(Effect::PrepareTool { .. })), "{:?}", sim.effects);
     let started = |event: &&Event| matches!(event, Event::CallStarted { class: EffectClass::Once, traces, .. } if traces.is_empty());
     assert_eq!(sim.events().into_iter().filter(started).count(), 1);
 }

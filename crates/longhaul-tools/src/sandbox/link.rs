@@ -40,7 +40,7 @@ impl Link {
             (None, Some(leads), Some(beside)) => !leads.starts_with(beside),
             (end, leads, _) => end == leads,
         };
-        !is_same || fs::read_link(&self.at).is_err()
+        !is_same || fs::read_link(&self.at).ok().as_ref() != Some(&self.to)
     }
 
     /// Puts it back; answers whether what was forged is gone.
@@ -96,6 +96,10 @@ mod tests {
         let link = Link::at(&base.join("in/dangling")).unwrap();
         fs::write(base.join("out"), "mine").unwrap();
         assert!(!link.is_forged());
+        fs::remove_file(base.join("in/dangling")).unwrap();
+        symlink("elsewhere", base.join("in/dangling")).unwrap();
+        assert!(link.is_forged() && link.restore());
+        assert_eq!(fs::read_link(base.join("in/dangling")).unwrap(), Path::new("../out"));
 
         // And what was made inside for one to lead to, which may be anybody's.
         symlink("nowhere/settings", base.join("dangling")).unwrap();

@@ -785,6 +785,15 @@ mod tests {
             "read state/workspace/run/run_x/.git",
         ];
         assert_eq!(below(&policy, &base), expected);
+        // From the user's checkout nothing more can be changed.
+        let more = More { cwd: Some(base.join("repo")), ..More::default() };
+        let policy = Policy::showing(&host(&base, "state"), &tree, Network::None, &more, Known::default());
+        let shown = below(&policy.unwrap(), &base.join("repo/.git"));
+        for line in
+            ["read ", "write refs", "read refs/heads/main", "nothing refs/heads/packed", "read objects/info"]
+        {
+            assert!(shown.contains(&line.to_owned()), "{line}: {shown:?}");
+        }
         // A forged link leads nowhere.
         fs::write(tree.join(".git"), format!("gitdir: {}\n", base.join("home").display())).unwrap();
         let policy = Policy::new(&host(&base, "state"), &tree, Network::None).unwrap();

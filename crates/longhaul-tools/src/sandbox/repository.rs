@@ -97,10 +97,11 @@ impl World {
 
     /// A branch that is checked out elsewhere stays what it is: to its owner, his files would seem changed.
     fn git_branch(&mut self, common: &Path, branch: &str) {
-        if !matches!(self.mounts.get(common), Some(Mount::Writable(_))) {
+        let path = common.join(branch);
+        let nearest = path.ancestors().find_map(|above| self.mounts.get(above));
+        if !matches!(nearest, Some(Mount::Writable(_))) {
             return;
         }
-        let path = common.join(branch);
         // With another store of references, what stands here is no branch.
         if path.ancestors().skip(1).find(|above| above.exists()).is_some_and(|above| !above.is_dir()) {
             return;

@@ -327,9 +327,9 @@ fn leave_for_a_commit_is_for_what_was_staged() {
     assert_eq!(git(&desk, &["show", "HEAD:a.txt"]), "exchanged");
 }
 
-/// A53: leave for a command is for the script that it names. If somebody changes that, or makes it, a person is asked again.
+/// A53: leave for a command is for the file that it names. If somebody changes that, or makes it, a person is asked again.
 #[test]
-fn leave_for_a_command_ends_when_its_script_changes() {
+fn leave_for_a_command_ends_when_a_file_of_it_changes() {
     let script = "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: sh release.sh } } ] }, \
                   { text: All done. } ] } ]";
     for before in [Some("echo released >> released"), None] {

@@ -4,6 +4,7 @@ use super::{Asked, OVERSIZED, cwd};
 use crate::decide::{Decision, ask, child, limit};
 use crate::event::{Ask, AskKind};
 use crate::ids::{Attempt, CallId};
+use crate::json::Json;
 use crate::limits::{ARGUMENT_BYTES_MAX, CALLS_PER_TURN_MAX, OUTPUT_INLINE_BYTES_MAX};
 use crate::permission::{Action, Here, Verdict, judge, judge_path};
 use crate::prompt::head;
@@ -78,16 +79,15 @@ pub(super) fn permit(
         _ => Leave::Given(class),
     };
     if call.granted {
-        let is_looked_at = call.tool == RUNS_SCRIPTS
-            && asked_digest(run, call.id) != Some(&ask::digest(call.tool, call.args));
-        return Ok(if is_looked_at { Leave::Looked } else { given });
+        let is_bound = bound_digest(run, call.id, call.tool, call.args).is_some();
+        return Ok(if is_bound && call.tool == NAMES_FILES { Leave::Looked } else { given });
     }
     if verdict.action == Action::Ask && verdict.rule.is_none() && !run.spec.autonomy.asks_in_doubt() {
         return Err((Failure::NotPermitted, unclear(&verdict)));
     }
     let asks = verdict.action == Action::Ask || needs_leave(run, call.tool);
     // A person is asked when it is known what files are now, and what a commit will be.
-    if asks && call.tool == RUNS_SCRIPTS {
+    if asks && call.tool == NAMES_FILES {
         return Ok(Leave::Looked);
     }
     if !asks || is_bound(call.tool) {
@@ -104,12 +104,12 @@ const CHANGES_FILES: [&str; 3] = ["write", "edit", "apply_patch"];
 /// The tool whose call is a commit that is made beforehand: there is something to look at before leave is given.
 const COMMITS: &str = "git_commit";
 
-/// The tool whose commands are as much what their text names as the text itself.
-const RUNS_SCRIPTS: &str = "bash";
+/// The tool whose commands are as much the files that their text names as the text itself.
+const NAMES_FILES: &str = "bash";
 
 /// Is leave for what was prepared, not only for the arguments?
 fn is_bound(tool: &str) -> bool {
-    tool == COMMITS || tool == RUNS_SCRIPTS || CHANGES_FILES.contains(&tool)
+    tool == COMMITS || tool == NAMES_FILES || CHANGES_FILES.contains(&tool)
 }
 
 /// May these files be changed? Asked when it is known which they are, and what they hold: a patch has them in its text. What was
@@ -117,8 +117,8 @@ fn is_bound(tool: &str) -> bool {
 pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result<Option<Ask>, String> {
     let (rules, workspace) = (run.spec.rules(), &run.spec.workspace);
     let own = own_verdict(run, call);
-    // What a command runs is not what it changes.
-    let changed = traces.iter().filter(|_| call.tool != RUNS_SCRIPTS);
+    // What a command names is not what it changes; rules about that have been asked.
+    let changed = traces.iter().filter(|_| call.tool != NAMES_FILES);
     let verdicts = changed.map(|trace| judge_path(rules, workspace, &call.tool, &trace.target));
     let strictest =
         verdicts.chain(own).reduce(|first, next| if next.action > first.action { next } else { first });
@@ -130,7 +130,7 @@ pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result
     if !asks || !matches!(call.state, CallState::Proposed) {
         return Ok(None);
     }
-    let digest = if call.tool == RUNS_SCRIPTS { ask::digest_of_run } else { ask::digest_of_change };
+    let digest = if call.tool == NAMES_FILES { ask::digest_of_run } else { ask::digest_of_change };
     let digest = digest(&call.tool, &call.args, traces);
     if call.granted && is_leave_for(run, call, &digest) {
         return Ok(None);
@@ -170,16 +170,16 @@ fn own_verdict(run: &Run, call: &Call) -> Option<Verdict> {
     is_bound(&call.tool).then(|| judge(run.spec.rules(), here, &call.tool, &call.args.value()))
 }
 
-/// Was leave given for exactly this? Where it was asked for without a look at the files, as by a hook, any will do.
+/// Was leave given for exactly this? Where it was only asked for without a look at the files, as by a hook, any will do.
 fn is_leave_for(run: &Run, call: &Call, digest: &str) -> bool {
-    let unbound = ask::digest(&call.tool, &call.args);
-    asked_digest(run, call.id).is_none_or(|asked| asked == digest || *asked == unbound)
+    bound_digest(run, call.id, &call.tool, &call.args).is_none_or(|asked| asked == digest)
 }
 
-/// What leave was last asked for.
-fn asked_digest(run: &Run, call: CallId) -> Option<&String> {
-    let asked = run.gates.iter().rev().filter_map(|gate| gate.ask.as_ref()).find(|ask| ask.call == call);
-    asked.map(|ask| &ask.digest)
+/// What leave was last asked for, if that was looked at.
+fn bound_digest<'a>(run: &'a Run, call: CallId, tool: &str, args: &Json) -> Option<&'a String> {
+    let unbound = ask::digest(tool, args);
+    let asks = run.gates.iter().rev().filter_map(|gate| gate.ask.as_ref()).filter(|ask| ask.call == call);
+    asks.map(|ask| &ask.digest).find(|digest| **digest != unbound)
 }
 
 /// What an agent has to say to a person: a question and a need wait, an assumption is only written down.
