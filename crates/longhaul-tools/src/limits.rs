@@ -123,6 +123,9 @@ pub const GIT_COMPLAINT_LETTERS_MAX: usize = 2000;
 /// Directories of a workspace in which other projects' state is looked for, once for each workspace. Some ten milliseconds.
 pub const STATES_DIRECTORIES_MAX: usize = 4000;
 
+/// Names under which one forged file after the other is kept for people. A command that forges more has its last one left in place.
+pub const ASIDES_MAX: u32 = 100;
+
 /// State directories that are covered in a workspace. Each is a mount; who works above more of them is in the wrong place.
 pub const STATES_MAX: usize = 64;
 

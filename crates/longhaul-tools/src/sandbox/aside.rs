@@ -10,8 +10,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, chmodat, renameat, statat};
 use rustix::io::{Errno, Result};
 
-/// How many are kept of one name.
-const ASIDES_MAX: u32 = 100;
+use crate::limits;
 
 /// Answers whether there is nothing at `path` any more.
 pub(super) fn put_aside(path: &Path) -> bool {
@@ -26,7 +25,7 @@ pub(super) fn put_aside(path: &Path) -> bool {
 
 fn renamed(directory: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
     let mut tried = Err(Errno::EXIST);
-    for number in 0..ASIDES_MAX {
+    for number in 0..limits::ASIDES_MAX {
         let mut aside = OsString::from(name);
         aside.push(if number == 0 { ".refused".to_owned() } else { format!(".refused-{number}") });
         tried = renameat(directory, name, directory, &aside);

@@ -164,7 +164,8 @@ impl Sandbox {
     pub fn fits(&self, workspace: &Path) -> Result<(), PolicyError> {
         match self.proof() {
             Ok(proof) if proof.tools.wrapping != Wrapping::None => {
-                Policy::new(&self.0.options.host, workspace, Network::None).map(drop)
+                let (host, more) = (&self.0.options.host, More::default());
+                Policy::showing(host, workspace, Network::None, &more, self.known(workspace)).map(drop)
             }
             // Nothing is held, or nothing is run.
             Ok(_) | Err(_) => Ok(()),
@@ -179,10 +180,14 @@ impl Sandbox {
         }
         let network = job.more.network.clone().unwrap_or_else(|| proof.tools.network.clone());
         let egress = self.egress(&network, proof.tools.wrapping)?;
-        let known = Known { states: self.states(job.workspace), links: self.links() };
+        let known = self.known(job.workspace);
         let policy = Policy::showing(&self.0.options.host, job.workspace, network, &job.more, known);
         let policy = policy.map_err(|error| error.to_string())?;
         wrapped::wrap(&proof.tools, &policy, job, egress)
+    }
+
+    fn known(&self, workspace: &Path) -> Known {
+        Known { states: self.states(workspace), links: self.links() }
     }
 
     /// What others keep in a workspace. One of our own is made of what is committed, where nobody's state is.

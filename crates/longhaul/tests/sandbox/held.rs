@@ -6,17 +6,23 @@ use longhaul_core::tool::Outcome;
 
 use super::rig::{Held, can_hold, git, has, output};
 
+/// A repository with one commit on `main`.
+fn repository() -> (tempfile::TempDir, std::path::PathBuf) {
+    let outer = tempfile::tempdir().unwrap();
+    let repo = outer.path().join("repo");
+    fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q", "--initial-branch=main"]);
+    git(&repo, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    (outer, repo)
+}
+
 /// Git works in a worktree below the state directory, whose repository lies elsewhere.
 #[tokio::test]
 async fn git_works_in_a_worktree() {
     if !can_hold("git_works_in_a_worktree") {
         return;
     }
-    let outer = tempfile::tempdir().unwrap();
-    let repo = outer.path().join("repo");
-    fs::create_dir(&repo).unwrap();
-    git(&repo, &["init", "-q", "--initial-branch=main"]);
-    git(&repo, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let (outer, repo) = repository();
     git(&repo, &["config", "user.name", "them"]);
     git(&repo, &["config", "user.email", "them@localhost"]);
     let tree = outer.path().join("state/workspace/run/run_x");
@@ -52,11 +58,7 @@ async fn a_merge_of_the_users_own_is_left_alone() {
     if !can_hold("a_merge_of_the_users_own_is_left_alone") {
         return;
     }
-    let outer = tempfile::tempdir().unwrap();
-    let repo = outer.path().join("repo");
-    fs::create_dir(&repo).unwrap();
-    git(&repo, &["init", "-q", "--initial-branch=main"]);
-    git(&repo, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let (outer, repo) = repository();
     git(&repo, &["checkout", "-q", "-b", "side"]);
     fs::write(repo.join("f"), "x").unwrap();
     git(&repo, &["add", "f"]);
