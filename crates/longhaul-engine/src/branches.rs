@@ -12,8 +12,8 @@ use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_workspace::landing::{self, Work};
-use longhaul_workspace::place;
 use longhaul_workspace::session::{self, Session};
+use longhaul_workspace::{homing, place};
 
 use crate::children::Charge;
 use crate::error::Error;
@@ -48,7 +48,9 @@ pub(crate) fn parted(harness: &Harness, spec: RunSpec) -> Result<RunSpec, Error>
     let notes = shared(harness, &spec)?.and_then(|session| session.notes().ok());
     let taken = notes.map(|notes| notes.branches()).unwrap_or_default();
     let branch = place::free_branch(Path::new(repository), family, &spec.agent, &taken).map_err(failed)?;
-    let base = place::head(Path::new(&spec.workspace));
+    // What its parent has committed may be on a branch of that one's worktree alone.
+    let base = homing::brought(Path::new(&spec.workspace), &home.dir().join("scratch"))
+        .map_err(|source| Error::Workspace { path: repository.into(), source: Box::new(source) })?;
     let workspace = free_place(&home.dir().join("workspace").join("run"), spec.id.as_str());
     let workspace = workspace.display().to_string();
     Ok(RunSpec { branch: Some(branch), base, workspace, carried: None, ..spec })
@@ -148,7 +150,10 @@ fn merged(sender: &str, work: &Work) -> Result<(), landing::Error> {
     loop {
         match landing::merge_for(sender, work) {
             Err(landing::Error::Busy) if tries < CHILD_MERGE_TRIES_MAX => tries += 1,
-            merged => return merged.map(drop),
+            merged => {
+                merged?;
+                return Ok(homing::publish(&work.repository, &work.scratch)?);
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ pub fn is_within(path: &Path) -> bool {
 }
 
 /// Links stay links, wherever they lead.
-fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let kind = from.symlink_metadata().map_err(io_error("read", from))?.file_type();
     if kind.is_symlink() {
         let target = fs::read_link(from).map_err(io_error("read", from))?;

@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 
 use crate::git::{self, Git, Setting};
 use crate::gitdirs::{self, GitDirs};
-use crate::{commit, limits, process, stage};
+use crate::{commit, homing, limits, process, stage};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -370,11 +370,12 @@ fn sweep(scratch: &Path) {
     for entry in found.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let is_index = name.ends_with(".index") || name.ends_with(".index.lock");
+        let ends = [".index", ".index.lock", homing::SUFFIX];
+        let is_file = ends.iter().any(|end| name.ends_with(end));
         let is_stage = name.ends_with(stage::SUFFIX);
         let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
         let is_left = pid.is_some_and(process::is_gone);
-        if is_index && is_left {
+        if is_file && is_left {
             fs::remove_file(entry.path()).ok();
         }
         if is_stage && is_left {

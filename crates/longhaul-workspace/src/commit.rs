@@ -2,16 +2,15 @@
 //!
 //! Owns that the work of a run ends up on its branch under the user's name, with a message that says which run it was. The
 //! tree is compared first: what is committed already is not committed again, so this may be killed at any point and simply be
-//! called once more. Refuses to commit in the middle of a merge, which would lose one side of it, and on a branch that another
-//! checkout stands on, whose files would no longer be what its commit says.
+//! called once more. Refuses to commit in the middle of a merge, which would lose one side of it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::checkout::{self, Checkout, Index, split};
+use crate::checkout::{self, Checkout, Index};
 use crate::files::STATE_DIRECTORY;
 use crate::index_lock::{self, IndexLock};
-use crate::{abandoned, git};
+use crate::{abandoned, homing};
 
 /// The trailer that says which run a commit is by.
 pub const TRAILER: &str = "Longhaul-Run";
@@ -29,10 +28,10 @@ const UNDER_WAY: [(&str, &str); 5] = [
 pub enum Error {
     #[error("{what} is under way in `{}`", path.display())]
     UnderWay { what: &'static str, path: PathBuf },
-    #[error("`{branch}` is checked out somewhere else as well")]
-    SharedBranch { branch: String },
     #[error(transparent)]
     Lock(#[from] index_lock::Error),
+    #[error(transparent)]
+    Home(#[from] homing::Error),
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
@@ -59,14 +58,18 @@ pub struct Committed {
     pub nested: Vec<PathBuf>,
 }
 
-/// Commits everything that stands in the run's own worktree and is not ignored, unless it is committed already.
+/// Commits everything that stands in the run's own worktree and is not ignored, unless it is committed already, and brings its
+/// branch to the repository that the worktree is of.
 pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {
+    let kept = commit_here(checkout, run, message)?;
+    homing::publish(checkout.top(), checkout.scratch())?;
+    Ok(kept)
+}
+
+fn commit_here(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {
     refuse_under_way(checkout)?;
     let head = checkout.head()?;
     let branch = checkout.branch();
-    if let Some(branch) = &branch {
-        refuse_shared(checkout, branch)?;
-    }
     abandoned::clear(checkout.top());
     let mut lock = IndexLock::take(checkout.directory())?;
     let index = checkout.index()?;
@@ -142,14 +145,4 @@ pub(crate) fn refuse_under_way(checkout: &Checkout) -> Result<(), Error> {
     under_way(checkout.directory())
         .first()
         .map_or(Ok(()), |what| Err(Error::UnderWay { what, path: checkout.top().to_owned() }))
-}
-
-fn refuse_shared(checkout: &Checkout, branch: &str) -> Result<(), Error> {
-    let list = || checkout.git().bytes(&["worktree", "list", "--porcelain", "-z"]);
-    let listed = git::past_new_worktrees(list)?;
-    let line = format!("branch {branch}");
-    if split(&listed).filter(|found| *found == line.as_bytes()).count() > 1 {
-        return Err(Error::SharedBranch { branch: branch.to_owned() });
-    }
-    Ok(())
 }

@@ -48,10 +48,69 @@ pub fn at(top: &Path) -> Option<GitDirs> {
     let own = target(&link, "gitdir:", top)?;
     let common = target(&own.join("commondir"), "", &own)?;
     let below = own.parent().is_some_and(|parent| parent == common.join("worktrees"));
-    let points_back = own.join(small(&own.join("gitdir"))?.trim_end());
-    let same =
-        points_back.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|back| back == top);
-    (below && same).then(|| GitDirs::Linked { top: top.to_owned(), own, common })
+    (below && points_back(&own, top)?).then(|| GitDirs::Linked { top: top.to_owned(), own, common })
+}
+
+/// Where a worktree with a directory of its own says what the repository keeps of it.
+pub(crate) const WORKTREE_OF: &str = "longhaul-worktree";
+
+/// The repository whose worktree a checkout is, though it has a directory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lender {
+    pub common: PathBuf,
+    /// What the repository keeps of that worktree.
+    pub entry: PathBuf,
+}
+
+impl Lender {
+    /// The branch that is brought there, as a path below the repository's directory; none if only git can tell.
+    pub(crate) fn branch(&self) -> Option<String> {
+        branch(&self.entry).filter(|branch| !branch.ends_with("/.invalid"))
+    }
+}
+
+/// Who lends its objects to the checkout at exactly `top`. Whoever works there can write what it says, so that it counts only if
+/// that repository knows the place.
+pub fn lender(top: &Path) -> Option<Lender> {
+    let entry = worktree_of(top)?.canonicalize().ok()?;
+    let worktrees =
+        entry.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "worktrees"))?;
+    let common = worktrees.parent()?.to_owned();
+    points_back(&entry, top)?.then_some(Lender { common, entry })
+}
+
+/// What a checkout with a directory of its own says that a repository keeps of it, which may be gone.
+pub(crate) fn worktree_of(top: &Path) -> Option<PathBuf> {
+    let own = top.join(".git");
+    let says = fs::symlink_metadata(&own).ok()?.is_dir().then(|| small(&own.join(WORKTREE_OF)))??;
+    Some(PathBuf::from(says.trim_end_matches('\n'))).filter(|entry| entry.is_absolute())
+}
+
+/// Does what a repository keeps of a worktree name this place?
+fn points_back(entry: &Path, top: &Path) -> Option<bool> {
+    let back = entry.join(small(&entry.join("gitdir"))?.trim_end());
+    Some(back.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|back| back == top))
+}
+
+/// Where a checkout's own objects are and those that are lent to it, the nearest first. What is no store of objects lends none.
+pub fn lent(directory: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut asked = vec![directory.join("objects")];
+    while let Some(objects) = asked.pop().filter(|_| found.len() < limits::LENDERS_MAX) {
+        let named = small(&objects.join("info/alternates")).unwrap_or_default();
+        let named = named.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '"']));
+        for lent in named.filter_map(|line| objects.join(line).canonicalize().ok()) {
+            let is_store = lent.file_name().is_some_and(|name| name == "objects")
+                && lent
+                    .parent()
+                    .is_some_and(|parent| parent.join("HEAD").is_file() && parent.join("refs").is_dir());
+            if is_store && !found.contains(&lent) {
+                found.push(lent.clone());
+                asked.push(lent);
+            }
+        }
+    }
+    found
 }
 
 /// What git keeps for the nearest checkout at or above `path`; not looked for at `boundary` or above it.

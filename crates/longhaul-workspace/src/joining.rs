@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkout::{self, Change, Checkout, Filters, Node, path_of, split};
 use crate::commit::signed_by_all;
 use crate::git::{self, Printed};
+use crate::homing;
 use crate::landing::{self, Landed, Merge, Settled, Site, Work, contains, merge_trees, shown};
 use crate::moving::Moving;
 
@@ -31,6 +32,12 @@ pub enum Error {
 
 impl From<git::Error> for Error {
     fn from(error: git::Error) -> Error {
+        landing::Error::from(error).into()
+    }
+}
+
+impl From<homing::Error> for Error {
+    fn from(error: homing::Error) -> Error {
         landing::Error::from(error).into()
     }
 }
@@ -144,6 +151,9 @@ impl Target {
     /// Where they conflict, `resolved` may say what to make of exactly that.
     pub fn join(&self, works: &[Work], title: &str, resolved: &[Resolved]) -> Result<Joined, Error> {
         let checkout = self.checkout()?;
+        if let Some(place) = self.checked_out(&checkout)? {
+            homing::publish(&place, &self.scratch)?;
+        }
         let from = self.tip(&checkout)?;
         let (mut ours, mut tree) = (from.clone(), checkout.tree_of(&from)?);
         let (mut runs, mut known, mut before) = (Vec::new(), Vec::new(), Vec::new());
@@ -271,7 +281,9 @@ impl Target {
         if at != (Some(self.reference()), joined.from.clone()) {
             return Err(Error::Moved { branch: self.branch.clone() });
         }
-        Ok(site.arrive(title, joined.from.clone(), joined.to.clone(), joined.tree.clone())?)
+        let landed = site.arrive(title, joined.from.clone(), joined.to.clone(), joined.tree.clone())?;
+        homing::publish(&place, &self.scratch)?;
+        Ok(landed)
     }
 
     /// Finishes or takes back what a killed landing left where the branch is checked out. The lock that a killed git of ours

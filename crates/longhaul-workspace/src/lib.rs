@@ -9,6 +9,7 @@
 
 pub mod abandoned;
 mod alone;
+mod apart;
 mod beneath;
 pub mod carry;
 pub mod checkout;
@@ -18,6 +19,7 @@ mod directory;
 mod files;
 pub mod git;
 pub mod gitdirs;
+pub mod homing;
 pub mod index_lock;
 pub mod joining;
 pub mod landing;

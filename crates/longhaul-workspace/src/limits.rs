@@ -42,6 +42,15 @@ pub const NEW_WORKTREE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a list or a diff that git prints for us: half a million changed files. More is no change that anybody reads.
 pub const GIT_LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Repositories that lend objects to one. Git itself follows five in a row.
+pub const LENDERS_MAX: usize = 16;
+
+/// Branches of an agent's own making that are brought to the user's repository. Somebody has to look at them.
+pub const BRANCHES_BROUGHT_MAX: usize = 100;
+
+/// Objects that are brought to another repository one by one; more are kept there as they come, in one file. As git has it.
+pub const LOOSE_OBJECTS_MAX: u32 = 100;
+
 /// Bytes of git's index that is copied: about five million files.
 pub const GIT_INDEX_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 

@@ -6,37 +6,51 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::checkout::{self, Checkout, io_error, path_bytes};
 use crate::index_lock::RefLock;
-use crate::{digest_of, gitdirs, landing, limits};
+use crate::{digest_of, gitdirs, limits};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("another longhaul is moving a branch of this repository")]
+    Busy,
+    #[error(transparent)]
+    Checkout(#[from] checkout::Error),
+}
+
+checkout::wraps_git!(Error);
 
 /// As long as this lives, no other longhaul moves such a branch of the repository.
 pub(crate) struct Moving {
-    /// Where git keeps what is the checkout's that is asked.
+    /// What all checkouts of the repository share.
     directory: PathBuf,
     note: PathBuf,
     file: File,
 }
 
 impl Moving {
-    /// Clears what a killed one has left.
-    pub(crate) fn take(checkout: &Checkout) -> Result<Moving, landing::Error> {
+    pub(crate) fn take(checkout: &Checkout) -> Result<Moving, Error> {
         let found = gitdirs::at(checkout.top());
         let common = found.as_ref().map_or(checkout.directory(), gitdirs::GitDirs::common);
+        Moving::of(common, checkout.scratch())
+    }
+
+    /// The same for what all checkouts of a repository share. Clears what a killed one has left.
+    pub(crate) fn of(common: &Path, scratch: &Path) -> Result<Moving, Error> {
         let common = common.canonicalize().map_err(io_error("resolve", common))?;
         let name = digest_of(path_bytes(&common));
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
-        let note = checkout.scratch().join(format!("moving-{name}.json"));
+        let note = scratch.join(format!("moving-{name}.json"));
         let mut options = File::options();
         let file =
             options.create(true).read(true).append(true).open(&note).map_err(io_error("open", &note))?;
         if !limits::within(limits::LANDING_WAIT_MAX, || file.try_lock().is_ok()) {
-            return Err(landing::Error::Busy);
+            return Err(Error::Busy);
         }
-        let mut moving = Moving { directory: checkout.directory().to_owned(), note, file };
+        let mut moving = Moving { directory: common, note, file };
         moving.clear_left()?;
         Ok(moving)
     }

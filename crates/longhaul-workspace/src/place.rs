@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use crate::checkout::{quiet_settings, split};
 use crate::git::{self, Git};
-use crate::gitdirs::{self, GitDirs};
-use crate::{commit, limits, source, worktree};
+use crate::gitdirs::{self, GitDirs, Lender};
+use crate::{apart, commit, limits, source, worktree};
 
 /// Where a run works, as fixed when the run was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,17 +99,21 @@ pub fn found_at(path: &Path) -> Place {
     let path = path.to_owned();
     let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
     let none = String::new;
-    match gitdirs::at(&whole) {
-        Some(GitDirs::Linked { common, .. }) => {
+    let of_repository = match gitdirs::at(&whole) {
+        Some(GitDirs::Linked { common, .. }) => Some(common),
+        _ => gitdirs::lender(&whole).map(|lender| lender.common),
+    };
+    match (of_repository, gitdirs::at(&whole)) {
+        (Some(common), _) => {
             // The checkout that it is the `.git` of, if it is of one: git does not like to be started inside.
             let is_inside = common.file_name().is_some_and(|name| name == ".git");
             let repo = common.parent().filter(|_| is_inside).map_or(common.clone(), Path::to_owned);
             Place::Worktree { repo, path, branch: none(), start: None }
         }
-        Some(GitDirs::Own { .. }) => {
+        (None, Some(_)) => {
             Place::Clone { store: PathBuf::new(), url: none(), path, branch: none(), start: none() }
         }
-        None => Place::Fresh(path),
+        (None, None) => Place::Fresh(path),
     }
 }
 
@@ -128,6 +132,7 @@ pub fn remove(place: &Place) -> Result<(), Error> {
         Ok(()) | Err(_) => Ok(()),
     };
     forget(ready(path))?;
+    apart::remove(&apart::in_the_making(path))?;
     if path.symlink_metadata().is_ok() {
         if aside.is_dir() {
             fs::remove_dir_all(&aside).map_err(io("remove what was left of"))?;
@@ -230,16 +235,22 @@ fn is_saved(path: &Path) -> bool {
     // Git looks upwards, and would answer for the checkout that the directory lies in.
     let is_top = top.is_ok_and(|top| Path::new(&top).canonicalize().is_ok_and(|top| top == path));
     let has_clean_files = || status(&path).is_some_and(|changes| changes.is_empty());
-    match gitdirs::at(&path) {
-        Some(GitDirs::Linked { .. }) => {
-            is_top && has_clean_files() && is_on_branch(&path) && !has_inner_work(&path)
-        }
+    let is_kept = || match (gitdirs::at(&path), gitdirs::lender(&path)) {
+        (Some(GitDirs::Linked { .. }), _) => is_on_branch(&path),
         // Its branches go with it.
-        Some(GitDirs::Own { .. }) => {
-            is_top && has_clean_files() && !has_own_commits(&path) && !has_inner_work(&path)
-        }
-        None => false,
-    }
+        (Some(GitDirs::Own { .. }), Some(lender)) => lender_has_all(&path, &lender),
+        (Some(GitDirs::Own { .. }), None) => !has_own_commits(&path),
+        (None, _) => false,
+    };
+    is_top && has_clean_files() && is_kept() && !has_inner_work(&path)
+}
+
+/// Has the repository that a worktree is of everything that was ever committed there, under a name? If that cannot be told, it has not.
+fn lender_has_all(tree: &Path, lender: &Lender) -> bool {
+    let there = Git::at(&lender.common).with("GIT_DIR", &lender.common).printing_much();
+    let Ok(there) = there.run(&["for-each-ref", "--format=^%(objectname)"]) else { return false };
+    let own = ["rev-list", "--max-count=1", "HEAD", "--branches", "--tags", "--glob=refs/stash*", "--stdin"];
+    Git::at(tree).reading(there.into_bytes()).run(&own).is_ok_and(|own| own.is_empty())
 }
 
 /// Stands anything where another repository belongs that is inside this one? It may have commits of its own, and goes with it; we

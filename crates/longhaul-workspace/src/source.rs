@@ -6,6 +6,7 @@
 //! every address that is not https, ssh or a repository on this machine, and every one that has a password or a token in it.
 
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -500,6 +501,11 @@ fn make(
     // What has a configuration of its own is the user's: a fresh clone names no filter.
     let (cloned, settings) = both(|| cloning.run(&cloned), || quiet_settings(store));
     let (_, settings) = (cloned?, settings?);
+    set_objects_apart(fresh).map_err(|source| place::Error::Io {
+        action: "set apart the objects of",
+        path: fresh.to_owned(),
+        source,
+    })?;
     let checked_out =
         ["checkout", "--quiet", "--no-track", "--no-recurse-submodules", "-B", branch, start, "--"];
     let checkout = Git::at(fresh).set(&settings).holding(held()?);
@@ -518,4 +524,18 @@ fn make(
     );
     let (_, _) = (named?, checked_out?);
     Ok(())
+}
+
+/// Where a workspace has what it was made from, beside its own objects. These are links to the store's own files: whoever wrote into
+/// one would change what every later workspace is given, and so nothing in there is for an agent to write.
+const FETCHED: &str = "longhaul-fetched";
+
+fn set_objects_apart(workspace: &Path) -> io::Result<()> {
+    let directory = workspace.join(".git");
+    let (objects, fetched) = (directory.join("objects"), directory.join(FETCHED));
+    fs::create_dir(&fetched)?;
+    fs::rename(&objects, fetched.join("objects"))?;
+    fs::create_dir_all(objects.join("info"))?;
+    fs::create_dir(objects.join("pack"))?;
+    fs::write(objects.join("info/alternates"), format!("../{FETCHED}/objects\n"))
 }

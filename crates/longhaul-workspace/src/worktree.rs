@@ -5,8 +5,8 @@
 //! its administrative directory. Only such a worktree is removed. Everything else that is in the way is completed, set aside
 //! whole, or refused.
 //!
-//! Git registers the worktree, and its files are written by `read-tree`: the `reset` by which `worktree add` would do that takes
-//! locks in the user's repository, which stay if it is killed.
+//! Git registers the worktree, `apart` gives it a directory of its own, and its files are written by `read-tree`: the `reset` by
+//! which `worktree add` would do that takes locks in the user's repository, which stay if it is killed.
 //!
 //! A killed harness may leave its git child running. That child keeps the lock on the worktree's directory, so the next
 //! attempt waits for it instead of working against it.
@@ -20,8 +20,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
+use crate::apart::{Entry, part, register};
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git, Setting, past_new_worktrees};
+use crate::gitdirs::{self, GitDirs};
 use crate::limits;
 use crate::place::{Error, create_directories, sync_parent};
 
@@ -41,7 +43,15 @@ fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Re
     let mut registration = Registration::find(&common, path)?;
     match inspect(path, &common, registration.as_ref())? {
         State::Good => Ok(()),
-        State::Unlinked(administration) => link(path, &administration),
+        State::Linked(directory) => part(path, &Entry { directory: &directory, common: &common }),
+        State::Unlinked(directory) => {
+            let entry = Entry { directory: &directory, common: &common };
+            part(path, &entry)?;
+            stage_anew(path)
+        }
+        State::Unregistered(directory) => {
+            register(path, &Entry { directory: &directory, common: &common }, branch)
+        }
         State::Vacant | State::HalfMade => {
             let is_ours = |registration: &mut Registration| registration.may_go(path);
             let half_made = registration.take_if(is_ours);
@@ -106,7 +116,24 @@ pub(crate) fn add_detached(repo: &Path, path: &Path, commit: &str) -> Result<(),
         Git::at(repo).set(&settings).holding(Stdio::from(held)).run(&arguments)
     });
     added?;
+    part_new(repo, &path)?;
     fill(&path, &settings, &lock)
+}
+
+/// Gives a worktree that git has just made a directory of its own.
+fn part_new(repo: &Path, path: &Path) -> Result<(), Error> {
+    let common = common_directory(repo)?;
+    let lost = || Error::NotEmpty { path: path.to_owned() };
+    let Registration { administration, .. } = Registration::find(&common, path)?.ok_or_else(lost)?;
+    part(path, &Entry { directory: &administration, common: &common })
+}
+
+/// Takes what is checked out for staged, where nothing says what is. No file is touched.
+fn stage_anew(path: &Path) -> Result<(), Error> {
+    if !path.join(".git/index").exists() {
+        Git::at(path).run(&["read-tree", "HEAD"])?;
+    }
+    Ok(())
 }
 
 /// Writes the files of the commit that is checked out into a worktree without any.
@@ -169,12 +196,16 @@ fn is_vacant(path: &Path) -> bool {
 enum State {
     /// An empty directory.
     Vacant,
-    /// A complete worktree of this repository.
+    /// A complete worktree of this repository, with a directory of its own.
     Good,
+    /// The same without one: that of the repository is its own, too.
+    Linked(PathBuf),
     /// Somebody was killed while this was made; nobody has worked in it.
     HalfMade,
     /// Complete and registered, but its `.git` file is lost or damaged. The files may be work, so they stay.
     Unlinked(PathBuf),
+    /// Complete, but the repository does not know it any more.
+    Unregistered(PathBuf),
     /// A `.git` file that names a registration of this repository which is gone: git died while cleaning up.
     Orphaned,
     /// Not ours.
@@ -189,12 +220,13 @@ fn inspect(path: &Path, common: &Path, registration: Option<&Registration>) -> R
     if is_being_made(path) || registration.is_some_and(|registration| registration.initializing) {
         return Ok(State::HalfMade);
     }
-    if is_usable(path, common) {
-        return Ok(State::Good);
-    }
     let link = path.join(".git");
-    if link.is_dir() {
-        return Ok(State::Foreign);
+    match gitdirs::at(path) {
+        Some(GitDirs::Linked { own, common: shared, .. }) if shared == common => {
+            return Ok(State::Linked(own));
+        }
+        Some(GitDirs::Own { .. }) => return Ok(own_state(path, common, registration)),
+        Some(GitDirs::Linked { .. }) | None => {}
     }
     if let Some(registration) = registration {
         return Ok(State::Unlinked(registration.administration.clone()));
@@ -205,17 +237,18 @@ fn inspect(path: &Path, common: &Path, registration: Option<&Registration>) -> R
     Ok(if points_into(&link, &common.join("worktrees")) { State::Orphaned } else { State::Foreign })
 }
 
-/// Git looks upwards, and the path may lie inside the user's checkout: only an answer about this very directory counts.
-fn is_usable(path: &Path, common: &Path) -> bool {
-    let same = |printed: &str, expected: &Path| {
-        path.join(printed).canonicalize().is_ok_and(|printed| printed == expected)
-    };
-    let git = Git::at(path).run(&["rev-parse", "--show-toplevel", "--git-common-dir"]);
-    git.is_ok_and(|printed| {
-        let mut lines = printed.lines();
-        lines.next().is_some_and(|line| same(line, path))
-            && lines.next().is_some_and(|line| same(line, common))
-    })
+/// The same where `.git` is a directory.
+fn own_state(path: &Path, common: &Path, registration: Option<&Registration>) -> State {
+    if gitdirs::lender(path).is_some_and(|lender| lender.common == common) {
+        return State::Good;
+    }
+    let named = gitdirs::worktree_of(path).filter(|entry| entry.parent() == Some(&common.join("worktrees")));
+    // Another way of keeping references has none of the files by which it could be known again.
+    match named.filter(|entry| registration.is_none() && !entry.exists() && !common.join("reftable").exists())
+    {
+        Some(entry) => State::Unregistered(entry),
+        None => State::Foreign,
+    }
 }
 
 /// One worktree as the repository knows it (gitrepository-layout: `worktrees/<id>/`).
@@ -334,12 +367,8 @@ fn add(
         Git::at(repo).set(&quiet).holding(Stdio::from(held)).run(&arguments)
     });
     added?;
+    part_new(repo, path)?;
     fill(path, &quiet, lock)
-}
-
-fn link(path: &Path, administration: &Path) -> Result<(), Error> {
-    let link = path.join(".git");
-    fs::write(&link, format!("gitdir: {}\n", administration.display())).map_err(io_error("write", &link))
 }
 
 /// `.git` goes last: as long as it is there, a killed clearing is recognised and repeated.

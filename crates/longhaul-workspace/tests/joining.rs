@@ -159,10 +159,8 @@ fn a_conflict_without_marks_is_not_resolved_by_doing_nothing() {
         place::detached(&fixture.repo(), &place, &conflict.commit).unwrap();
         let made = |line: &str, right: &BTreeSet<PathBuf>| {
             sh(&place, line);
-            sh(&place, "git add -A");
-            let tree = Command::new("git").arg("write-tree").current_dir(&place).output().unwrap().stdout;
-            let tree = String::from_utf8(tree).unwrap();
-            target.unresolved(&conflict, tree.trim_end(), right).unwrap().said()
+            let tree = Work { worktree: place.clone(), ..works[0].clone() }.result().unwrap().tree;
+            target.unresolved(&conflict, &tree, right).unwrap().said()
         };
         let nothing = BTreeSet::new();
         let said = made("echo beside > other", &nothing).unwrap_or_default();

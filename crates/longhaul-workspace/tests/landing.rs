@@ -144,7 +144,7 @@ fn what_a_run_has_made_is_shown_committed_or_not() {
     let work = fixture.work();
     let work = Work { base: Some(git(&fixture.repo(), &["rev-parse", "main"])), ..work };
     let before = fixture.checkout();
-    let index = fs::read(fixture.repo().join(".git/worktrees/run_1/index")).unwrap();
+    let index = fs::read(fixture.tree().join(".git/index")).unwrap();
     let result = work.result().unwrap();
     let listed = work.diff(&result, Form::Names).unwrap();
     assert_eq!(String::from_utf8(listed).unwrap(), "file\0new name\nwith a break\0src/lib.rs\0");
@@ -152,7 +152,7 @@ fn what_a_run_has_made_is_shown_committed_or_not() {
     assert!(patch.contains("-seven\n+SEVEN"), "{patch}");
     // Looking changes nothing, neither here nor there.
     assert_eq!(fixture.checkout(), before);
-    assert_eq!(fs::read(fixture.repo().join(".git/worktrees/run_1/index")).unwrap(), index);
+    assert_eq!(fs::read(fixture.tree().join(".git/index")).unwrap(), index);
     assert!(fs::read_dir(fixture.scratch()).unwrap().next().is_none(), "nothing is left behind");
 }
 
@@ -438,7 +438,7 @@ fn work_is_committed_once() {
 #[test]
 fn only_the_lock_of_a_dead_process_is_cleared() {
     let fixture = Fixture::new();
-    let own = fixture.repo().join(".git/worktrees/run_1");
+    let own = fixture.tree().join(".git");
     let lock = own.join("index.lock");
     // Somebody who has it open; a git that has closed it and waits for an editor.
     let open = ["bash", "-c", r#"exec 7> "$LOCK"; echo; exec cat"#];
@@ -480,7 +480,7 @@ fn only_the_lock_of_a_dead_process_is_cleared() {
 #[test]
 fn a_program_with_a_similar_name_keeps_no_lock() {
     let fixture = Fixture::new();
-    let lock = fixture.repo().join(".git/worktrees/run_1/index.lock");
+    let lock = fixture.tree().join(".git/index.lock");
     for (name, is_git) in [("gitea", false), ("gitlab-runner", false), ("git-remote-http", true)] {
         write(&fixture.tree(), "file", name);
         fs::write(&lock, "").unwrap();
@@ -501,7 +501,7 @@ fn a_program_with_a_similar_name_keeps_no_lock() {
 fn the_locks_that_our_git_left_are_cleared() {
     let fixture = Fixture::new();
     let (repo, tree) = (fixture.repo(), fixture.tree());
-    let (common, own) = (repo.join(".git"), repo.join(".git/worktrees/run_1"));
+    let (common, own) = (repo.join(".git"), tree.join(".git"));
     let process = longhaul_workspace::process::Process::own();
     let dead = format!("longhaul {{\"pid\":{},\"started\":0,\"host\":\"{}\"}}\n", i32::MAX, process.host);
     let named = |name: &str, to: &str| format!("{{\"name\":\"{name}\",\"to\":\"{to}\"}}\n");
@@ -512,10 +512,11 @@ fn the_locks_that_our_git_left_are_cleared() {
     };
     let branch = "refs/heads/longhaul/run_1.lock";
     write(&tree, "new", "x\n");
-    leave(&own, &[(own.join("HEAD.lock"), "HEAD.lock", ""), (common.join(branch), branch, "abc")]);
+    fs::create_dir_all(own.join(branch).parent().unwrap()).unwrap();
+    leave(&own, &[(own.join("HEAD.lock"), "HEAD.lock", ""), (own.join(branch), branch, "abc")]);
     fs::write(own.join("HEAD.lock"), "").unwrap();
     fixture.commit().unwrap();
-    assert!(!own.join("HEAD.lock").exists() && !common.join(branch).exists());
+    assert!(!own.join("HEAD.lock").exists() && !own.join(branch).exists());
 
     // In the user's checkout, with and without a note of what was under way.
     let main = "refs/heads/main.lock";
@@ -551,15 +552,20 @@ fn the_locks_that_our_git_left_are_cleared() {
     assert!(common.join("index.lock").exists());
 }
 
-/// A branch that the user stands on is not moved from under the user's files, whatever an agent makes its `HEAD`.
+/// A branch that the user stands on is not moved from under the user's files, whatever an agent makes its `HEAD`; what it made is
+/// shown and merged all the same.
 #[test]
 fn a_branch_that_is_checked_out_elsewhere_is_not_moved() {
     let fixture = Fixture::new();
     git(&fixture.tree(), &["symbolic-ref", "HEAD", "refs/heads/main"]);
     write(&fixture.tree(), "new", "x\n");
     let before = fixture.checkout();
-    assert!(matches!(fixture.commit(), Err(commit::Error::SharedBranch { .. })));
+    let committed = fixture.commit().unwrap();
+    assert_eq!(committed.branch.as_deref(), Some("main"));
     assert_eq!(fixture.checkout(), before);
+    assert_eq!(fixture.work().result().unwrap().head, committed.commit);
+    assert_eq!(fixture.checkout(), before);
+    assert_eq!(merge(&fixture.work()).unwrap().commit, Some(committed.commit));
 }
 
 /// A47, A48: nothing that an agent wrote into configuration, attributes or hooks is run by looking, committing or landing.
@@ -569,6 +575,9 @@ fn nothing_an_agent_names_is_run() {
     let (repo, tree) = (fixture.repo(), fixture.tree());
     let mark = fixture.base().join("mark");
     let evil = format!("touch '{}'; cat", mark.display());
+    let configured = |key: &str, value: &str| {
+        [&repo, &tree].iter().for_each(|top| drop(git(top, &["config", key, value])));
+    };
     for key in [
         "filter.evil.clean",
         "filter.evil.smudge",
@@ -576,16 +585,19 @@ fn nothing_an_agent_names_is_run() {
         "diff.evil.textconv",
         "diff.evil.command",
     ] {
-        git(&repo, &["config", key, &evil]);
+        configured(key, &evil);
     }
     for key in
         ["core.fsmonitor", "core.editor", "core.pager", "diff.external", "gpg.program", "core.sshCommand"]
     {
-        git(&repo, &["config", key, &evil]);
+        configured(key, &evil);
     }
-    git(&repo, &["config", "commit.gpgSign", "true"]);
-    fs::create_dir_all(repo.join(".git/info")).unwrap();
-    fs::write(repo.join(".git/info/attributes"), "file filter=evil merge=evil diff=evil\n").unwrap();
+    for top in [&repo, &tree] {
+        git(top, &["config", "commit.gpgSign", "true"]);
+        fs::create_dir_all(top.join(".git/info")).unwrap();
+        fs::create_dir_all(top.join(".git/hooks")).unwrap();
+        fs::write(top.join(".git/info/attributes"), "file filter=evil merge=evil diff=evil\n").unwrap();
+    }
     for hook in [
         "post-checkout",
         "post-commit",
@@ -594,9 +606,10 @@ fn nothing_an_agent_names_is_run() {
         "post-index-change",
         "post-merge",
     ] {
-        let path = repo.join(".git/hooks").join(hook);
-        fs::write(&path, format!("#!/bin/sh\n{evil}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        for path in [&repo, &tree].map(|top| top.join(".git/hooks").join(hook)) {
+            fs::write(&path, format!("#!/bin/sh\n{evil}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
     }
     write(&tree, "file", "changed\n");
     Command::new("git").arg("-C").arg(&tree).args(["status"]).output().unwrap();
@@ -610,14 +623,17 @@ fn nothing_an_agent_names_is_run() {
     assert!(fixture.commit().is_err(), "and so is storing one");
     assert!(!mark.exists());
     // Both sides change the file of the merge driver, each at its end. The commit on this side is made without it.
-    fs::write(repo.join(".git/info/attributes"), "file merge=evil diff=evil\n").unwrap();
+    let attributes = |text: &str| {
+        [&repo, &tree].iter().for_each(|top| fs::write(top.join(".git/info/attributes"), text).unwrap());
+    };
+    attributes("file merge=evil diff=evil\n");
     write(&tree, "file", "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n");
     write(&repo, "file", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
     let harmless =
         ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false"];
     git(&repo, &[&harmless[..], &["commit", "--quiet", "-am", "meanwhile"]].concat());
     assert!(matches!(merge(&work), Err(Error::Conflicts { .. })), "no driver, no merge of that file");
-    fs::write(repo.join(".git/info/attributes"), "").unwrap();
+    attributes("");
     assert!(merge(&work).unwrap().commit.is_some());
     assert!(!mark.exists());
     assert_eq!(read(&repo, "file"), "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n");
@@ -627,7 +643,7 @@ fn nothing_an_agent_names_is_run() {
 #[test]
 fn a_tree_with_paths_that_lead_out_is_refused() {
     let fixture = Fixture::new();
-    let tree = fixture.tree();
+    let tree = fixture.repo();
     let blob = git(&tree, &["rev-parse", "HEAD:file"]);
     for name in [".git", "..", ".GIT"] {
         let mut mktree = Command::new("git");
@@ -660,9 +676,11 @@ fn a_tree_with_paths_that_lead_out_is_refused() {
 fn a_filter_is_in_the_way_of_its_own_files_only() {
     let fixture = Fixture::new();
     let (repo, tree) = (fixture.repo(), fixture.tree());
-    fs::write(repo.join(".git/info/attributes"), "file filter=large\n").unwrap();
-    for (key, value) in [("clean", "sed s/^/P:/"), ("smudge", "sed s/^P://"), ("required", "true")] {
-        git(&repo, &["config", &format!("filter.large.{key}"), value]);
+    for top in [&repo, &tree] {
+        fs::write(top.join(".git/info/attributes"), "file filter=large\n").unwrap();
+        for (key, value) in [("clean", "sed s/^/P:/"), ("smudge", "sed s/^P://"), ("required", "true")] {
+            git(top, &["config", &format!("filter.large.{key}"), value]);
+        }
     }
     let touched = fs::File::options().write(true).open(tree.join("file")).unwrap();
     touched.set_modified(std::time::SystemTime::now()).unwrap();
@@ -935,7 +953,7 @@ fn repositories_that_hurt() {
     let fixture = Fixture::new();
     let (repo, tree) = (fixture.repo(), fixture.tree());
     // Line ends that differ between the store and the checkout.
-    git(&repo, &["config", "core.autocrlf", "true"]);
+    [&repo, &tree].iter().for_each(|top| drop(git(top, &["config", "core.autocrlf", "true"])));
     write(&tree, "crlf.txt", "a\r\nb\r\n");
     // A repository in it, with commits and without, and a file nobody may write.
     for inner in ["nested", "bare-of-commits"] {

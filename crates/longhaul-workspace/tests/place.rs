@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use longhaul_workspace::homing::publish;
 use longhaul_workspace::place::{
     Error, Place, detached, discover_repo, ensure, is_gone, is_unsaved, remove, unlist_gone,
 };
@@ -62,7 +63,11 @@ impl Fixture {
         assert_eq!(git(&path, &["rev-parse", "--abbrev-ref", "HEAD"]), "longhaul/run_1");
         assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "committed\n");
         let administration = PathBuf::from(git(&path, &["rev-parse", "--absolute-git-dir"]));
-        assert!(!administration.join("locked").exists());
+        assert_eq!(administration, path.join(".git"), "it has a directory of its own");
+        assert_eq!(git(&path, &["rev-parse", "--git-common-dir"]), ".git");
+        let listed = git(&self.repo(), &["worktree", "list", "--porcelain"]);
+        assert!(listed.contains("branch refs/heads/longhaul/run_1"), "{listed}");
+        assert!(!listed.contains("locked") && !listed.contains("prunable"), "{listed}");
         assert_eq!(git(&self.repo(), &["status", "--porcelain"]), " M file\n?? untracked");
         assert_eq!(git(&self.repo(), &["worktree", "list"]).lines().count(), 2);
         assert!(!administration.join("hook-ran").exists());
@@ -134,7 +139,7 @@ fn a_worktree_killed_during_its_checkout_is_made_again() {
     fixture.ensure_good();
     // What git leaves when killed in the middle: its own mark, a lock, a part of the files.
     fs::write(fixture.administration().join("locked"), "initializing").unwrap();
-    fs::rename(fixture.administration().join("index"), fixture.administration().join("index.lock")).unwrap();
+    fs::rename(fixture.path().join(".git/index"), fixture.path().join(".git/index.lock")).unwrap();
     fs::remove_dir_all(fixture.path().join("src")).unwrap();
     fixture.ensure_good();
 }
@@ -182,13 +187,14 @@ fn a_directory_with_only_a_dangling_link_is_made_again() {
     fixture.ensure_good();
 }
 
+/// What was committed in the directory that is lost is lost with it, unless it was brought home; no file is.
 #[test]
-fn work_in_a_worktree_without_its_link_is_kept_and_linked_again() {
+fn work_in_a_worktree_without_its_directory_is_kept_and_given_another() {
     let fixture = Fixture::new();
     fixture.ensure_good();
     fs::write(fixture.path().join("new"), "agent\n").unwrap();
     for damage in [None, Some("gitdir: /nowhere\n"), Some("")] {
-        fs::remove_file(fixture.path().join(".git")).unwrap();
+        fs::remove_dir_all(fixture.path().join(".git")).unwrap();
         if let Some(text) = damage {
             fs::write(fixture.path().join(".git"), text).unwrap();
         }
@@ -197,14 +203,57 @@ fn work_in_a_worktree_without_its_link_is_kept_and_linked_again() {
     }
 }
 
+/// One that shares the directory of its repository, as git makes it, is given its own, with what is staged and under way there.
 #[test]
-fn files_whose_registration_is_gone_are_set_aside_whole() {
+fn a_worktree_that_is_only_linked_is_parted() {
+    let fixture = Fixture::new();
+    let path = fixture.path();
+    git(&fixture.repo(), &["worktree", "add", "--quiet", "-b", "longhaul/run_1", path.to_str().unwrap()]);
+    git(&path, &["commit", "--quiet", "--allow-empty", "-m", "agent"]);
+    fs::write(path.join("staged"), "agent\n").unwrap();
+    git(&path, &["add", "staged"]);
+    fs::write(path.join("file"), "agent\n").unwrap();
+    fs::write(fixture.administration().join("MERGE_HEAD"), git(&path, &["rev-parse", "HEAD~"])).unwrap();
+    let head = git(&path, &["rev-parse", "HEAD"]);
+    for _ in 0..2 {
+        ensure(&fixture.place()).unwrap();
+        assert_eq!(git(&path, &["status", "--porcelain"]), " M file\nA  staged");
+        assert_eq!(git(&path, &["rev-parse", "HEAD"]), head);
+        assert!(path.join(".git/MERGE_HEAD").exists());
+    }
+    fs::remove_file(path.join(".git/MERGE_HEAD")).unwrap();
+    git(&path, &["reset", "--quiet", "--hard", "HEAD~"]);
+    fs::remove_file(path.join("staged")).ok();
+    fixture.check_good();
+}
+
+/// Whatever the user's repository forgets, the work stays where it is, and is listed again.
+#[test]
+fn a_worktree_whose_registration_is_gone_is_listed_again() {
     let fixture = Fixture::new();
     fixture.ensure_good();
     fs::write(fixture.path().join("new"), "agent\n").unwrap();
+    for gone in [fixture.administration(), fixture.repo().join(".git/worktrees")] {
+        fs::remove_dir_all(gone).unwrap();
+        ensure(&fixture.place()).unwrap();
+        assert_eq!(git(&fixture.path(), &["status", "--porcelain"]), "?? new");
+    }
+    fs::remove_file(fixture.path().join("new")).unwrap();
+    fixture.check_good();
+    remove(&fixture.place()).unwrap();
+    assert_eq!(git(&fixture.repo(), &["worktree", "list"]).lines().count(), 1);
+}
+
+/// The same for one that shares the directory of its repository: then only its files are left, and those are set aside.
+#[test]
+fn files_whose_registration_is_gone_are_set_aside_whole() {
+    let fixture = Fixture::new();
+    let path = fixture.path();
+    git(&fixture.repo(), &["worktree", "add", "--quiet", "-b", "longhaul/run_1", path.to_str().unwrap()]);
+    fs::write(path.join("new"), "agent\n").unwrap();
     fs::remove_dir_all(fixture.administration()).unwrap();
     fixture.ensure_good();
-    let aside = fixture.path().with_file_name("run_1.set-aside-1");
+    let aside = path.with_file_name("run_1.set-aside-1");
     assert_eq!(fs::read_to_string(aside.join("new")).unwrap(), "agent\n");
 }
 
@@ -223,7 +272,7 @@ fn half_a_worktree_that_git_knows_nothing_of_is_made_again() {
             fs::remove_file(fixture.administration().join("commondir")).unwrap();
         }
         fs::create_dir_all(fixture.path().join("src")).unwrap();
-        fs::remove_file(fixture.path().join(".git")).ok();
+        fs::remove_dir_all(fixture.path().join(".git")).ok();
         fs::write(fixture.path().join("file"), "half").unwrap();
         fs::write(&note, "").unwrap();
         fixture.ensure_good();
@@ -290,7 +339,7 @@ fn a_worktree_inside_the_checkout_is_not_mistaken_for_it() {
     let place =
         Place::Worktree { repo: fixture.repo(), path: path.clone(), branch: "b".to_owned(), start: None };
     ensure(&place).unwrap();
-    fs::remove_file(path.join(".git")).unwrap();
+    fs::remove_dir_all(path.join(".git")).unwrap();
     ensure(&place).unwrap();
     assert_eq!(git(&path, &["rev-parse", "--show-toplevel"]), path.display().to_string());
     assert_eq!(git(&path, &["status", "--porcelain"]), "");
@@ -334,7 +383,7 @@ fn git_killed_at_any_point_is_recovered_from() {
         wait_for_no_process_in(&fixture.path(), &fixture.repo());
         ensure(&fixture.place()).unwrap();
         assert_eq!(git(&fixture.path(), &["status", "--porcelain"]), "");
-        git(&fixture.repo(), &["worktree", "remove", "--force", &fixture.path().display().to_string()]);
+        remove(&fixture.place()).unwrap();
         git(&fixture.repo(), &["branch", "-D", "--quiet", "longhaul/run_1"]);
     }
 }
@@ -492,7 +541,7 @@ fn what_git_cannot_tell_is_unsaved() {
     assert!(is_unsaved(&path), "its repository is elsewhere");
     fs::rename(&moved, &repo).unwrap();
     // A repository of the agent's own goes with its directory, and so do its branches.
-    fs::remove_file(path.join(".git")).unwrap();
+    fs::remove_dir_all(path.join(".git")).unwrap();
     assert!(is_unsaved(&path), "no repository at all");
     git(&path, &["init", "--quiet"]);
     git(&path, &["add", "."]);
@@ -527,6 +576,8 @@ fn work_in_an_inner_repository_is_unsaved() {
     fs::remove_dir_all(inner.join(".git")).unwrap();
     assert!(is_unsaved(&path), "a file that no commit has");
     fs::remove_file(inner.join("work")).unwrap();
+    assert!(is_unsaved(&path), "its commit is not at home");
+    publish(&path, &fixture.path().with_file_name("scratch")).unwrap();
     assert!(!is_unsaved(&path));
 }
 

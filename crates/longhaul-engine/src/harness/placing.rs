@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_workspace::place::{self, Place};
-use longhaul_workspace::{Guard, Workspace, abandoned, carry};
+use longhaul_workspace::{Guard, Workspace, abandoned, carry, homing};
 
 use super::Harness;
 use crate::driver::Preparation;
@@ -38,6 +38,7 @@ impl Harness {
         }
         let failed = |source| Error::Workspace { path: path.clone(), source };
         let place = self.place(&run.spec, &path);
+        let was_there = path.exists();
         place::ensure(&place).map_err(|error| failed(Box::new(error)))?;
         if let (Place::Worktree { repo, .. }, false) = (&place, run.has_worked()) {
             carry::ignored(repo, &path, &self.copied).map_err(|error| failed(Box::new(error)))?;
@@ -45,6 +46,13 @@ impl Harness {
         if self.home().is_some_and(|home| path.starts_with(home.dir())) {
             // What an agent's git left that was killed with us: its next one would stop at it.
             abandoned::clear(&path);
+            // What was committed when we were killed comes home; what cannot is no reason not to work.
+            if let Some(home) = self.home() {
+                homing::publish_if_moved(&path, &home.dir().join("scratch")).ok();
+                if was_there {
+                    homing::refresh(&path).ok();
+                }
+            }
         }
         let workspace = Workspace::open(&path).map_err(|error| failed(Box::new(error)))?;
         Ok(workspace.guarded(self.guard(&path)))

@@ -22,7 +22,7 @@ use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{Outcome, Trace};
 use longhaul_model::Deltas;
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Tool, Toolbox};
-use longhaul_workspace::{Workspace, abandoned};
+use longhaul_workspace::{Workspace, abandoned, homing};
 use tokio::task::{JoinError, spawn_blocking};
 
 pub use self::keeping::RunBlobs;
@@ -207,14 +207,20 @@ impl Hands {
     fn run_tool(&self, work: ToolWork, cancel: Cancel) -> Doing {
         let (tool, context) = (self.tool(&work), self.context(&work, cancel));
         let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
-        let own_tree = self.own_tree();
+        let (own_tree, scratch) = (self.own_tree(), self.scratch.clone());
         Box::pin(async move {
             let input = hooked(&toolbox.hooks, tool, context, work).await;
-            if let (Some(tree), Input::ToolEnded { outcome, .. }) = (own_tree, &input)
-                && !matches!(outcome, Outcome::Done { .. })
-            {
-                // A git that was stopped with its command would keep every later one from working.
-                spawn_blocking(move || abandoned::clear(&tree)).await.ok();
+            if let (Some(tree), Input::ToolEnded { outcome, .. }) = (own_tree, &input) {
+                let was_stopped = !matches!(outcome, Outcome::Done { .. });
+                let seen_to = move || {
+                    if was_stopped {
+                        // A git that was stopped with its command would keep every later one from working.
+                        abandoned::clear(&tree);
+                    }
+                    // What could not be brought is brought with what comes next, and at the end.
+                    homing::publish_if_moved(&tree, &scratch).ok();
+                };
+                spawn_blocking(seen_to).await.ok();
             }
             Some(struck_out(input, &secrets))
         })

@@ -138,7 +138,36 @@ pub(super) const CASES: &[Case] = &[
     Case {
         row: "A48",
         attack: "have the user's git show another commit for his own",
-        command: "d={REPO}/.git/refs/replace; mkdir -p $d && git rev-parse HEAD > $d/$(git rev-parse main) && echo BROKE",
+        command: "d={REPO}/.git/refs/replace; mkdir -p $d && git rev-parse HEAD > $d/$(git rev-parse main)",
+        proof: Proof::Made("{REPO}/.git/refs/replace"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "begin a rebase for the user, with a command to be run",
+        command: "d={REPO}/.git/rebase-merge; mkdir -p $d && echo 'exec evil' > $d/git-rebase-todo",
+        proof: Proof::Made("{REPO}/.git/rebase-merge"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "begin a merge for the user",
+        command: "git rev-parse HEAD > {REPO}/.git/MERGE_HEAD",
+        proof: Proof::Made("{REPO}/.git/MERGE_HEAD"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "move branches of the user's that are packed",
+        command: "echo \"$(git rev-parse HEAD) refs/heads/other\" > {REPO}/.git/packed-refs",
+        proof: Proof::Made("{REPO}/.git/packed-refs"),
+        ..PLAIN
+    },
+    Case {
+        row: "A48",
+        attack: "write among the objects that the user's repository lends",
+        command: "echo x > {REPO}/.git/objects/made",
+        proof: Proof::Made("{REPO}/.git/objects/made"),
         ..PLAIN
     },
     Case {
@@ -258,7 +287,7 @@ pub(super) const CASES: &[Case] = &[
         row: "A11",
         attack: "plant a hook",
         command: "d=$(git rev-parse --git-common-dir); mkdir -p $d/hooks; echo x > $d/hooks/pre-commit",
-        proof: Proof::Made("{REPO}/.git/hooks/pre-commit"),
+        proof: Proof::Made("{STATE}/workspace/run/run_x/.git/hooks/pre-commit"),
         ..PLAIN
     },
     Case {
@@ -272,8 +301,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         row: "A48",
         attack: "plant a submodule's repository with its hooks",
-        command: "d=$(git rev-parse --git-common-dir); mkdir -p $d/modules/sub/hooks; echo x > $d/modules/sub/hooks/post-checkout",
-        proof: Proof::Made("{REPO}/.git/modules/sub/hooks/post-checkout"),
+        command: "d=$(git rev-parse --git-dir)/modules/sub/hooks; mkdir -p $d; echo x > $d/post-checkout",
+        proof: Proof::Made("{STATE}/workspace/run/run_x/.git/modules/sub/hooks/post-checkout"),
         ..PLAIN
     },
     Case {
@@ -288,7 +317,7 @@ pub(super) const CASES: &[Case] = &[
         row: "A48",
         attack: "make git run a program",
         command: "git config core.fsmonitor evil",
-        proof: Proof::Holds("{REPO}/.git/config", "evil"),
+        proof: Proof::Holds("{STATE}/workspace/run/run_x/.git/config", "evil"),
         ..PLAIN
     },
     Case {
@@ -335,13 +364,13 @@ pub(super) const CASES: &[Case] = &[
         row: "A48",
         attack: "forge where the repository is",
         command: "d=$(git rev-parse --git-dir); echo {OUT} > $d/commondir",
-        proof: Proof::Holds("{REPO}/.git/worktrees/run_x/commondir", "out"),
+        proof: Proof::Made("{STATE}/workspace/run/run_x/.git/commondir"),
         ..PLAIN
     },
     Case {
         row: "A14",
-        attack: "forge the worktree's link",
-        command: "rm -f .git; echo 'gitdir: {OUT}' > .git",
+        attack: "put a link in the place of the worktree's repository",
+        command: "rm -rf .git; echo 'gitdir: {OUT}' > .git",
         proof: Proof::Holds("{STATE}/workspace/run/run_x/.git", "out"),
         ..PLAIN
     },

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use longhaul_workspace::place;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cases::{Place, Proof};
@@ -109,9 +110,9 @@ impl Ground {
         match self.place {
             Place::InPlace => Ok(()),
             Place::Worktree => {
-                fs::create_dir_all(self.state())?;
-                let path = self.workspace().display().to_string();
-                git(&repo, &["worktree", "add", "--quiet", "-b", "work", &path])
+                let (path, branch) = (self.workspace(), "work".to_owned());
+                place::ensure(&place::Place::Worktree { repo, path, branch, start: None })
+                    .map_err(io::Error::other)
             }
         }
     }

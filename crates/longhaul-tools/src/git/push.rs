@@ -2,8 +2,8 @@
 //!
 //! It is the one tool for git that leaves this machine, so a rule about `git push` holds for it, and without one a person is
 //! asked. The user's own git does it, with the user's keys, and so it must not listen to a repository that an agent can
-//! write: it is started in an empty one, which borrows the objects of this one and nothing else. Of this one's settings only
-//! the address counts, and that has to be one. Refuses to force: what others have pushed is never lost.
+//! write: it is started in an empty one, which borrows the objects of this one and nothing else. Of all settings only
+//! the address counts, as the user's repository has it, and that has to be one. Refuses to force: what others have pushed is never lost.
 
 use std::ffi::OsString;
 use std::fs;
@@ -66,7 +66,7 @@ impl GitPush {
         let Args { remote } = parse(args, &self.spec.schema)?;
         let repository = Repository::open(context, &self.sandbox).await?;
         let remote = remote.unwrap_or_else(|| "origin".to_owned());
-        let address = address(&repository, &remote)?;
+        let address = address(&repository, &remote).await?;
         let Some(branch) = repository.branch().await? else {
             return Err(fail("no branch is checked out, so there is none to push; make one with git_branch"));
         };
@@ -179,19 +179,20 @@ impl Borrowing {
     }
 }
 
-/// The address of a remote, as the repository's settings have it. A path is relative to where the repository is.
-fn address(repository: &Repository<'_>, remote: &str) -> Result<Address, Outcome> {
+/// The address of a remote, as the settings of the user's repository have it. A path is relative to where that is.
+async fn address(repository: &Repository<'_>, remote: &str) -> Result<Address, Outcome> {
     if remote.is_empty() || remote.starts_with('-') || remote.chars().any(char::is_control) {
         return Err(invalid(format!("{remote:?} is not the name of a remote")));
     }
+    let (settings, base) = repository.home().await?;
     let last = |variable: &str| {
         let key = OsString::from(format!("remote.{remote}.{variable}"));
-        repository.settings().iter().rev().find(|(name, _)| *name == key).map(|(_, value)| value)
+        settings.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| value)
     };
     let Some(url) = last("pushurl").or_else(|| last("url")) else {
-        return Err(fail(&format!("there is no remote `{remote}` here{}", known(repository))));
+        return Err(fail(&format!("there is no remote `{remote}` here{}", known(&settings))));
     };
-    let address = Address::parse(url, repository.base()).map_err(|error| fail(&error.to_string()))?;
+    let address = Address::parse(url, &base).map_err(|error| fail(&error.to_string()))?;
     // The hooks of a repository on this machine are run over there, and here they would be the agent's.
     let root = repository.context().workspace.root().canonicalize().unwrap_or_default();
     if Path::new(address.as_str()).starts_with(root) {
@@ -200,10 +201,10 @@ fn address(repository: &Repository<'_>, remote: &str) -> Result<Address, Outcome
     Ok(address)
 }
 
-fn known(repository: &Repository<'_>) -> String {
+fn known(settings: &[Setting]) -> String {
     let name =
         |(key, _): &Setting| Some(key.to_str()?.strip_prefix("remote.")?.strip_suffix(".url")?.to_owned());
-    let names: Vec<String> = repository.settings().iter().filter_map(name).collect();
+    let names: Vec<String> = settings.iter().filter_map(name).collect();
     if names.is_empty() { String::new() } else { format!("; there are: {}", names.join(", ")) }
 }
 

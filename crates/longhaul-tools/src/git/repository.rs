@@ -121,10 +121,22 @@ impl<'a> Repository<'a> {
         &self.found.common
     }
 
-    /// Where the repository itself is checked out, whichever of its worktrees this is.
-    pub(super) fn base(&self) -> &Path {
-        let own = self.found.common.file_name().is_some_and(|name| name == ".git");
-        self.found.common.parent().filter(|_| own).unwrap_or(&self.found.top)
+    /// The settings of the repository that this is a worktree of, and where that is checked out; if it is of none, its own. No
+    /// agent can write the former, which have what the latter lack: keys.
+    pub(super) async fn home(&self) -> Result<(Vec<Setting>, PathBuf), Outcome> {
+        let Some(lender) = gitdirs::lender(&self.found.top) else {
+            return Ok((self.settings.clone(), self.base(&self.found.common)));
+        };
+        let mut command = git::command(&lender.common, Listens::ToUser, &[]);
+        command.env("GIT_DIR", &lender.common);
+        let listed = run(self.context, &Sandbox::off(), command, &LIST, self.context.timeout).await?;
+        Ok((settings_in(&bytes(listed)?), self.base(&lender.common)))
+    }
+
+    /// Where a repository itself is checked out, whichever of its worktrees this is.
+    fn base(&self, common: &Path) -> PathBuf {
+        let own = common.file_name().is_some_and(|name| name == ".git");
+        common.parent().filter(|_| own).unwrap_or(&self.found.top).to_owned()
     }
 
     pub(super) fn is_sha256(&self) -> bool {

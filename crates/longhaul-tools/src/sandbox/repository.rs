@@ -18,6 +18,8 @@ const GIT_GUARDED: &[&str] = &[
     "gitdir",
     "hooks",
     "info",
+    "longhaul-fetched",
+    "longhaul-worktree",
     "modules",
     "objects/info",
     "refs/replace",
@@ -58,9 +60,13 @@ enum GitDirectory {
 impl World {
     pub(super) fn git(&mut self, host: &Host, git: &GitDirs) {
         match git {
-            GitDirs::Own { directory, .. } => self.git_directory(directory, GitDirectory::Main),
+            GitDirs::Own { directory, .. } => {
+                self.git_directory(directory, GitDirectory::Main);
+                self.git_lent(directory);
+            }
             GitDirs::Linked { top, own, common } => {
                 self.git_directory(common, GitDirectory::Main);
+                self.git_lent(common);
                 self.git_checkout(common);
                 // Those of other runs are checked out in worktrees of ours, and there may be many.
                 let checked_out = gitdirs::checked_out(common);
@@ -70,6 +76,18 @@ impl World {
                 self.git_directory(own, GitDirectory::Linked);
                 // Whoever could change this file would choose what is writable the next time.
                 self.add(Mount::ReadOnly(top.join(".git")));
+            }
+        }
+    }
+
+    /// Objects of another repository's are there to be read, with the large files that git-lfs keeps beside them.
+    fn git_lent(&mut self, directory: &Path) {
+        for objects in gitdirs::lent(directory) {
+            let large = objects.with_file_name("lfs");
+            for path in [objects, large].into_iter().filter(|path| path.is_dir() && !path.is_symlink()) {
+                if !self.shows(&path) {
+                    self.add(Mount::ReadOnly(path));
+                }
             }
         }
     }

@@ -27,7 +27,7 @@ use self::note::Landing;
 use self::refusals::refuse;
 use crate::checkout::{self, Change, Node};
 use crate::commit::{self, signed};
-use crate::index_lock;
+use crate::{homing, index_lock};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -69,6 +69,15 @@ impl From<index_lock::Error> for Error {
     fn from(error: index_lock::Error) -> Error {
         let is_contended = matches!(error, index_lock::Error::Contended { .. });
         if is_contended { Error::Busy } else { Error::Lock(error) }
+    }
+}
+
+impl From<homing::Error> for Error {
+    fn from(error: homing::Error) -> Error {
+        match error {
+            homing::Error::Busy => Error::Busy,
+            homing::Error::Checkout(error) => error.into(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use crate::checkout::{Checkout, Filters};
-use crate::commit;
+use crate::{commit, homing};
 
 /// What a run has made, and from what.
 #[derive(Clone, Debug)]
@@ -63,8 +63,9 @@ impl Work {
         let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
         let (head, tree, nested) = if self.worktree.is_dir() {
             let worktree = Checkout::open(&self.worktree, &self.scratch, Filters::Absent)?;
-            let snapshot = worktree.snapshot()?;
-            (worktree.head()?, snapshot.tree, snapshot.nested)
+            let (head, snapshot) = (worktree.head()?, worktree.snapshot()?);
+            self.bring(&worktree, &home, &[&head, &snapshot.tree])?;
+            (head, snapshot.tree, snapshot.nested)
         } else {
             let gone = || Error::Gone { run: self.run.clone(), branch: self.branch.clone() };
             let head = home.commit(&format!("refs/heads/{}", self.branch)).ok_or_else(gone)?;
@@ -100,7 +101,18 @@ impl Work {
         }
         let worktree = Checkout::open(&self.worktree, &self.scratch, Filters::Failing)?;
         commit::commit(&worktree, &self.run, &self.title)?;
-        Ok(worktree.head()?)
+        let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
+        let head = worktree.head()?;
+        self.bring(&worktree, &home, &[&head])?;
+        Ok(head)
+    }
+
+    /// Makes sure that the checkout it is for has what was made in the worktree.
+    fn bring(&self, worktree: &Checkout, home: &Checkout, made: &[&str]) -> Result<(), Error> {
+        let head = home.head()?;
+        let known: Vec<&str> = self.base.as_deref().into_iter().chain([head.as_str()]).collect();
+        let known: Vec<&str> = known.into_iter().filter(|commit| home.commit(commit).is_some()).collect();
+        Ok(homing::bring(worktree, home, made, &known)?)
     }
 
     /// The files that the run has made of those of the commit `from`. One that is stored through a filter is refused if it differs,

@@ -27,7 +27,7 @@ use super::create::LimitArgs;
 use super::holding::HoldingArgs;
 use super::looping::IterationArgs;
 use super::notify::{self, Whole};
-use super::{begun, leavings, session, workspace};
+use super::{leavings, session, workspace};
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -67,7 +67,6 @@ fn drive_held(
     opening: Opening,
     (held, record): (Option<Held>, Option<&Path>),
 ) -> Result<Exit, Failure> {
-    let checkout = harness.look(id).ok().and_then(|run| begun::Before::of(&run));
     let mut rested = until_rested(app, harness, id, opening)?;
     let mut desk = Desk::default();
     while let Rested::InOrder { ending: Ending::WaitingForHuman, interrupted: false, .. } = &rested
@@ -77,9 +76,6 @@ fn drive_held(
         rested = watched(app, harness, id, Opening::default(), Live::going_on(), notifier)?;
     }
     drop(held);
-    if let Some(checkout) = checkout {
-        checkout.tell();
-    }
     if let Rested::InOrder { run, .. } = &rested
         && let now = harness.look(id)?
         && now.status != run.status

@@ -4,7 +4,6 @@ pub mod agents;
 pub mod answering;
 pub mod approvals;
 pub mod ask;
-mod begun;
 pub mod bench;
 pub mod checkpoint;
 pub mod checkpoints;

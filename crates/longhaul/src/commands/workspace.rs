@@ -9,11 +9,13 @@ use longhaul_core::status::Status;
 use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_engine::{Error as EngineError, Harness};
 use longhaul_store::Error as StoreError;
+use longhaul_workspace::homing;
 use longhaul_workspace::place::{self, Place, REMOVING};
 pub use longhaul_workspace::prune::bytes_below;
 use longhaul_workspace::prune::{self, Pruned, directories};
 use serde_json::{Value, json};
 
+use super::landing::scratch;
 use super::{leavings, session, source};
 use crate::app::App;
 use crate::duration;
@@ -163,7 +165,7 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     let repositories = found.iter().filter_map(Found::repository).collect();
     for Found { path, name, run, begun } in found {
         let Some(run) = run else {
-            if let Some(freed) = remove_orphan(&path, &name, begun, older_than, dry_run) {
+            if let Some(freed) = remove_orphan(app, &path, &name, begun, (older_than, dry_run)) {
                 bytes += freed;
                 gone.push(name);
             }
@@ -174,7 +176,7 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
         if place.directory().file_name() != Some(name.as_ref()) {
             continue;
         }
-        if !begun && (!is_over(&run, older_than) || (is_of_git(&run) && is_unsaved(&place, &name))) {
+        if !begun && (!is_over(&run, older_than) || (is_of_git(&run) && is_unsaved(app, &place, &name))) {
             continue;
         }
         let freed = bytes_below(&path);
@@ -218,13 +220,19 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
 
 /// Takes away what a run left that was removed since, by the same rules; how long nobody has used it is told by the directory. Says
 /// what that frees.
-fn remove_orphan(path: &Path, name: &str, begun: bool, older_than: Duration, dry_run: bool) -> Option<u64> {
+fn remove_orphan(
+    app: &App,
+    path: &Path,
+    name: &str,
+    begun: bool,
+    (older_than, dry_run): (Duration, bool),
+) -> Option<u64> {
     let whole = path.with_file_name(name);
     let place = place::found_at(&whole);
     let modified = path.metadata().and_then(|facts| facts.modified()).ok();
     let is_old = modified.is_some_and(|at| at.elapsed().unwrap_or_default() >= older_than);
     let is_of_git = !matches!(place, Place::Fresh(_));
-    if !begun && (!is_old || (is_of_git && is_unsaved(&place, name))) {
+    if !begun && (!is_old || (is_of_git && is_unsaved(app, &place, name))) {
         return None;
     }
     let bytes = bytes_below(path);
@@ -292,7 +300,7 @@ pub fn after_completion(app: &App, run: &Run) {
             ));
         }
     };
-    if !wanted || is_unsaved(&place, run.spec.id.as_str()) {
+    if !wanted || is_unsaved(app, &place, run.spec.id.as_str()) {
         return;
     }
     match place::remove(&place) {
@@ -350,8 +358,10 @@ fn is_of_git(run: &Run) -> bool {
     run.spec.branch.is_some() || run.spec.source.is_some()
 }
 
-/// Would something be lost that no branch has?
-fn is_unsaved(place: &Place, name: &str) -> bool {
+/// Would something be lost that no branch has? What somebody has committed there by hand is brought home first.
+fn is_unsaved(app: &App, place: &Place, name: &str) -> bool {
+    // What cannot be brought is nowhere else.
+    homing::publish(place.directory(), &scratch(app)).ok();
     let is_unsaved = place::is_unsaved(place.directory());
     if is_unsaved {
         render::warn(&format!("{name} has changes that are nowhere else and stays"));

@@ -35,18 +35,37 @@ fn results(desk: &Desk, id: &Value) -> Vec<Value> {
     tools["calls"].as_array().unwrap().iter().map(|call| call["result"].clone()).collect()
 }
 
-/// A48: a user hears of a rebase that was begun in his checkout while a run worked, and not of one that he had begun before.
+/// A48: what a script leaves in the `.git` that it works with, as a rebase whose list has a command, is not in the user's. Its
+/// commits are, and so are branches of its own making, but for those whose names mean something there.
 #[test]
-fn what_is_begun_in_the_users_checkout_is_told() {
+fn the_users_repository_gets_commits_and_nothing_else() {
     let script = "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: sh x.sh } } ] }, { text: ok } ] } ]";
-    let desk =
-        checkout::repository(script, &[("x.sh", "mkdir $(git rev-parse --git-common-dir)/rebase-merge\n")]);
-    let warned =
-        |said: &str| said.contains("a rebase is under way in") && said.contains("do not go on with it");
-    let said = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
-    assert!(desk.path(".git/rebase-merge").exists() && warned(&said.err), "{}", said.err);
-    let again = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
-    assert!(again.code == 0 && !warned(&again.err), "{}", again.err);
+    let lines = [
+        "g=$(git rev-parse --git-common-dir)",
+        "mkdir $g/rebase-merge && echo 'exec evil' > $g/rebase-merge/git-rebase-todo",
+        "git rev-parse HEAD > $g/MERGE_HEAD && rm -r $g/MERGE_HEAD $g/rebase-merge",
+        "git tag tagged && git stash list && git config user.name x && git pack-refs --all",
+        "echo made > made && git add made && git -c user.email=x commit -qm made",
+        "git branch topic && git branch -f main && git branch taken && git branch origin/main",
+        "git update-ref refs/heads/HEAD HEAD",
+    ];
+    let desk = checkout::repository(script, &[("x.sh", &format!("set -e\n{}\n", lines.join("\n")))]);
+    plain(&desk, &["tag", "taken"]);
+    plain(&desk, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
+    let before = plain(&desk, &["rev-parse", "main", "taken", "origin/main"]);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml"]);
+    assert_eq!(shown["status"], "completed", "{shown:#}");
+    assert_eq!(plain(&desk, &["rev-parse", "main", "taken", "origin/main"]), before);
+    assert!(!desk.path(".git/rebase-merge").exists() && !desk.path(".git/MERGE_HEAD").exists());
+    let branch = shown["branch"].as_str().unwrap();
+    let listed = plain(&desk, &["for-each-ref", "--format=%(refname)"]);
+    let own = format!("refs/heads/{branch}");
+    let expected =
+        [&own, "refs/heads/main", "refs/heads/topic", "refs/remotes/origin/main", "refs/tags/taken"];
+    assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(plain(&desk, &["log", "-1", "--format=%s", "topic"]).trim(), "made");
+    assert_eq!(plain(&desk, &["show", &format!("{branch}:made")]).trim(), "made");
+    plain(&desk, &["fsck", "--strict"]);
 }
 
 /// A48: what the environment tells git to run is not run, and a commit is by the user's own name.

@@ -37,7 +37,9 @@ fn found(top: &Path) -> Vec<String> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(top).unwrap().display().to_string();
             let facts = path.symlink_metadata().unwrap();
-            if facts.is_dir() {
+            if name == ".git" {
+                continue;
+            } else if facts.is_dir() {
                 left.push(path);
             } else if facts.is_symlink() {
                 found.push(format!("{name} -> {}", std::fs::read_link(&path).unwrap().display()));
@@ -446,7 +448,7 @@ fn what_was_staged_later_is_not_staged_after_a_rewind() {
 fn an_index_that_is_in_use_is_left_by_a_rewind() {
     let (desk, id, workspace) = staged("--sandbox=best_effort");
     let at = format!("@{}", points(&desk, &id)[0]["seq"]);
-    let own = desk.path(".git/worktrees").join(workspace.file_name().unwrap());
+    let own = workspace.join(".git");
     for (name, why) in [("index.lock", "another git is at work"), ("MERGE_HEAD", "a merge is under way")] {
         std::fs::write(own.join(name), git(&desk, &["rev-parse", "HEAD"])).unwrap();
         // A lock that nobody has open is a dead git's.

@@ -3,6 +3,9 @@
 use std::fs;
 
 use longhaul_core::tool::Outcome;
+use longhaul_workspace::homing::publish;
+use longhaul_workspace::place::{Place, ensure};
+use longhaul_workspace::source::{Address, Store};
 
 use super::rig::{Held, can_hold, git, has, output};
 
@@ -50,6 +53,72 @@ async fn git_works_in_a_worktree() {
         "main first\nside a\ntheirs first\nwork a\n"
     );
     assert!(held.get("ls ../../..").await.trim() == "workspace", "the state directory is empty but for this");
+}
+
+/// Git does what it does anywhere in a run's worktree, which has a `.git` of its own, and says nothing that it would not say there; of
+/// the user's it sees the objects, and changes nothing (the attack suite tries to).
+#[tokio::test]
+async fn git_works_in_a_runs_own_worktree() {
+    if !can_hold("git_works_in_a_runs_own_worktree") {
+        return;
+    }
+    let (outer, repo) = repository();
+    git(&repo, &["config", "user.name", "them"]);
+    git(&repo, &["config", "user.email", "them@localhost"]);
+    git(&repo, &["branch", "theirs"]);
+    let tree = outer.path().join("state/workspace/run/run_x");
+    let (path, branch) = (tree.clone(), "work".to_owned());
+    ensure(&Place::Worktree { repo: repo.clone(), path, branch, start: None }).unwrap();
+    let before = git(&repo, &["for-each-ref"]);
+    let held = Held::over(outer, "state/workspace/run/run_x", "state");
+    let quiet = [
+        "echo x > f && git add f && git commit -qm second && git status --short",
+        "git branch side && git branch -q -d side 2>/dev/null; git tag v1 && git tag -d v1 >/dev/null && git pack-refs --all",
+        "git checkout -q -b other && git commit -q --allow-empty -m z && git rebase -q work && git stash list",
+        "git bisect start -q HEAD HEAD~2 >/dev/null && git bisect reset 2>/dev/null; git checkout -q work",
+        "echo d > f && git stash -q && git stash pop -q && git commit -qam third",
+        "git fsck --no-progress --no-dangling",
+    ];
+    for command in quiet {
+        assert_eq!(held.get(command).await, "(no output)", "{command}");
+    }
+    assert_eq!(held.get("git log --format=%s").await, "third\nsecond\nfirst\n");
+    assert_eq!(git(&repo, &["for-each-ref"]), before);
+    let scratch = tree.with_file_name("scratch");
+    publish(&tree, &scratch).unwrap();
+    assert_eq!(git(&repo, &["log", "--format=%s", "work"]), "third\nsecond\nfirst\n");
+    assert_eq!(
+        held.get("ls {REPO}/.git".replace("{REPO}", repo.to_str().unwrap()).as_str()).await,
+        "objects\n"
+    );
+}
+
+/// A06: what a workspace was made from is linked to the store that others are made from, and is not for an agent to write. Objects
+/// that another repository lends are read.
+#[tokio::test]
+async fn what_others_are_made_from_is_read_only() {
+    if !can_hold("what_others_are_made_from_is_read_only") {
+        return;
+    }
+    let (outer, repo) = repository();
+    let base = outer.path().canonicalize().unwrap();
+    let address = Address::parse(repo.to_str().unwrap(), &base).unwrap();
+    let store = Store::at(&base.join("state/cache"), address, None);
+    let start = store.fetch(None).unwrap();
+    let (path, branch) = (base.join("state/workspace/run/run_x"), "work".to_owned());
+    let url = repo.display().to_string();
+    let store = store.directory().to_owned();
+    ensure(&Place::Clone { store, url, path, branch, start }).unwrap();
+    git(&base, &["clone", "-q", "--shared", repo.to_str().unwrap(), "borrower"]);
+    git(&base.join("borrower"), &["config", "user.name", "them"]);
+    git(&base.join("borrower"), &["config", "user.email", "them@localhost"]);
+    let held = Held::over(outer, "state/workspace/run/run_x", "state");
+    assert_eq!(held.get("git log --format=%s && git fsck --no-progress").await, "first\n");
+    let linked = "f=$(find .git/longhaul-fetched -type f -links +1 | head -1); test -n \"$f\" && echo linked; \
+                  chmod u+w $f 2>/dev/null && echo x >> $f && echo BROKE; rm -f $f 2>/dev/null && echo BROKE; true";
+    assert_eq!(held.get(linked).await, "linked\n");
+    let held = Held::over(held.outer, "borrower", "state");
+    assert_eq!(held.get("git log --format=%s && git commit -q --allow-empty -m more").await, "first\n");
 }
 
 /// A48: what the user begins in his own checkout while a command runs in a worktree is left alone.

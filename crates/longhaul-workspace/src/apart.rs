@@ -1,0 +1,262 @@
+//! A worktree with a git directory of its own.
+//!
+//! Owns what parts a run's worktree from the user's `.git`: references, settings, index and objects of its own, made from the
+//! user's, whose objects are lent to be read. Whatever is done there, the user's repository is what it was until `homing` brings
+//! something there. It goes on listing the worktree, and so keeps its branch from being removed or checked out elsewhere. Refuses
+//! to hand on keys that the user's settings hold.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::carry;
+use crate::checkout::{path_bytes, path_of, split};
+use crate::git::Git;
+use crate::gitdirs::WORKTREE_OF;
+use crate::homing::LENT;
+use crate::place::{Error, sync_parent};
+
+/// Where the repository keeps what it knows of one worktree (gitrepository-layout: `worktrees/<id>/`), and its own directory.
+pub(crate) struct Entry<'a> {
+    pub(crate) directory: &'a Path,
+    pub(crate) common: &'a Path,
+}
+
+/// What of the user's settings a repository has to say for itself.
+const FORMAT: &[&str] = &["extensions.objectformat", "extensions.partialclone"];
+
+/// What git keeps of a worktree for the repository that it is linked to, and nothing else.
+const LINKS: &[&str] = &["HEAD", "commondir", "config.worktree", "gitdir", "locked", LENT];
+
+/// References that are the user's alone, or ours.
+pub(crate) const KEPT_BACK: &[&str] =
+    &["refs/longhaul/", "refs/stash", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+
+/// Gives the worktree at `path` a directory of its own. Killed at any moment, the same once more does it again.
+pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+    let fresh = in_the_making(path);
+    remove(&fresh)?;
+    make(&fresh, entry).inspect_err(|_| drop(remove(&fresh)))?;
+    let link = path.join(".git");
+    match fs::remove_file(&link) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(io_error("remove", &link)(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    fs::rename(&fresh, &link).map_err(io_error("rename", &fresh))?;
+    sync_parent(&link)?;
+    // It is no longer what is staged, and git would look after it.
+    fs::remove_file(entry.directory.join("index")).ok();
+    Ok(())
+}
+
+/// Where the directory is before it is whole.
+pub(crate) fn in_the_making(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".git-making");
+    path.with_file_name(name)
+}
+
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn make(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+    for below in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
+        let directory = fresh.join(below);
+        fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
+    }
+    let listed = ["config", "--list", "--null", "--show-scope"];
+    write(&fresh.join("config"), &settings(&entry.git().printing_much().bytes(&listed)?))?;
+    references(fresh, entry)?;
+    write(&fresh.join("objects/info/alternates"), &alternate(&entry.common.join("objects")))?;
+    for name in ["hooks", "shallow"] {
+        copy(&entry.common.join(name), &fresh.join(name))?;
+    }
+    // What `worktree add` has written for a sparse checkout goes before what the user's has.
+    for from in [entry.directory, entry.common].map(|from| from.join("info")) {
+        for name in ["attributes", "exclude", "grafts", "sparse-checkout"] {
+            copy(&from.join(name), &fresh.join("info").join(name))?;
+        }
+    }
+    let files = fs::read_dir(entry.directory).map_err(io_error("read", entry.directory))?;
+    let files = files.flatten().filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
+    for name in files.map(|file| file.file_name()) {
+        let is_own =
+            !LINKS.iter().any(|link| name == *link) && !path_bytes(Path::new(&name)).ends_with(b".lock");
+        if is_own {
+            copy(&entry.directory.join(&name), &fresh.join(&name))?;
+        }
+    }
+    write(&fresh.join(WORKTREE_OF), &[path_bytes(entry.directory), b"\n"].concat())?;
+    write(&fresh.join("HEAD"), entry.head()?.as_bytes())
+}
+
+impl Entry<'_> {
+    /// Git as in that worktree, wherever its files are.
+    fn git(&self) -> Git<'_> {
+        Git::at(self.common).with("GIT_DIR", self.directory)
+    }
+
+    fn head(&self) -> Result<String, Error> {
+        if let Ok(branch) = self.git().run(&["symbolic-ref", "--quiet", "HEAD"]) {
+            return Ok(format!("ref: {branch}\n"));
+        }
+        let commit = self.git().run(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+        Ok(format!("{commit}\n"))
+    }
+}
+
+/// All branches and tags as they are, so that an agent can look at what there is.
+fn references(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+    let asked = ["for-each-ref", "--format=%(objectname) %(refname) %(symref)"];
+    let printed = entry.git().printing_much().bytes(&asked)?;
+    let (mut packed, mut lent) = (b"# pack-refs with: sorted \n".to_vec(), Vec::new());
+    for line in printed.split(|byte| *byte == b'\n') {
+        let mut words = line.splitn(3, |byte| *byte == b' ');
+        let (Some(commit), Some(name)) = (words.next(), words.next()) else { continue };
+        let leads_to = words.next().unwrap_or_default();
+        if KEPT_BACK.iter().any(|kept| name.starts_with(kept.as_bytes())) {
+            continue;
+        }
+        lent.extend([commit, b" ", name, b"\n"].concat());
+        if leads_to.is_empty() {
+            packed.extend([commit, b" ", name, b"\n"].concat());
+            continue;
+        }
+        let link = fresh.join(path_of(name));
+        let above = link.parent().unwrap_or(fresh);
+        fs::create_dir_all(above).map_err(io_error("create", above))?;
+        write(&link, &[b"ref: ", leads_to, b"\n"].concat())?;
+    }
+    write(&entry.directory.join(LENT), &lent)?;
+    write(&fresh.join("packed-refs"), &packed)
+}
+
+/// The settings of the user's repository, as a file. `listed` has a scope before each; those of other files are read there.
+fn settings(listed: &[u8]) -> Vec<u8> {
+    let words: Vec<&[u8]> = split(listed).collect();
+    let pairs = words.chunks_exact(2).filter(|pair| pair[0] == b"local" || pair[0] == b"worktree");
+    let (mut format, mut others) = (Vec::new(), Vec::new());
+    for pair in pairs {
+        let (key, value) = match pair[1].iter().position(|byte| *byte == b'\n') {
+            Some(end) => (&pair[1][..end], Some(&pair[1][end + 1..])),
+            None => (pair[1], None),
+        };
+        if FORMAT.iter().any(|name| key == name.as_bytes()) {
+            format.extend(setting(key, value));
+        } else if is_handed_on(key) {
+            others.extend(setting(key, value.map(without_key).as_deref()));
+        }
+    }
+    let version = if format.is_empty() { b"0" } else { b"1" };
+    let own =
+        [setting(b"core.repositoryformatversion", Some(version)), setting(b"core.bare", Some(b"false"))];
+    [own.concat(), format, others].concat()
+}
+
+/// Is it about any worktree of the repository, and no key? What others include is listed by itself.
+fn is_handed_on(key: &[u8]) -> bool {
+    let own: &[&[u8]] = &[b"core.bare", b"core.repositoryformatversion", b"core.worktree"];
+    let begins = |start: &[u8]| key.starts_with(start);
+    let is_address_with_key = begins(b"url.") && without_key(key) != key;
+    let is_header = begins(b"http.") && key.ends_with(b".extraheader");
+    !(own.contains(&key)
+        || begins(b"extensions.")
+        || begins(b"include.")
+        || begins(b"includeif.")
+        || begins(b"credential.")
+        || is_address_with_key
+        || is_header)
+}
+
+/// An address without what is said before its host, which may be a password or a token.
+fn without_key(value: &[u8]) -> Vec<u8> {
+    let Some(start) = value.windows(3).position(|word| word == b"://").map(|at| at + 3) else {
+        return value.to_vec();
+    };
+    let end = value[start..].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+    let end = end.map_or(value.len(), |end| start + end);
+    let is_web = value[..start].ends_with(b"http://") || value[..start].ends_with(b"https://");
+    match value[start..end].iter().rposition(|byte| *byte == b'@').filter(|_| is_web) {
+        Some(at) => [&value[..start], &value[start + at + 1..]].concat(),
+        None => value.to_vec(),
+    }
+}
+
+/// One setting, with a section of its own.
+fn setting(key: &[u8], value: Option<&[u8]>) -> Vec<u8> {
+    let Some((first, last)) =
+        key.iter().position(|byte| *byte == b'.').zip(key.iter().rposition(|byte| *byte == b'.'))
+    else {
+        return Vec::new();
+    };
+    let mut text = [b"[", &key[..first]].concat();
+    if first < last {
+        text.extend(b" \"");
+        text.extend(escaped(&key[first + 1..last]));
+        text.push(b'"');
+    }
+    text.extend(b"]\n\t");
+    text.extend(&key[last + 1..]);
+    if let Some(value) = value {
+        text.extend(b" = \"");
+        text.extend(escaped(value));
+        text.push(b'"');
+    }
+    text.push(b'\n');
+    text
+}
+
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let escape = |byte: &u8| match byte {
+        b'"' => b"\\\"".to_vec(),
+        b'\\' => b"\\\\".to_vec(),
+        b'\n' => b"\\n".to_vec(),
+        other => vec![*other],
+    };
+    text.iter().flat_map(escape).collect()
+}
+
+/// The line by which git finds objects that are lent.
+fn alternate(objects: &Path) -> Vec<u8> {
+    let path = path_bytes(objects);
+    if path.contains(&b'\n') {
+        return [b"\"", &escaped(path)[..], b"\"\n"].concat();
+    }
+    [path, b"\n"].concat()
+}
+
+/// What is there already stays, and what is not there is not missed.
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    if from.symlink_metadata().is_err() || to.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    carry::copy(from, to)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let written = File::create(path).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(io_error("write", path))
+}
+
+fn io_error<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + 'a {
+    move |source| Error::Io { action, path: path.to_owned(), source }
+}
+
+/// Makes a repository know a worktree again whose entry is lost. Git passes over an entry until it names a place.
+pub(crate) fn register(path: &Path, entry: &Entry<'_>, branch: &str) -> Result<(), Error> {
+    fs::create_dir_all(entry.directory).map_err(io_error("create", entry.directory))?;
+    write(&entry.directory.join("commondir"), b"../..\n")?;
+    write(&entry.directory.join("HEAD"), format!("ref: refs/heads/{branch}\n").as_bytes())?;
+    let named = entry.directory.join("gitdir.new");
+    write(&named, &[path_bytes(path), b"/.git\n"].concat())?;
+    fs::rename(&named, entry.directory.join("gitdir")).map_err(io_error("rename", &named))
+}
