@@ -1,19 +1,28 @@
-//! A git that can start nothing but git.
+//! A git that can start nothing but git, and in a workspace of ours reaches nothing but that.
 //!
 //! Owns the wall around every git that we run ourselves and that has nobody to reach. Git starts programs for more settings than
 //! anybody can name: filters, hooks, drivers, helpers, and the next version's. An agent can write the settings of a repository
 //! that it made, also while we look. So the kernel is told which programs there are for that git: git itself and its loader.
+//! It can also put links in the place of git's own files, which git follows: where an agent works, the kernel is told what else
+//! there is, too.
 //! Refuses to be all there is: a kernel without Landlock has no wall, and what is known to start programs is replaced by the
 //! caller in any case.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 
+/// What a git may reach, beside the system's files and the user's settings for git.
+pub(crate) struct Reach {
+    pub(crate) read: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
+}
+
 /// Starts it behind the wall, if this machine has one.
-pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+pub(crate) fn spawn(command: &mut Command, reach: Option<&Reach>) -> io::Result<Child> {
     #[cfg(target_os = "linux")]
     if let Some(wall) = linux::wall() {
-        return match wall.spawn(command) {
+        return match wall.spawn(command, reach.filter(|_| linux::files().is_some())) {
             // Not the git that the wall was made for.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => command.spawn(),
             spawned => spawned,
@@ -31,8 +40,18 @@ pub(crate) fn has_wall() -> bool {
     false
 }
 
+/// Does it hold what is reached, too?
+pub(crate) fn holds_files() -> bool {
+    #[cfg(target_os = "linux")]
+    return linux::wall().is_some() && linux::files().is_some();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::collections::BTreeSet;
+    use std::ffi::OsString;
     use std::fs::File;
     use std::io;
     use std::os::unix::ffi::OsStringExt;
@@ -43,11 +62,24 @@ mod linux {
     use std::thread;
 
     use landlock::{
-        AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-        RulesetStatus, path_beneath_rules,
+        ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+        RulesetError, RulesetStatus, path_beneath_rules,
     };
 
+    use super::Reach;
+    use crate::checkout::{path_of, split};
     use crate::limits;
+
+    /// The first with all that is told here: Linux 6.2.
+    const FILES: ABI = ABI::V3;
+
+    /// Of the system, what git, its libraries and its settings are.
+    const SYSTEM: &[&str] = &[
+        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/gnu", "/proc", "/sys",
+    ];
+
+    /// Of where git is, what belongs to it.
+    const BESIDE_GIT: &[&str] = &["bin", "lib", "lib64", "libexec", "share/git-core", "share/locale", "etc"];
 
     /// The programs that may be started.
     pub(super) struct Wall(Vec<PathBuf>);
@@ -56,6 +88,13 @@ mod linux {
     pub(super) fn wall() -> Option<&'static Wall> {
         static WALL: OnceLock<Option<Wall>> = OnceLock::new();
         WALL.get_or_init(Wall::found).as_ref()
+    }
+
+    /// What every git may read, as far as it is known; `None` where files cannot be held, or git would not work then. Found out once,
+    /// and only where somebody asks: it takes git a while to name the user's settings.
+    pub(super) fn files() -> Option<&'static [PathBuf]> {
+        static READ: OnceLock<Option<Vec<PathBuf>>> = OnceLock::new();
+        READ.get_or_init(|| wall()?.readable()).as_deref()
     }
 
     impl Wall {
@@ -68,7 +107,7 @@ mod linux {
             wall.0.extend(loader(&git)?);
             let mut asked = Command::new(&git);
             asked.arg("--exec-path").env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
-            let printed = wall.spawn(&mut asked).ok()?.wait_with_output().ok()?;
+            let printed = wall.spawn(&mut asked, None).ok()?.wait_with_output().ok()?;
             let mut own = printed.stdout;
             own.truncate(own.trim_ascii_end().len());
             let own = PathBuf::from(std::ffi::OsString::from_vec(own));
@@ -77,24 +116,102 @@ mod linux {
             printed.status.success().then_some(wall)
         }
 
-        /// A domain is one thread's, and what that thread starts is born into it.
-        pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        fn readable(&self) -> Option<Vec<PathBuf>> {
+            let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+            let prefixes = self.0.iter().filter_map(|program| program.parent()?.parent());
+            read.extend(prefixes.flat_map(|prefix| BESIDE_GIT.iter().map(|name| prefix.join(name))));
+            let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+            read.extend(std::env::split_paths(&libraries).filter(|place| place.is_absolute()));
+            read.extend(self.settings(&["--list"]));
+            let nowhere = Reach { read: Vec::new(), write: Vec::new() };
+            let mut asked = self.git(&["config", "--list", "--name-only"])?;
             let inside = || {
-                self.put_up().map_err(io::Error::other)?;
+                self.put_up(Some((&nowhere, &read))).map_err(io::Error::other)?;
+                asked.stdout(Stdio::null()).status()
+            };
+            let joined = thread::scope(|scope| scope.spawn(inside).join()).ok()?;
+            joined.is_ok_and(|status| status.success()).then_some(read)
+        }
+
+        /// Git with the user's settings and no repository.
+        fn git(&self, words: &[&str]) -> Option<Command> {
+            let mut git = Command::new(self.0.first()?);
+            git.args(words).current_dir("/").env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+            let passed = ["PATH", "HOME", "XDG_CONFIG_HOME", "LD_LIBRARY_PATH"];
+            git.envs(passed.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+            Some(git)
+        }
+
+        /// The files that the user's settings for git are in, also those that hold only in some places, and those that they name.
+        fn settings(&self, words: &[&str]) -> BTreeSet<PathBuf> {
+            let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+            let own = std::env::var_os("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+            let mut found: BTreeSet<PathBuf> = [own.join("git"), home.join(".gitconfig")].into();
+            let mut left: Vec<Vec<OsString>> = vec![words.iter().map(OsString::from).collect()];
+            let mut asked = 0;
+            while let Some(words) = left.pop().filter(|_| asked < limits::SETTINGS_FILES_MAX) {
+                asked += 1;
+                let Some(mut git) = self.git(&["config", "--null", "--show-origin", "--includes"]) else {
+                    break;
+                };
+                let printed = git.args(words).output().map(|output| output.stdout).unwrap_or_default();
+                let words: Vec<&[u8]> = split(&printed).collect();
+                for pair in words.chunks_exact(2) {
+                    let origin = pair[0].strip_prefix(b"file:").map(path_of).unwrap_or_default();
+                    let line = pair[1].splitn(2, |byte| *byte == b'\n').collect::<Vec<_>>();
+                    let [key, value] = line[..] else { continue };
+                    let is_file = key == b"core.excludesfile" || key == b"core.attributesfile";
+                    let is_included = key.starts_with(b"include") && key.ends_with(b".path");
+                    found.insert(origin.clone());
+                    if is_file || is_included {
+                        let named = value
+                            .strip_prefix(b"~/")
+                            .map_or_else(|| path_of(value), |rest| home.join(path_of(rest)));
+                        let named = origin.parent().unwrap_or(Path::new("/")).join(named);
+                        if found.insert(named.clone()) && is_included {
+                            left.push(["--list".into(), "--file".into(), named.into()].into());
+                        }
+                    }
+                }
+            }
+            found
+        }
+
+        /// A domain is one thread's, and what that thread starts is born into it.
+        pub(super) fn spawn(&self, command: &mut Command, reach: Option<&Reach>) -> io::Result<Child> {
+            let reach = reach.zip(reach.and_then(|_| files()));
+            let inside = || {
+                self.put_up(reach).map_err(io::Error::other)?;
                 command.spawn()
             };
             let joined = thread::scope(|scope| scope.spawn(inside).join());
             joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         }
 
-        fn put_up(&self) -> Result<(), RulesetError> {
+        /// With what may be reached, and what may be read in any case.
+        fn put_up(&self, reach: Option<(&Reach, &[PathBuf])>) -> Result<(), RulesetError> {
+            let held = match reach {
+                Some(_) => AccessFs::from_all(FILES),
+                // Whoever handles nothing of moving between directories forbids it, and git moves objects so.
+                None => AccessFs::Execute | AccessFs::Refer,
+            };
             let rules = Ruleset::default()
                 .set_compatibility(CompatLevel::HardRequirement)
-                // Whoever handles nothing of moving between directories forbids it, and git moves objects so.
-                .handle_access(AccessFs::Execute | AccessFs::Refer)?
+                .handle_access(held)?
                 .create()?
-                .add_rules(path_beneath_rules(["/"], AccessFs::Refer))?
                 .add_rules(path_beneath_rules(&self.0, AccessFs::Execute))?;
+            let rules = match reach {
+                None => rules.add_rules(path_beneath_rules(["/"], AccessFs::Refer))?,
+                Some((reach, system)) => {
+                    let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
+                    let device = read | AccessFs::WriteFile | AccessFs::Truncate;
+                    let read_only = system.iter().chain(&self.0).chain(&reach.read);
+                    rules
+                        .add_rules(path_beneath_rules(["/dev"], device))?
+                        .add_rules(path_beneath_rules(read_only, read))?
+                        .add_rules(path_beneath_rules(&reach.write, read | AccessFs::from_write(FILES)))?
+                }
+            };
             let status = rules.restrict_self()?;
             debug_assert_eq!(status.ruleset, RulesetStatus::FullyEnforced);
             Ok(())

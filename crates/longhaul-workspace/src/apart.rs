@@ -13,7 +13,7 @@ use crate::carry;
 use crate::checkout::{path_bytes, path_of, split};
 use crate::git::Git;
 use crate::gitdirs::WORKTREE_OF;
-use crate::homing::LENT;
+use crate::lending::{BROUGHT, KEPT_BACK, LENT};
 use crate::place::{Error, sync_parent};
 
 /// Where the repository keeps what it knows of one worktree (gitrepository-layout: `worktrees/<id>/`), and its own directory.
@@ -25,12 +25,65 @@ pub(crate) struct Entry<'a> {
 /// What of the user's settings a repository has to say for itself.
 const FORMAT: &[&str] = &["extensions.objectformat", "extensions.partialclone"];
 
-/// What git keeps of a worktree for the repository that it is linked to, and nothing else.
-const LINKS: &[&str] = &["HEAD", "commondir", "config.worktree", "gitdir", "locked", LENT];
+/// Who makes commits.
+const WHO: &[&str] = &["author.", "committer.", "user."];
 
-/// References that are the user's alone, or ours.
-pub(crate) const KEPT_BACK: &[&str] =
-    &["refs/longhaul/", "refs/stash", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+/// The sections of settings that a worktree gets.
+const HANDED_ON: &[&str] = &[
+    "advice",
+    "alias",
+    "am",
+    "apply",
+    "author",
+    "blame",
+    "branch",
+    "checkout",
+    "clean",
+    "color",
+    "column",
+    "commit",
+    "commitgraph",
+    "committer",
+    "core",
+    "diff",
+    "feature",
+    "fetch",
+    "filter",
+    "format",
+    "gc",
+    "grep",
+    "i18n",
+    "index",
+    "init",
+    "interactive",
+    "lfs",
+    "log",
+    "merge",
+    "notes",
+    "pack",
+    "pull",
+    "push",
+    "rebase",
+    "remote",
+    "rerere",
+    "reset",
+    "sequence",
+    "sparse",
+    "stash",
+    "status",
+    "submodule",
+    "switch",
+    "tag",
+    "trailer",
+    "url",
+    "user",
+    "versionsort",
+    "worktree",
+];
+
+/// What git keeps of a worktree for the repository that it is linked to, and what is no good elsewhere.
+const LINKS: &[&str] =
+    &["HEAD", "commondir", "config.worktree", "gitdir", "locked", "modules", LENT, BROUGHT];
 
 /// Gives the worktree at `path` a directory of its own. Killed at any moment, the same once more does it again.
 pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
@@ -83,14 +136,17 @@ fn make(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
             copy(&from.join(name), &fresh.join("info").join(name))?;
         }
     }
-    let files = fs::read_dir(entry.directory).map_err(io_error("read", entry.directory))?;
-    let files = files.flatten().filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
-    for name in files.map(|file| file.file_name()) {
+    // What is staged and under way.
+    let names = fs::read_dir(entry.directory).map_err(io_error("read", entry.directory))?;
+    for name in names.flatten().map(|found| found.file_name()) {
         let is_own =
             !LINKS.iter().any(|link| name == *link) && !path_bytes(Path::new(&name)).ends_with(b".lock");
         if is_own {
             copy(&entry.directory.join(&name), &fresh.join(&name))?;
         }
+    }
+    if let Ok(index) = File::open(fresh.join("index")) {
+        index.sync_all().map_err(io_error("sync", fresh))?;
     }
     write(&fresh.join(WORKTREE_OF), &[path_bytes(entry.directory), b"\n"].concat())?;
     write(&fresh.join("HEAD"), entry.head()?.as_bytes())
@@ -140,76 +196,82 @@ fn references(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
 /// The settings of the user's repository, as a file. `listed` has a scope before each; those of other files are read there.
 fn settings(listed: &[u8]) -> Vec<u8> {
     let words: Vec<&[u8]> = split(listed).collect();
-    let pairs = words.chunks_exact(2).filter(|pair| pair[0] == b"local" || pair[0] == b"worktree");
-    let (mut format, mut others) = (Vec::new(), Vec::new());
-    for pair in pairs {
-        let (key, value) = match pair[1].iter().position(|byte| *byte == b'\n') {
-            Some(end) => (&pair[1][..end], Some(&pair[1][end + 1..])),
-            None => (pair[1], None),
-        };
-        if FORMAT.iter().any(|name| key == name.as_bytes()) {
-            format.extend(setting(key, value));
-        } else if is_handed_on(key) {
-            others.extend(setting(key, value.map(without_key).as_deref()));
-        }
+    let is_own = |pair: &&[&[u8]]| pair[0] == b"local" || pair[0] == b"worktree";
+    // Who the user is may hang on where the repository is, and this one is elsewhere.
+    let is_name = |pair: &&[&[u8]]| WHO.iter().any(|section| pair[1].starts_with(section.as_bytes()));
+    let pairs = words.chunks_exact(2).filter(|pair| is_own(pair) || is_name(pair));
+    let pairs = pairs.map(|pair| match pair[1].iter().position(|byte| *byte == b'\n') {
+        Some(end) => (&pair[1][..end], Some(&pair[1][end + 1..])),
+        None => (pair[1], None),
+    });
+    let is_format = |key: &[u8]| FORMAT.iter().any(|name| key == name.as_bytes());
+    let (format, others): (Vec<_>, Vec<_>) = pairs.partition(|(key, _)| is_format(key));
+    let version: &[u8] = if format.is_empty() { b"0" } else { b"1" };
+    let mut text = Settings::default();
+    text.add(b"core.repositoryformatversion", Some(version));
+    text.add(b"core.bare", Some(b"false"));
+    for (key, value) in others.into_iter().filter(|(key, _)| is_handed_on(key)) {
+        text.add(key, value.map(without_key).as_deref());
     }
-    let version = if format.is_empty() { b"0" } else { b"1" };
-    let own =
-        [setting(b"core.repositoryformatversion", Some(version)), setting(b"core.bare", Some(b"false"))];
-    [own.concat(), format, others].concat()
+    for (key, value) in format {
+        text.add(key, value);
+    }
+    text.bytes
 }
 
-/// Is it about any worktree of the repository, and no key? What others include is listed by itself.
+/// Is it something that git goes by in any worktree of the repository? Sections of other programs may hold keys, and so may those
+/// about servers.
 fn is_handed_on(key: &[u8]) -> bool {
     let own: &[&[u8]] = &[b"core.bare", b"core.repositoryformatversion", b"core.worktree"];
-    let begins = |start: &[u8]| key.starts_with(start);
-    let is_address_with_key = begins(b"url.") && without_key(key) != key;
-    let is_header = begins(b"http.") && key.ends_with(b".extraheader");
-    !(own.contains(&key)
-        || begins(b"extensions.")
-        || begins(b"include.")
-        || begins(b"includeif.")
-        || begins(b"credential.")
-        || is_address_with_key
-        || is_header)
+    let section = key.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let is_known = HANDED_ON.iter().any(|name| section == name.as_bytes());
+    is_known && !own.contains(&key) && without_key(key) == key
 }
 
-/// An address without what is said before its host, which may be a password or a token.
+/// An address without what is said before its host, if that may be a password or a token.
 fn without_key(value: &[u8]) -> Vec<u8> {
     let Some(start) = value.windows(3).position(|word| word == b"://").map(|at| at + 3) else {
         return value.to_vec();
     };
     let end = value[start..].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
     let end = end.map_or(value.len(), |end| start + end);
+    let Some(host) = value[start..end].iter().rposition(|byte| *byte == b'@') else { return value.to_vec() };
     let is_web = value[..start].ends_with(b"http://") || value[..start].ends_with(b"https://");
-    match value[start..end].iter().rposition(|byte| *byte == b'@').filter(|_| is_web) {
-        Some(at) => [&value[..start], &value[start + at + 1..]].concat(),
-        None => value.to_vec(),
-    }
+    let who = &value[start..start + host];
+    let kept = match who.iter().position(|byte| *byte == b':') {
+        _ if is_web => return [&value[..start], &value[start + host + 1..]].concat(),
+        Some(name) => &who[..name],
+        None => who,
+    };
+    [&value[..start], kept, &value[start + host..]].concat()
 }
 
-/// One setting, with a section of its own.
-fn setting(key: &[u8], value: Option<&[u8]>) -> Vec<u8> {
-    let Some((first, last)) =
-        key.iter().position(|byte| *byte == b'.').zip(key.iter().rposition(|byte| *byte == b'.'))
-    else {
-        return Vec::new();
-    };
-    let mut text = [b"[", &key[..first]].concat();
-    if first < last {
-        text.extend(b" \"");
-        text.extend(escaped(&key[first + 1..last]));
-        text.push(b'"');
+/// A file of settings in the making.
+#[derive(Default)]
+struct Settings {
+    bytes: Vec<u8>,
+    section: Vec<u8>,
+}
+
+impl Settings {
+    /// Adds a setting as git names it: what is between the first point and the last may be anything.
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let point = |byte: &u8| *byte == b'.';
+        let Some((first, last)) = key.iter().position(point).zip(key.iter().rposition(point)) else { return };
+        if self.section != key[..last] {
+            self.section = key[..last].to_vec();
+            self.bytes.extend([b"[", &key[..first]].concat());
+            if first < last {
+                self.bytes.extend([b" \"", &escaped(&key[first + 1..last])[..], b"\""].concat());
+            }
+            self.bytes.extend(b"]\n");
+        }
+        self.bytes.extend([b"\t", &key[last + 1..]].concat());
+        if let Some(value) = value {
+            self.bytes.extend([b" = \"", &escaped(value)[..], b"\""].concat());
+        }
+        self.bytes.push(b'\n');
     }
-    text.extend(b"]\n\t");
-    text.extend(&key[last + 1..]);
-    if let Some(value) = value {
-        text.extend(b" = \"");
-        text.extend(escaped(value));
-        text.push(b'"');
-    }
-    text.push(b'\n');
-    text
 }
 
 fn escaped(text: &[u8]) -> Vec<u8> {

@@ -105,17 +105,21 @@ impl Checkout {
     pub fn open(top: &Path, scratch: &Path, filters: Filters) -> Result<Checkout, Error> {
         let not = || Error::NotCheckout { path: top.to_owned() };
         let top = top.canonicalize().map_err(|_| not())?;
-        let directory = match gitdirs::at(&top).ok_or_else(not)? {
-            GitDirs::Own { directory, .. } => directory,
-            GitDirs::Linked { own, .. } => own,
+        let dirs = gitdirs::at(&top).ok_or_else(not)?;
+        let directory = match &dirs {
+            GitDirs::Own { directory, .. } => directory.clone(),
+            GitDirs::Linked { own, .. } => own.clone(),
         };
-        let found = Git::at(&top).run(&["rev-parse", "--show-toplevel", "--absolute-git-dir"])?;
+        let asked = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"];
+        let found = Git::at(&top).run(&asked)?;
         let same = |line: Option<&str>, path: &Path| {
             line.is_some_and(|line| top.join(line).canonicalize().is_ok_and(|line| line == path))
         };
         let mut lines = found.lines();
-        let real = directory.canonicalize().map_err(|_| not())?;
-        if !same(lines.next(), &top) || !same(lines.next(), &real) {
+        let whole = |path: &Path| path.canonicalize().map_err(|_| not());
+        let (real, common) = (whole(&directory)?, whole(dirs.common())?);
+        // An agent may have said that its repository is another one.
+        if !same(lines.next(), &top) || !same(lines.next(), &real) || !same(lines.next(), &common) {
             return Err(not());
         }
         fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::alone::{self, Reach};
 use crate::prune::bytes_below;
-use crate::{alone, limits};
+use crate::{gitdirs, limits};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -153,9 +154,11 @@ impl<'a> Git<'a> {
         };
         let (max, room, reaches) = (self.output_bytes_max, self.room, self.reaches);
         let time_max = self.time_max;
+        let reach = self.reach(&action)?;
         let mut command = self.command(arguments);
         command.stdin(stdin);
-        let spawned = if reaches.is_some() { command.spawn() } else { alone::spawn(&mut command) };
+        let spawned =
+            if reaches.is_some() { command.spawn() } else { alone::spawn(&mut command, reach.as_ref()) };
         // What it was given to hold is the child's alone.
         drop(command);
         let mut child = spawned.map_err(Error::Spawn)?;
@@ -176,6 +179,24 @@ impl<'a> Git<'a> {
         }
         let complaint = String::from_utf8_lossy(&complaint.bytes).into_owned();
         Ok(Printed { status, bytes: printed.bytes, complaint })
+    }
+
+    /// What git may reach where an agent may have put links in the place of its files; `None` if it may not have, or git uses
+    /// another directory. Refuses what git would wait for, or take from elsewhere, without being asked.
+    fn reach(&self, action: &str) -> Result<Option<Reach>, Error> {
+        let given =
+            |name: &str| self.environment.iter().find(|(given, _)| *given == name).map(|(_, value)| value);
+        if given("GIT_DIR").is_some() || !gitdirs::is_ours(self.directory) {
+            return Ok(None);
+        }
+        let own = self.directory.join(".git");
+        if let Some(name) = gitdirs::odd_entry(&own) {
+            let message = format!("`.git/{}` is neither a file nor a directory", name.display());
+            return Err(Error::Failed { action: action.to_owned(), message });
+        }
+        let index = given("GIT_INDEX_FILE").and_then(|index| Path::new(index).parent()).map(Path::to_owned);
+        let write = index.into_iter().chain([self.directory.to_owned()]).collect();
+        Ok(Some(Reach { read: gitdirs::lent(&own), write }))
     }
 
     fn command<S: AsRef<OsStr>>(self, arguments: &[S]) -> Command {
@@ -207,6 +228,11 @@ impl Printed {
         let message = if complaint.is_empty() { self.status.to_string() } else { complaint.to_owned() };
         Error::Failed { action, message }
     }
+}
+
+/// Does the kernel hold git to the workspace that it works in, where an agent may have put links in the place of its files?
+pub fn is_held() -> bool {
+    alone::holds_files()
 }
 
 /// Asks again while another git is just making a worktree: until that one's `commondir` is written, every command that looks at

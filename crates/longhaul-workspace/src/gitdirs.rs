@@ -3,10 +3,15 @@
 //! Owns telling a true link from a forged one: the `.git` file of a worktree can be written by whoever works in it, so
 //! it counts only if the directory it names points back. Refuses to guess: what is neither is no repository.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::OFlags;
+
+use crate::git::Git;
 use crate::limits;
 
 /// The directories of one checkout.
@@ -54,6 +59,24 @@ pub fn at(top: &Path) -> Option<GitDirs> {
 /// Where a worktree with a directory of its own says what the repository keeps of it.
 pub(crate) const WORKTREE_OF: &str = "longhaul-worktree";
 
+/// Where a workspace has what it was made from, beside its own objects.
+pub(crate) const FETCHED: &str = "longhaul-fetched";
+
+/// Has longhaul made the repository of the checkout at exactly `top`, for an agent to work in?
+pub(crate) fn is_ours(top: &Path) -> bool {
+    let own = top.join(".git");
+    let is_there = |name: &str| own.join(name).symlink_metadata().is_ok();
+    own.symlink_metadata().is_ok_and(|facts| facts.is_dir())
+        && [WORKTREE_OF, FETCHED].into_iter().any(is_there)
+}
+
+/// Something at the top of git's directory that git never puts there: a link, or what is waited for when it is opened.
+pub(crate) fn odd_entry(directory: &Path) -> Option<OsString> {
+    let is_odd =
+        |entry: &fs::DirEntry| entry.file_type().map_or(true, |kind| !kind.is_file() && !kind.is_dir());
+    fs::read_dir(directory).ok()?.flatten().find(is_odd).map(|entry| entry.file_name())
+}
+
 /// The repository whose worktree a checkout is, though it has a directory of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lender {
@@ -63,6 +86,16 @@ pub struct Lender {
 }
 
 impl Lender {
+    /// Git as in the repository itself, whatever is checked out.
+    pub(crate) fn git(&self) -> Git<'_> {
+        Git::at(&self.common).with("GIT_DIR", &self.common)
+    }
+
+    /// Git as the repository sees that worktree.
+    pub(crate) fn entry_git(&self) -> Git<'_> {
+        Git::at(&self.common).with("GIT_DIR", &self.entry)
+    }
+
     /// The branch that is brought there, as a path below the repository's directory; none if only git can tell.
     pub(crate) fn branch(&self) -> Option<String> {
         branch(&self.entry).filter(|branch| !branch.ends_with("/.invalid"))
@@ -98,8 +131,8 @@ pub fn lent(directory: &Path) -> Vec<PathBuf> {
     let mut asked = vec![directory.join("objects")];
     while let Some(objects) = asked.pop().filter(|_| found.len() < limits::LENDERS_MAX) {
         let named = small(&objects.join("info/alternates")).unwrap_or_default();
-        let named = named.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '"']));
-        for lent in named.filter_map(|line| objects.join(line).canonicalize().ok()) {
+        let named = named.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for lent in named.filter_map(|line| objects.join(unquoted(line)).canonicalize().ok()) {
             let is_store = lent.file_name().is_some_and(|name| name == "objects")
                 && lent
                     .parent()
@@ -111,6 +144,19 @@ pub fn lent(directory: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// A path as git writes it if it has a line break in it.
+fn unquoted(line: &str) -> String {
+    let Some(inside) = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')) else {
+        return line.to_owned();
+    };
+    let mut letters = inside.chars();
+    let read = || match letters.next()? {
+        '\\' => letters.next().map(|escaped| if escaped == 'n' { '\n' } else { escaped }),
+        plain => Some(plain),
+    };
+    std::iter::from_fn(read).collect()
 }
 
 /// What git keeps for the nearest checkout at or above `path`; not looked for at `boundary` or above it.
@@ -159,9 +205,13 @@ fn target(file: &Path, prefix: &str, base: &Path) -> Option<PathBuf> {
     base.join(small(file)?.strip_prefix(prefix)?.trim()).canonicalize().ok()
 }
 
-fn small(file: &Path) -> Option<String> {
+/// What a small file says. An agent may have put something else there: no link is followed, and nothing is waited for.
+pub(crate) fn small(file: &Path) -> Option<String> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(file).ok()?;
     let mut text = String::new();
-    fs::File::open(file).ok()?.take(limits::GIT_LINK_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let is_file = file.metadata().ok()?.is_file();
+    is_file.then(|| file.take(limits::GIT_LINK_BYTES_MAX).read_to_string(&mut text).ok())??;
     Some(text)
 }
 

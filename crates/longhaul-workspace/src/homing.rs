@@ -2,30 +2,25 @@
 //!
 //! Owns that commits and files come to another repository as what they are called, whoever has written them: git there works out
 //! every name anew, and all that they need must have come. Refuses to move or to hide anything of the user's: beside its own
-//! branch, a worktree brings only what has a name that meant nothing. May be killed at any point and simply be called once more.
+//! branch, a worktree brings only what has a name that meant nothing, and neither once somebody else has moved it. May be killed
+//! at any point and simply be called once more.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::apart::KEPT_BACK;
 use crate::checkout::{Checkout, io_error};
 use crate::git::{Git, Printed};
 use crate::gitdirs::{self, GitDirs, Lender};
+use crate::lending::{BROUGHT, LENT, References};
 use crate::limits;
 pub use crate::moving::Error;
 use crate::moving::Moving;
 
 /// Where a pack ends that is on its way, after the number of the process that takes it there.
 pub(crate) const SUFFIX: &str = ".pack";
-
-/// What branches and tags were when they were lent to a worktree, and what has become of its own since: kept where its repository
-/// keeps what it knows of it.
-pub(crate) const LENT: &str = "longhaul-lent";
-const BROUGHT: &str = "longhaul-brought";
 
 /// The same as [`publish`], unless it can be seen without git that the branch is there: most commands move none.
 pub fn publish_if_moved(tree: &Path, scratch: &Path) -> Result<(), Error> {
@@ -41,7 +36,7 @@ fn lender_of(tree: &Path) -> Option<Lender> {
 
 fn is_there(tree: &Path, lender: &Lender) -> bool {
     let Some(branch) = lender.branch() else { return false };
-    let at = |directory: &Path, name: &str| fs::read_to_string(directory.join(name)).ok();
+    let at = |directory: &Path, name: &str| gitdirs::small(&directory.join(name));
     let own = tree.join(".git");
     let is_on = at(&own, "HEAD").is_some_and(|head| head.trim_end() == format!("ref: {branch}"));
     is_on && at(&own, &branch).zip(at(&lender.common, &branch)).is_some_and(|(here, there)| here == there)
@@ -52,61 +47,14 @@ fn is_there(tree: &Path, lender: &Lender) -> bool {
 pub fn publish(tree: &Path, scratch: &Path) -> Result<(), Error> {
     let Some(lender) = lender_of(tree) else { return Ok(()) };
     fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
-    let bringing = Bringing { tree, lender: &lender, scratch };
-    let asked = Git::at(&lender.common).with("GIT_DIR", &lender.entry);
-    let own = asked.run(&["symbolic-ref", "--quiet", "HEAD"]).ok();
+    let (lent, brought) = (References::on_record(&lender, LENT), References::on_record(&lender, BROUGHT));
+    let mut way = Way { tree, lender: &lender, scratch, brought: brought.unwrap_or_default() };
+    let own = lender.entry_git().run(&["symbolic-ref", "--quiet", "HEAD"]).ok();
     if let Some(branch) = &own {
-        // An agent may have removed it, which is no reason to remove the user's.
-        if let Some(commit) = commit_of(Git::at(tree), branch) {
-            bringing.bring(branch, &commit, commit_of(bringing.there(), branch))?;
-        }
+        way.bring_own(branch, lent.as_ref())?;
     }
-    bringing.others(own.as_deref())
-}
-
-/// Shows a worktree what has become of the branches and tags of its repository since they were lent. What was moved in the worktree
-/// itself, and what is checked out there, stays.
-pub fn refresh(tree: &Path) -> Result<(), Error> {
-    let Some(lender) = lender_of(tree) else { return Ok(()) };
-    let bringing = Bringing { tree, lender: &lender, scratch: tree };
-    // What stands for another name goes with that one.
-    let asked = ["for-each-ref", "--format=%(if)%(symref)%(then)%(else)%(objectname) %(refname)%(end)"];
-    let list = |git: Git<'_>| git.printing_much().run(&asked);
-    let (there, here) = (list(bringing.there())?, list(Git::at(tree))?);
-    let record = lender.entry.join(LENT);
-    let lent = fs::read_to_string(&record).unwrap_or_default();
-    let (there, here, mut lent) = (named(&there), named(&here), named(&lent));
-    let own = [&lender.entry, &tree.join(".git")].map(|directory| {
-        Git::at(&lender.common).with("GIT_DIR", directory).run(&["symbolic-ref", "--quiet", "HEAD"])
-    });
-    let brought = fs::read_to_string(lender.entry.join(BROUGHT)).unwrap_or_default();
-    let is_lent = |name: &str| {
-        let is_own = own.iter().flatten().any(|own| own == name)
-            || brought.lines().any(|line| line.starts_with(&format!("{name} ")));
-        !is_own && !KEPT_BACK.iter().any(|kept| name.starts_with(kept))
-    };
-    let mut orders = String::new();
-    for (name, commit) in there.into_iter().filter(|(name, _)| is_lent(name)) {
-        let (known, now) = (lent.get(name).copied(), here.get(name).copied());
-        if known != Some(commit) && now == known {
-            orders += &match now {
-                Some(now) => format!("update {name} {commit} {now}\n"),
-                None => format!("create {name} {commit}\n"),
-            };
-            lent.insert(name, commit);
-        }
-    }
-    if orders.is_empty() {
-        return Ok(());
-    }
-    Git::at(tree).reading(orders.into_bytes()).bytes(&["update-ref", "--stdin"])?;
-    let said: String = lent.iter().map(|(name, commit)| format!("{commit} {name}\n")).collect();
-    Ok(fs::write(&record, said).map_err(io_error("write", &record))?)
-}
-
-/// Names with what they stand for, of lines that have it before.
-fn named(lines: &str) -> BTreeMap<&str, &str> {
-    lines.lines().filter_map(|line| line.split_once(' ')).map(|(commit, name)| (name, commit)).collect()
+    // Without a record, nobody knows what is new.
+    lent.map_or(Ok(()), |lent| way.bring_new(own.as_deref(), &lent))
 }
 
 /// The commit that is checked out in a checkout, which the repository that it is of has too, after this.
@@ -114,7 +62,7 @@ pub fn brought(tree: &Path, scratch: &Path) -> Result<Option<String>, Error> {
     let Some(head) = commit_of(Git::at(tree), "HEAD") else { return Ok(None) };
     if let Some(lender) = lender_of(tree) {
         fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
-        Bringing { tree, lender: &lender, scratch }.carry(&head, None)?;
+        Way { tree, lender: &lender, scratch, brought: References::default() }.carry(&head)?;
     }
     Ok(Some(head))
 }
@@ -124,29 +72,106 @@ fn commit_of(git: Git<'_>, branch: &str) -> Option<String> {
     git.run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
 }
 
-struct Bringing<'a> {
+/// From a worktree to the repository that it is of.
+struct Way<'a> {
     tree: &'a Path,
     lender: &'a Lender,
     scratch: &'a Path,
+    /// What came this way before.
+    brought: References,
 }
 
-impl<'a> Bringing<'a> {
-    fn there(&self) -> Git<'a> {
-        Git::at(&self.lender.common).with("GIT_DIR", &self.lender.common)
+impl Way<'_> {
+    fn there(&self) -> Git<'_> {
+        self.lender.git()
     }
 
-    fn carry(&self, commit: &str, before: Option<&str>) -> Result<(), Error> {
-        let head = commit_of(self.there(), "HEAD");
-        let known: Vec<&str> = before.into_iter().chain(head.as_deref()).collect();
-        carry_over(|| Git::at(self.tree), || self.there(), self.scratch, &[commit], &known)
-    }
-
-    /// Makes a branch what it is in the worktree, if it still is what it was there.
-    fn bring(&self, branch: &str, commit: &str, before: Option<String>) -> Result<(), Error> {
-        if before.as_deref() == Some(commit) {
+    /// Brings the branch that the worktree was made for, unless somebody else has put something on it.
+    fn bring_own(&mut self, branch: &str, lent: Option<&References>) -> Result<(), Error> {
+        // An agent may have removed it, which is no reason to remove the user's.
+        let Some(commit) = commit_of(Git::at(self.tree), branch) else { return Ok(()) };
+        let there = commit_of(self.there(), branch);
+        if there.as_ref() == Some(&commit) {
             return Ok(());
         }
-        self.carry(commit, before.as_deref())?;
+        self.carry(&commit)?;
+        let was = self.brought.get(branch).or_else(|| lent?.get(branch));
+        let is_behind = |there: &str| {
+            self.there().run(&["merge-base", "--is-ancestor", "--end-of-options", there, &commit]).is_ok()
+        };
+        match there.as_deref() {
+            Some(there) if was != Some(there) && !is_behind(there) => {
+                let (branch, repository) = (branch.to_owned(), self.lender.common.clone());
+                Err(Error::Diverged { branch, repository })
+            }
+            there => self.move_there(branch, &commit, there.map(str::to_owned)),
+        }
+    }
+
+    /// Brings the branches that were not lent. One whose name means something there already, a tag or a branch of somebody else's,
+    /// stays in the worktree, and so does one that somebody stands on.
+    fn bring_new(&mut self, own: Option<&str>, lent: &References) -> Result<(), Error> {
+        let made = References::of(Git::at(self.tree), "refs/heads/")?;
+        let made = made.iter().filter(|(name, _)| Some(*name) != own && lent.get(name).is_none());
+        let mut count = 0;
+        for (name, commit) in made {
+            let there = commit_of(self.there(), name);
+            let may = match (&there, self.brought.get(name)) {
+                (Some(there), was) => there != commit && was == Some(there.as_str()),
+                (None, None) => self.means_nothing(name),
+                // Who removes a branch does not want it back.
+                (None, Some(_)) => false,
+            };
+            if !may || self.is_checked_out(name) {
+                continue;
+            }
+            count += 1;
+            if count > limits::BRANCHES_BROUGHT_MAX {
+                break;
+            }
+            if self.carry(commit).is_ok() {
+                self.move_there(name, commit, there).ok();
+            }
+        }
+        Ok(())
+    }
+
+    /// Is there nothing that whoever says the short name of this branch would get today?
+    fn means_nothing(&self, name: &str) -> bool {
+        let Some(short) = name.strip_prefix("refs/heads/") else { return false };
+        let is_shouted = short.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
+        if is_shouted || short.starts_with('-') || short.starts_with("refs/") {
+            return false;
+        }
+        let asked = ["rev-parse", "--quiet", "--verify", "--end-of-options", short];
+        // `git checkout` takes the name of a remote's branch for a wish to have it here.
+        let remote = ["for-each-ref", "--count=1", "--format=x", &format!("refs/remotes/*/{short}")];
+        self.there().run(&asked).is_err() && self.there().run(&remote).is_ok_and(|found| found.is_empty())
+    }
+
+    fn is_checked_out(&self, name: &str) -> bool {
+        let asked = ["for-each-ref", "--format=%(worktreepath)", name];
+        self.there().run(&asked).map_or(true, |place| !place.is_empty())
+    }
+
+    /// Makes sure that a commit is there, with all that it needs.
+    fn carry(&self, commit: &str) -> Result<(), Error> {
+        let known = References::of(self.there(), "")?;
+        let known: Vec<&str> = known.iter().map(|(_, commit)| commit).collect();
+        let (from, to) = (|| Git::at(self.tree), || self.there());
+        // One that leads nowhere any more would be in the way of all.
+        carry_over(from, to, self.scratch, &[commit], &known).or_else(|_| {
+            let head = commit_of(self.there(), "HEAD");
+            let known: Vec<&str> = head.as_deref().into_iter().collect();
+            carry_over(from, to, self.scratch, &[commit], &known)
+        })
+    }
+
+    /// Makes a branch a commit that is there, if it still is what it was. That it is about to be so is on record before: else what
+    /// was killed in between would be taken for somebody else's.
+    fn move_there(&mut self, branch: &str, commit: &str, before: Option<String>) -> Result<(), Error> {
+        self.brought.set(branch, commit);
+        self.brought.record(&self.lender.entry, BROUGHT)?;
         let nothing = "0".repeat(commit.len());
         let note = "longhaul: brought from its worktree";
         let order = ["update-ref", "--create-reflog", "-m", note, "--end-of-options", branch, commit];
@@ -164,46 +189,6 @@ impl<'a> Bringing<'a> {
             return Ok(());
         }
         Ok(moved.map(drop)?)
-    }
-
-    /// Brings the branches that were not lent. One whose name means something there already, a tag or a branch of somebody else's,
-    /// stays in the worktree.
-    fn others(&self, own: Option<&str>) -> Result<(), Error> {
-        let asked = ["for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/"];
-        let listed = Git::at(self.tree).printing_much().run(&asked)?;
-        let lent = fs::read_to_string(self.lender.entry.join(LENT)).unwrap_or_default();
-        let lent = named(&lent);
-        let is_new = |name: &str| Some(name) != own && !lent.contains_key(name);
-        let made = listed.lines().filter_map(|line| line.split_once(' ')).filter(|(_, name)| is_new(name));
-        let record = self.lender.entry.join(BROUGHT);
-        let said = fs::read_to_string(&record).unwrap_or_default();
-        let mut brought: BTreeMap<&str, &str> =
-            said.lines().filter_map(|line| line.split_once(' ')).collect();
-        let before = brought.clone();
-        for (commit, name) in made.take(limits::BRANCHES_BROUGHT_MAX) {
-            let there = commit_of(self.there(), name);
-            let was = brought.get(name).copied();
-            let may = match &there {
-                Some(there) => there == commit || was == Some(there.as_str()),
-                None => was.is_none() && self.means_nothing(name),
-            };
-            if may && self.bring(name, commit, there).is_ok() {
-                brought.insert(name, commit);
-            }
-        }
-        if brought != before {
-            let said: String = brought.iter().map(|(name, commit)| format!("{name} {commit}\n")).collect();
-            fs::write(&record, said).map_err(io_error("write", &record))?;
-        }
-        Ok(())
-    }
-
-    /// Is there nothing that whoever says the short name of this branch would get today?
-    fn means_nothing(&self, name: &str) -> bool {
-        let short = name.trim_start_matches("refs/heads/");
-        let is_odd = short.starts_with('-')
-            || short.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
-        !is_odd && self.there().run(&["rev-parse", "--quiet", "--verify", "--end-of-options", short]).is_err()
     }
 }
 

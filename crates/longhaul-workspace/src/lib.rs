@@ -23,6 +23,7 @@ pub mod homing;
 pub mod index_lock;
 pub mod joining;
 pub mod landing;
+pub mod lending;
 pub mod limits;
 mod moving;
 pub mod place;

@@ -42,6 +42,9 @@ pub const NEW_WORKTREE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a list or a diff that git prints for us: half a million changed files. More is no change that anybody reads.
 pub const GIT_LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Files that the user's settings for git may be spread over.
+pub const SETTINGS_FILES_MAX: usize = 16;
+
 /// Repositories that lend objects to one. Git itself follows five in a row.
 pub const LENDERS_MAX: usize = 16;
 

@@ -245,11 +245,21 @@ fn is_saved(path: &Path) -> bool {
     is_top && has_clean_files() && is_kept() && !has_inner_work(&path)
 }
 
-/// Has the repository that a worktree is of everything that was ever committed there, under a name? If that cannot be told, it has not.
+/// Has the repository that a worktree is of every commit that has a name there? If that cannot be told, it has not.
 fn lender_has_all(tree: &Path, lender: &Lender) -> bool {
-    let there = Git::at(&lender.common).with("GIT_DIR", &lender.common).printing_much();
-    let Ok(there) = there.run(&["for-each-ref", "--format=^%(objectname)"]) else { return false };
-    let own = ["rev-list", "--max-count=1", "HEAD", "--branches", "--tags", "--glob=refs/stash*", "--stdin"];
+    let Ok(there) = lender.git().printing_much().run(&["for-each-ref", "--format=^%(objectname)"]) else {
+        return false;
+    };
+    let own = [
+        "rev-list",
+        "--max-count=1",
+        "HEAD",
+        "--branches",
+        "--tags",
+        "--glob=refs/stash*",
+        "--glob=refs/notes/*",
+        "--stdin",
+    ];
     Git::at(tree).reading(there.into_bytes()).run(&own).is_ok_and(|own| own.is_empty())
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::checkout::{quiet_settings, split};
 use crate::git::{self, Git};
+use crate::gitdirs::FETCHED;
 use crate::place::create_directories;
 use crate::stale::clear_locks;
 use crate::{digest_of, limits, place};
@@ -526,10 +527,8 @@ fn make(
     Ok(())
 }
 
-/// Where a workspace has what it was made from, beside its own objects. These are links to the store's own files: whoever wrote into
-/// one would change what every later workspace is given, and so nothing in there is for an agent to write.
-const FETCHED: &str = "longhaul-fetched";
-
+/// Sets what a workspace is made from beside its own objects. These are links to the store's own files: whoever wrote into one would
+/// change what every later workspace is given, and so nothing in there is for an agent to write.
 fn set_objects_apart(workspace: &Path) -> io::Result<()> {
     let directory = workspace.join(".git");
     let (objects, fetched) = (directory.join("objects"), directory.join(FETCHED));

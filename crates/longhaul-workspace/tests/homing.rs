@@ -1,12 +1,17 @@
 //! A run's worktree has a git directory of its own, and what is committed there comes home.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::commit::commit;
 use longhaul_workspace::gitdirs;
-use longhaul_workspace::homing::{brought, publish, publish_if_moved, refresh};
+use longhaul_workspace::homing::{brought, publish, publish_if_moved};
+use longhaul_workspace::lending::refresh;
 use longhaul_workspace::place::{Place, ensure, is_unsaved, remove};
 use tempfile::TempDir;
 
@@ -156,7 +161,8 @@ fn new_branches_come_home_under_names_that_are_free() {
     git(&repo, &["tag", "v1"]);
     git(&repo, &["branch", "mine"]);
     git(&repo, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
-    let names = ["main", "mine", "v1", "origin/main", "topic", "taken/below"];
+    git(&repo, &["update-ref", "refs/remotes/origin/feature", "HEAD"]);
+    let names = ["main", "mine", "v1", "origin/main", "feature", "topic", "taken/below"];
     git(&repo, &["branch", "taken"]);
     let before = git(&repo, &["for-each-ref"]);
     let commit = fixture.commit("new");
@@ -182,9 +188,130 @@ fn new_branches_come_home_under_names_that_are_free() {
     fixture.publish();
     assert_eq!(fixture.home("topic"), fixture.home("main"));
     assert!(is_unsaved(&tree), "its last commit is on no branch at home");
+    // One that the user has made by the same name at the same commit is his.
+    git(&repo, &["branch", "hotfix", "main"]);
+    git(&tree, &["branch", "hotfix", "main"]);
+    fixture.publish();
+    git(&tree, &["branch", "-f", "hotfix", "topic"]);
+    fixture.publish();
+    assert_eq!(fixture.home("hotfix"), fixture.home("main"));
+    // One that he has checked out to look at it stays as he looks at it.
+    git(&tree, &["checkout", "--quiet", "-b", "shown"]);
+    fixture.publish();
+    git(&repo, &["checkout", "--quiet", "shown"]);
+    let shown = fixture.home("shown");
+    assert!(shown.is_some());
+    fixture.commit("unseen");
+    fixture.publish();
+    assert_eq!((fixture.home("shown"), git(&repo, &["status", "--porcelain"])), (shown, String::new()));
+    git(&repo, &["checkout", "--quiet", "main"]);
     git(&repo, &["branch", "-D", "topic"]);
     fixture.publish();
     assert_eq!(fixture.home("topic"), None, "who removes a branch does not want it back");
+}
+
+/// What the user puts onto the run's branch himself is not lost; he is told, and both stay.
+#[test]
+fn a_branch_that_somebody_else_has_moved_stays() {
+    let fixture = Fixture::new();
+    let (repo, scratch) = (fixture.repo(), fixture.at("scratch"));
+    fixture.commit("one");
+    fixture.publish();
+    let tree = git(&repo, &["rev-parse", "main^{tree}"]);
+    let theirs = git(&repo, &["commit-tree", "-p", BRANCH, "-m", "theirs", &tree]);
+    git(&repo, &["update-ref", &format!("refs/heads/{BRANCH}"), &theirs]);
+    fixture.commit("two");
+    let said = publish(&fixture.tree(), &scratch).unwrap_err().to_string();
+    assert!(said.contains("was moved in"), "{said}");
+    assert_eq!(fixture.home(BRANCH), Some(theirs));
+    // Whoever takes it in gets on.
+    git(&fixture.tree(), &["merge", "--quiet", "--no-edit", &fixture.home(BRANCH).unwrap()]);
+    fixture.publish();
+    assert_eq!(fixture.home(BRANCH), Some(git(&fixture.tree(), &["rev-parse", "HEAD"])));
+}
+
+/// A48: without a record of what was lent, as after a disk was full, nothing counts as new. Names that are no text are on record too.
+#[test]
+fn a_record_that_is_lost_opens_nothing() {
+    let fixture = Fixture::of(&[], |repo| {
+        let name = OsStr::from_bytes(b"refs/tags/\xe9t\xe9");
+        let mut done = Command::new("git");
+        done.arg("update-ref").arg(name).arg("HEAD").current_dir(repo);
+        assert!(done.status().unwrap().success());
+    });
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    git(&repo, &["branch", "mine"]);
+    let main = fixture.home("main");
+    let moved = fixture.commit("new");
+    for _ in 0..2 {
+        git(&tree, &["branch", "-f", "main", "HEAD"]);
+        git(&tree, &["branch", "-f", "mine", "main~"]);
+        fixture.publish();
+        git(&tree, &["branch", "-f", "mine", "HEAD"]);
+        fixture.publish();
+        assert_eq!((fixture.home("main"), fixture.home("mine")), (main.clone(), main.clone()));
+        assert_eq!(fixture.home(BRANCH), Some(moved.clone()));
+        fs::remove_file(repo.join(".git/worktrees/run_1/longhaul-lent")).ok();
+    }
+}
+
+/// A03, A48: links that an agent puts in the place of git's own files lead our git nowhere: not to other files, not to the user's
+/// repository, and not to another one's objects. What would be waited for is refused.
+#[test]
+fn links_in_the_directory_lead_nowhere() {
+    if !longhaul_workspace::git::is_held() {
+        println!("SKIP links_in_the_directory_lead_nowhere: no Landlock that holds files here");
+        return;
+    }
+    let outside = |fixture: &Fixture| {
+        let private = fixture.at("private");
+        fs::create_dir_all(&private).unwrap();
+        git(&private, &["init", "--quiet", "--initial-branch=main"]);
+        fs::write(private.join("key"), "SECRET").unwrap();
+        git(&private, &["add", "."]);
+        git(&private, &["commit", "--quiet", "-m", "private"]);
+        private
+    };
+    let commands = [
+        "ln -s $REPO/.git/refs/heads .git/refs/heads/u; echo 'ref: refs/heads/u/main' > .git/HEAD",
+        "rm -rf .git/logs; ln -s $OUT/logs .git/logs",
+        "mkdir -p .git/logs; ln -sf $OUT/profile .git/logs/HEAD",
+        "echo $REPO/.git > .git/commondir; echo 'ref: refs/heads/main' > .git/HEAD",
+        "ln -s $OUT/.git/refs/heads/main .git/refs/heads/leak; for o in $OUT/.git/objects/??; do ln -s $o .git/objects/; done",
+        "rm -rf .git/objects/pack; ln -s $OUT/.git/objects/pack .git/objects/pack; ln -s $OUT/.git/refs/heads/main .git/refs/heads/leak",
+        "rm -f .git/packed-refs; ln -s $OUT/profile .git/packed-refs",
+        "mkfifo .git/shallow",
+        "rm .git/HEAD; mkfifo .git/HEAD",
+    ];
+    for command in commands {
+        let fixture = Fixture::new();
+        let (repo, tree, private) = (fixture.repo(), fixture.tree(), outside(&fixture));
+        if command.contains("objects/pack") {
+            git(&private, &["gc", "--quiet"]);
+        }
+        fs::create_dir(private.join("logs")).unwrap();
+        fs::write(private.join("profile"), "token tok_1\n").unwrap();
+        let main = fixture.home("main");
+        let key = git(&private, &["rev-parse", "HEAD:key"]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(&tree).env("REPO", &repo).env("OUT", &private);
+        assert!(shell.status().unwrap().success(), "{command}");
+        fs::write(tree.join("new"), "x").unwrap();
+        let scratch = fixture.at("scratch");
+        let mut said = Vec::new();
+        match Checkout::open(&tree, &scratch, Filters::Failing) {
+            Ok(checkout) => said.extend(commit(&checkout, "run_1", "x").err().map(|error| error.to_string())),
+            Err(error) => said.push(error.to_string()),
+        }
+        said.extend(publish(&tree, &scratch).err().map(|error| error.to_string()));
+        refresh(&tree).ok();
+        assert!(!said.iter().any(|said| said.contains("tok_1")), "{command}: {said:?}");
+        assert_eq!(fixture.home("main"), main, "{command}");
+        git(&repo, &["fsck", "--full"]);
+        assert_eq!(fixture.home(&format!("{key}^{{blob}}")), None, "{command}");
+        assert_eq!(fs::read_to_string(private.join("profile")).unwrap(), "token tok_1\n", "{command}");
+        assert_eq!(fs::read_dir(private.join("logs")).unwrap().count(), 0, "{command}");
+    }
 }
 
 /// What the user does meanwhile is seen by whoever works there next, but for what was moved there or is checked out.
@@ -201,23 +328,24 @@ fn what_is_new_at_home_is_shown() {
     for name in ["kept", "moved"] {
         git(&repo, &["branch", "-f", name, "main"]);
     }
-    git(&repo, &["branch", "-D", "stale"]);
+    // A name is needed for one below it.
+    git(&repo, &["branch", "-m", "stale", "stale/new"]);
     git(&repo, &["tag", "v1"]);
     fs::write(repo.join("file"), "three\n").unwrap();
     git(&repo, &["stash", "--quiet"]);
     for _ in 0..2 {
         refresh(&tree).unwrap();
         let here = |name: &str| git(&tree, &["rev-parse", name]);
-        for name in ["main", "kept", "v1"] {
+        for name in ["main", "kept", "v1", "stale/new"] {
             assert_eq!(Some(here(name)), fixture.home(name), "{name}");
         }
         assert_eq!((here("moved"), here("HEAD"), here(BRANCH)), (own.clone(), own.clone(), own.clone()));
-        assert_ne!(Some(here("stale")), fixture.home("main"), "it stays what it was");
         assert!(!tree.join(".git/refs/stash").exists());
     }
     // What was only lent does not come back.
+    git(&repo, &["branch", "-D", "kept"]);
     fixture.publish();
-    assert_eq!(fixture.home("stale"), None);
+    assert_eq!((fixture.home("stale"), fixture.home("kept")), (None, None));
     assert_eq!(fixture.home("moved"), fixture.home("main"));
 }
 
@@ -232,13 +360,19 @@ fn settings_are_handed_on_without_keys() {
             ("http.https://example.com/.extraheader", "AUTHORIZATION: basic aHVudGVyMg=="),
             ("url.https://hunter2@example.com/.insteadOf", "gh:"),
             ("credential.helper", "!echo hunter2"),
+            ("sendemail.smtppass", "hunter2"),
+            ("github.token", "hunter2"),
+            ("remote.other.url", "ssh://git:hunter2@example.com/b.git"),
             ("alias.odd \"name\".key", odd),
             ("core.worktree", "/nowhere"),
         ] {
             git(repo, &["config", "--local", key, value]);
         }
-        fs::write(repo.join(".git/more"), "[branch \"main\"]\n\tdescription = included\n[flag]\n\tempty\n")
-            .unwrap();
+        fs::write(
+            repo.join(".git/more"),
+            "[branch \"main\"]\n\tdescription = included\n[rerere]\n\tenabled\n",
+        )
+        .unwrap();
         git(repo, &["config", "--local", "include.path", "more"]);
         git(repo, &["config", "--local", "--unset", "core.worktree"]);
     });
@@ -248,9 +382,10 @@ fn settings_are_handed_on_without_keys() {
     let said = |key: &str| git(&tree, &["config", "--local", key]);
     assert_eq!(said("remote.origin.url"), "https://example.com/a.git");
     assert_eq!(said("remote.ssh.url"), "ssh://git@example.com/a.git");
+    assert_eq!(said("remote.other.url"), "ssh://git@example.com/b.git");
     assert_eq!(said("alias.odd \"name\".key"), odd.trim_end());
     assert_eq!(said("branch.main.description"), "included");
-    assert_eq!(git(&tree, &["config", "--local", "--type=bool", "flag.empty"]), "true");
+    assert_eq!(git(&tree, &["config", "--local", "--type=bool", "rerere.enabled"]), "true");
 }
 
 /// Repositories of every kind, and paths of every kind.

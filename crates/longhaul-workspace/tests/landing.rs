@@ -243,7 +243,9 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
         | Error::Unsettled { .. }) => {
             panic!("{error}")
         }
-        error @ (Error::Commit(_) | Error::Lock(_) | Error::Checkout(_)) => panic!("{error}"),
+        error @ (Error::Commit(_) | Error::Lock(_) | Error::Diverged(_) | Error::Checkout(_)) => {
+            panic!("{error}")
+        }
     };
     assert_eq!(names(&refused(apply(&work).unwrap_err())), ["file"]);
     assert_eq!(names(&refused(merge(&work).unwrap_err())), ["file"]);

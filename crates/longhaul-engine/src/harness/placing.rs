@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_workspace::place::{self, Place};
-use longhaul_workspace::{Guard, Workspace, abandoned, carry, homing};
+use longhaul_workspace::{Guard, Workspace, abandoned, carry, homing, lending};
 
 use super::Harness;
 use crate::driver::Preparation;
@@ -50,7 +50,7 @@ impl Harness {
             if let Some(home) = self.home() {
                 homing::publish_if_moved(&path, &home.dir().join("scratch")).ok();
                 if was_there {
-                    homing::refresh(&path).ok();
+                    lending::refresh(&path).ok();
                 }
             }
         }

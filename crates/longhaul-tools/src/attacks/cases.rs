@@ -301,8 +301,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         row: "A48",
         attack: "plant a submodule's repository with its hooks",
-        command: "d=$(git rev-parse --git-dir)/modules/sub/hooks; mkdir -p $d; echo x > $d/post-checkout",
-        proof: Proof::Made("{STATE}/workspace/run/run_x/.git/modules/sub/hooks/post-checkout"),
+        command: "d={REPO}/.git/modules/sub/hooks; mkdir -p $d; echo x > $d/post-checkout",
+        proof: Proof::Made("{REPO}/.git/modules/sub/hooks/post-checkout"),
         ..PLAIN
     },
     Case {

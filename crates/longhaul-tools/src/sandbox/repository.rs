@@ -143,7 +143,10 @@ impl World {
         if kind == GitDirectory::Main {
             self.swept.push(forged.clone());
         }
-        let guarded = GIT_GUARDED.iter().map(|name| directory.join(name));
+        // A run's own submodules are its own affair.
+        let is_apart = directory.join("longhaul-worktree").exists();
+        let names = GIT_GUARDED.iter().filter(|name| !is_apart || **name != "modules");
+        let guarded = names.map(|name| directory.join(name));
         let guarded = guarded.filter(|path| kind == GitDirectory::Linked || *path != forged);
         let guarded: Vec<PathBuf> = guarded.collect();
         if guarded.iter().any(|path| path.is_symlink()) {

@@ -59,6 +59,8 @@ pub enum Error {
     #[error(transparent)]
     Lock(index_lock::Error),
     #[error(transparent)]
+    Diverged(homing::Error),
+    #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
 
@@ -77,6 +79,7 @@ impl From<homing::Error> for Error {
         match error {
             homing::Error::Busy => Error::Busy,
             homing::Error::Checkout(error) => error.into(),
+            diverged @ homing::Error::Diverged { .. } => Error::Diverged(diverged),
         }
     }
 }

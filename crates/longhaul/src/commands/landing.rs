@@ -8,7 +8,7 @@ use longhaul_core::report::{Evidence, Sameness};
 use longhaul_core::run::Run;
 use longhaul_workspace::checkout::{self, Change, Checkout, Filters};
 use longhaul_workspace::landing::{self, Error, How, Landed, Settled, Work};
-use longhaul_workspace::{commit, index_lock, place};
+use longhaul_workspace::{commit, homing, index_lock, place};
 use serde_json::json;
 
 use super::joining::{self, JoiningArgs};
@@ -277,9 +277,7 @@ pub fn explained(error: Error, work: &Work) -> Failure {
 pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
     let (branch, worktree) = (&work.branch, work.worktree.display());
     let hint = match &error {
-        Error::Conflicts { .. } => format!(
-            "{untouched}; `git merge {branch}` leaves the conflicts to you, or merge your branch in {worktree}"
-        ),
+        Error::Conflicts { .. } => format!("{untouched}; `git merge {branch}` leaves the conflicts to you"),
         Error::Uncommitted { .. } => format!(
             "{untouched}; commit or stash them first; `git ls-files -v` marks with `h` or `S` those that git was told to pass over"
         ),
@@ -295,7 +293,7 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
             if place::is_dirty(&work.worktree) =>
         {
             format!(
-                "{untouched}; commit them yourself in {worktree}, then `git merge {branch}`: both run your filters"
+                "{untouched}; commit them yourself in {worktree}, then `git pull --no-rebase \"{worktree}\" HEAD`: both run your filters"
             )
         }
         Error::Filtered { .. } => format!("{untouched}; `git merge {branch}` runs your filters"),
@@ -311,6 +309,10 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         Error::Detached { .. } => {
             format!("{untouched}; `git switch BRANCH` first, or bring in the files with `longhaul apply`")
         }
+        Error::Diverged(_) | Error::Commit(commit::Error::Home(homing::Error::Diverged { .. })) => format!(
+            "{untouched}; `git -C \"{worktree}\" pull --no-rebase \"{}\" {branch}` puts both together, then say it again",
+            work.repository.display()
+        ),
         Error::Busy => "try again in a moment".to_owned(),
         Error::Gone { .. } => "its journal is kept: `longhaul logs` shows what it did".to_owned(),
         Error::Lock(index_lock::Error::Foreign { path })

@@ -12,11 +12,11 @@ use longhaul_core::status::{Status, Wait};
 use longhaul_core::time::Timestamp;
 use longhaul_engine::Harness;
 use longhaul_engine::clock::{Clock, SystemClock};
-use longhaul_workspace::homing;
 use longhaul_workspace::limits::SESSION_EXPIRY;
 use longhaul_workspace::place::{self, Place};
 pub use longhaul_workspace::session::Session;
 use longhaul_workspace::session::{self, Error, Held, Hold, Name, Notes, Visit};
+use longhaul_workspace::{homing, lending};
 use serde_json::{Value, json};
 
 use super::create::Options;
@@ -368,6 +368,7 @@ fn only_copy(app: &App, session: &Session) -> Result<Option<PathBuf>, Failure> {
     // What was committed by hand comes home first; what cannot is nowhere else.
     let is_only = |path: &PathBuf| {
         homing::publish(path, &scratch(app)).ok();
+        lending::refresh(path).ok();
         place::is_unsaved(path)
     };
     Ok(places.into_iter().find(|path| !is_going(path) && is_only(path)))

@@ -9,10 +9,10 @@ use longhaul_core::status::Status;
 use longhaul_engine::clock::{Clock, SystemClock};
 use longhaul_engine::{Error as EngineError, Harness};
 use longhaul_store::Error as StoreError;
-use longhaul_workspace::homing;
 use longhaul_workspace::place::{self, Place, REMOVING};
 pub use longhaul_workspace::prune::bytes_below;
 use longhaul_workspace::prune::{self, Pruned, directories};
+use longhaul_workspace::{homing, lending};
 use serde_json::{Value, json};
 
 use super::landing::scratch;
@@ -165,7 +165,7 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
     let repositories = found.iter().filter_map(Found::repository).collect();
     for Found { path, name, run, begun } in found {
         let Some(run) = run else {
-            if let Some(freed) = remove_orphan(app, &path, &name, begun, (older_than, dry_run)) {
+            if let Some(freed) = remove_orphan(app, &path, &name, begun, older_than, dry_run) {
                 bytes += freed;
                 gone.push(name);
             }
@@ -176,7 +176,9 @@ fn cleanup(app: &App, older_than: Option<Duration>, dry_run: bool) -> Result<Exi
         if place.directory().file_name() != Some(name.as_ref()) {
             continue;
         }
-        if !begun && (!is_over(&run, older_than) || (is_of_git(&run) && is_unsaved(app, &place, &name))) {
+        if !begun
+            && (!is_over(&run, older_than) || (is_of_git(&run) && is_unsaved(app, &place, &name, dry_run)))
+        {
             continue;
         }
         let freed = bytes_below(&path);
@@ -225,14 +227,15 @@ fn remove_orphan(
     path: &Path,
     name: &str,
     begun: bool,
-    (older_than, dry_run): (Duration, bool),
+    older_than: Duration,
+    dry_run: bool,
 ) -> Option<u64> {
     let whole = path.with_file_name(name);
     let place = place::found_at(&whole);
     let modified = path.metadata().and_then(|facts| facts.modified()).ok();
     let is_old = modified.is_some_and(|at| at.elapsed().unwrap_or_default() >= older_than);
     let is_of_git = !matches!(place, Place::Fresh(_));
-    if !begun && (!is_old || (is_of_git && is_unsaved(app, &place, name))) {
+    if !begun && (!is_old || (is_of_git && is_unsaved(app, &place, name, dry_run))) {
         return None;
     }
     let bytes = bytes_below(path);
@@ -300,7 +303,7 @@ pub fn after_completion(app: &App, run: &Run) {
             ));
         }
     };
-    if !wanted || is_unsaved(app, &place, run.spec.id.as_str()) {
+    if !wanted || is_unsaved(app, &place, run.spec.id.as_str(), false) {
         return;
     }
     match place::remove(&place) {
@@ -358,10 +361,14 @@ fn is_of_git(run: &Run) -> bool {
     run.spec.branch.is_some() || run.spec.source.is_some()
 }
 
-/// Would something be lost that no branch has? What somebody has committed there by hand is brought home first.
-fn is_unsaved(app: &App, place: &Place, name: &str) -> bool {
-    // What cannot be brought is nowhere else.
-    homing::publish(place.directory(), &scratch(app)).ok();
+/// Would something be lost that no branch has? What somebody has committed there by hand is brought home first, unless it is only
+/// asked what would be.
+fn is_unsaved(app: &App, place: &Place, name: &str, dry_run: bool) -> bool {
+    if !dry_run {
+        // What cannot be brought is nowhere else.
+        homing::publish(place.directory(), &scratch(app)).ok();
+        lending::refresh(place.directory()).ok();
+    }
     let is_unsaved = place::is_unsaved(place.directory());
     if is_unsaved {
         render::warn(&format!("{name} has changes that are nowhere else and stays"));

@@ -1,0 +1,142 @@
+//! What a repository has lent to a worktree with a git directory of its own.
+//!
+//! Owns the records of it, which lie where that repository keeps what it knows of the worktree, out of every agent's reach, and
+//! showing the worktree what has become of branches and tags since. Refuses to touch what was moved in the worktree itself.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::checkout::{self, io_error};
+use crate::git::{self, Git};
+use crate::gitdirs::{self, Lender};
+
+/// What each branch and tag was when it was lent.
+pub(crate) const LENT: &str = "longhaul-lent";
+/// What each branch was that was brought from the worktree.
+pub(crate) const BROUGHT: &str = "longhaul-brought";
+
+/// References that are the user's alone, or ours.
+pub(crate) const KEPT_BACK: &[&str] =
+    &["refs/longhaul/", "refs/stash", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+
+/// Names of references with the commits that they stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct References(BTreeMap<String, String>);
+
+impl References {
+    /// Those of a repository under a prefix. What stands for another name goes with that one, and is left out.
+    pub(crate) fn of(git: Git<'_>, prefix: &str) -> Result<References, git::Error> {
+        let form = "--format=%(if)%(symref)%(then)%(else)%(objectname) %(refname)%(end)";
+        let asked = ["for-each-ref", form, prefix];
+        Ok(References::parsed(
+            git.printing_much().run(&asked[..if prefix.is_empty() { 2 } else { 3 }])?.as_str(),
+        ))
+    }
+
+    /// Those on record; `None` if there is no record, of which nothing follows.
+    pub(crate) fn on_record(lender: &Lender, name: &str) -> Option<References> {
+        let bytes = fs::read(lender.entry.join(name)).ok()?;
+        Some(References::parsed(&String::from_utf8_lossy(&bytes)))
+    }
+
+    fn parsed(text: &str) -> References {
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        References(lines.map(|(commit, name)| (name.to_owned(), commit.to_owned())).collect())
+    }
+
+    /// Whole or not at all, whatever is lost with the power.
+    pub(crate) fn record(&self, entry: &Path, name: &str) -> Result<(), checkout::Error> {
+        let (path, fresh) = (entry.join(name), entry.join(format!("{name}.new")));
+        let lines: String = self.0.iter().map(|(name, commit)| format!("{commit} {name}\n")).collect();
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&fresh)?;
+            file.write_all(lines.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&fresh, &path)
+        };
+        write().map_err(io_error("write", &path))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn set(&mut self, name: &str, commit: &str) {
+        self.0.insert(name.to_owned(), commit.to_owned());
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, commit)| (name.as_str(), commit.as_str()))
+    }
+}
+
+/// One change of a reference in the worktree.
+struct Order<'a> {
+    name: &'a str,
+    now: Option<&'a str>,
+    to: Option<&'a str>,
+}
+
+impl Order<'_> {
+    /// As `update-ref` reads it.
+    fn line(&self) -> String {
+        let Order { name, now, to } = self;
+        match (now, to) {
+            (Some(now), Some(to)) => format!("update {name} {to} {now}\n"),
+            (None, Some(to)) => format!("create {name} {to}\n"),
+            (Some(now), None) => format!("delete {name} {now}\n"),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// Shows a worktree what has become of the branches and tags of its repository since they were lent. What was moved in the worktree,
+/// what was made there, and what is checked out there stays.
+pub fn refresh(tree: &Path) -> Result<(), checkout::Error> {
+    let lender = tree.canonicalize().ok().and_then(|top| gitdirs::lender(&top));
+    let Some((lender, mut lent)) = lender.and_then(|lender| {
+        let lent = References::on_record(&lender, LENT)?;
+        Some((lender, lent))
+    }) else {
+        return Ok(());
+    };
+    let there = References::of(lender.git(), "")?;
+    let here = References::of(Git::at(tree), "")?;
+    let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
+    let own =
+        [lender.entry_git(), Git::at(tree)].map(|git| git.run(&["symbolic-ref", "--quiet", "HEAD"]).ok());
+    let is_lent = |name: &str| {
+        !own.iter().flatten().any(|own| own == name)
+            && brought.get(name).is_none()
+            && !KEPT_BACK.iter().any(|kept| name.starts_with(kept))
+    };
+    let known = lent.clone();
+    // What is gone goes first: a name may be needed for one below it.
+    let gone = known.iter().filter(|(name, _)| there.get(name).is_none()).map(|(name, _)| (name, None));
+    let new = there.iter().map(|(name, to)| (name, Some(to)));
+    for orders in [gone.collect::<Vec<_>>(), new.collect()] {
+        let orders = orders.into_iter().filter(|(name, _)| is_lent(name));
+        let orders = orders.map(|(name, to)| Order { name, now: here.get(name), to });
+        let is_due =
+            |order: &Order<'_>| order.to != known.get(order.name) && order.now == known.get(order.name);
+        let orders: Vec<Order<'_>> = orders.filter(is_due).collect();
+        for Order { name, to, .. } in given(tree, orders) {
+            match to {
+                Some(to) => lent.set(name, to),
+                None => drop(lent.0.remove(name)),
+            }
+        }
+    }
+    if lent == known { Ok(()) } else { lent.record(&lender.entry, LENT) }
+}
+
+/// Changes references in a worktree, all at once, or else those that can be. Answers which were.
+fn given<'a>(tree: &Path, orders: Vec<Order<'a>>) -> Vec<Order<'a>> {
+    let give = |lines: String| Git::at(tree).reading(lines.into_bytes()).bytes(&["update-ref", "--stdin"]);
+    if orders.is_empty() || give(orders.iter().map(Order::line).collect()).is_ok() {
+        return orders;
+    }
+    orders.into_iter().filter(|order| give(order.line()).is_ok()).collect()
+}
