@@ -22,9 +22,12 @@ pub(crate) struct Reach {
 pub(crate) fn spawn(command: &mut Command, reach: Option<&Reach>) -> io::Result<Child> {
     #[cfg(target_os = "linux")]
     if let Some(wall) = linux::wall() {
-        return match wall.spawn(command, reach.filter(|_| linux::files().is_some())) {
-            // Not the git that the wall was made for.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => command.spawn(),
+        let reach = reach.filter(|_| linux::files().is_some());
+        return match wall.spawn(command, reach) {
+            // Not the git that the wall was made for. Where an agent works, it is that one or none.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && reach.is_none() => {
+                command.spawn()
+            }
             spawned => spawned,
         };
     }
@@ -145,8 +148,20 @@ mod linux {
         /// The files that the user's settings for git are in, also those that hold only in some places, and those that they name.
         fn settings(&self, words: &[&str]) -> BTreeSet<PathBuf> {
             let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-            let own = std::env::var_os("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
-            let mut found: BTreeSet<PathBuf> = [own.join("git"), home.join(".gitconfig")].into();
+            let given = std::env::var_os("XDG_CONFIG_HOME").filter(|given| !given.is_empty());
+            let own = given.map_or_else(|| home.join(".config"), PathBuf::from).join("git");
+            // One by one: there may be keys beside them, and one of them may be a link.
+            let mut found: BTreeSet<PathBuf> =
+                ["config", "ignore", "attributes"].map(|name| own.join(name)).into();
+            found.insert(home.join(".gitconfig"));
+            for key in ["core.excludesFile", "core.attributesFile"] {
+                let asked = self.git(&["config", "--null", "--includes", "--type=path", "--get-all", key]);
+                let named = asked
+                    .and_then(|mut git| git.output().ok())
+                    .map(|output| output.stdout)
+                    .unwrap_or_default();
+                found.extend(split(&named).map(path_of).filter(|path| path.is_absolute()));
+            }
             let mut left: Vec<Vec<OsString>> = vec![words.iter().map(OsString::from).collect()];
             let mut asked = 0;
             while let Some(words) = left.pop().filter(|_| asked < limits::SETTINGS_FILES_MAX) {
@@ -160,15 +175,13 @@ mod linux {
                     let origin = pair[0].strip_prefix(b"file:").map(path_of).unwrap_or_default();
                     let line = pair[1].splitn(2, |byte| *byte == b'\n').collect::<Vec<_>>();
                     let [key, value] = line[..] else { continue };
-                    let is_file = key == b"core.excludesfile" || key == b"core.attributesfile";
-                    let is_included = key.starts_with(b"include") && key.ends_with(b".path");
                     found.insert(origin.clone());
-                    if is_file || is_included {
+                    if key.starts_with(b"include") && key.ends_with(b".path") {
                         let named = value
                             .strip_prefix(b"~/")
                             .map_or_else(|| path_of(value), |rest| home.join(path_of(rest)));
                         let named = origin.parent().unwrap_or(Path::new("/")).join(named);
-                        if found.insert(named.clone()) && is_included {
+                        if found.insert(named.clone()) {
                             left.push(["--list".into(), "--file".into(), named.into()].into());
                         }
                     }

@@ -13,7 +13,7 @@ use crate::carry;
 use crate::checkout::{path_bytes, path_of, split};
 use crate::git::Git;
 use crate::gitdirs::WORKTREE_OF;
-use crate::lending::{BROUGHT, KEPT_BACK, LENT};
+use crate::lending::{BROUGHT, COMING, KEPT_BACK, LENT};
 use crate::place::{Error, sync_parent};
 
 /// Where the repository keeps what it knows of one worktree (gitrepository-layout: `worktrees/<id>/`), and its own directory.
@@ -82,8 +82,18 @@ const HANDED_ON: &[&str] = &[
 ];
 
 /// What git keeps of a worktree for the repository that it is linked to, and what is no good elsewhere.
-const LINKS: &[&str] =
-    &["HEAD", "commondir", "config.worktree", "gitdir", "locked", "modules", LENT, BROUGHT];
+const LINKS: &[&str] = &[
+    "HEAD",
+    "commondir",
+    "config.worktree",
+    "gitdir",
+    "locked",
+    "modules",
+    "longhaul-lock",
+    LENT,
+    BROUGHT,
+    COMING,
+];
 
 /// Gives the worktree at `path` a directory of its own. Killed at any moment, the same once more does it again.
 pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
@@ -149,7 +159,15 @@ fn make(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
         index.sync_all().map_err(io_error("sync", fresh))?;
     }
     write(&fresh.join(WORKTREE_OF), &[path_bytes(entry.directory), b"\n"].concat())?;
-    write(&fresh.join("HEAD"), entry.head()?.as_bytes())
+    let head = entry.head()?;
+    if let (Some(branch), Ok(commit)) = (head.strip_prefix("ref: "), entry.commit()) {
+        // As a file of its own it can be compared without git.
+        let file = fresh.join(branch.trim_end());
+        let above = file.parent().unwrap_or(fresh);
+        fs::create_dir_all(above).map_err(io_error("create", above))?;
+        write(&file, format!("{commit}\n").as_bytes())?;
+    }
+    write(&fresh.join("HEAD"), head.as_bytes())
 }
 
 impl Entry<'_> {
@@ -162,8 +180,11 @@ impl Entry<'_> {
         if let Ok(branch) = self.git().run(&["symbolic-ref", "--quiet", "HEAD"]) {
             return Ok(format!("ref: {branch}\n"));
         }
-        let commit = self.git().run(&["rev-parse", "--verify", "HEAD^{commit}"])?;
-        Ok(format!("{commit}\n"))
+        Ok(format!("{}\n", self.commit()?))
+    }
+
+    fn commit(&self) -> Result<String, Error> {
+        Ok(self.git().run(&["rev-parse", "--verify", "HEAD^{commit}"])?)
     }
 }
 
@@ -222,7 +243,14 @@ fn settings(listed: &[u8]) -> Vec<u8> {
 /// Is it something that git goes by in any worktree of the repository? Sections of other programs may hold keys, and so may those
 /// about servers.
 fn is_handed_on(key: &[u8]) -> bool {
-    let own: &[&[u8]] = &[b"core.bare", b"core.repositoryformatversion", b"core.worktree"];
+    // The last two have git put into its directory what it is refused for.
+    let own: &[&[u8]] = &[
+        b"core.bare",
+        b"core.repositoryformatversion",
+        b"core.worktree",
+        b"core.fsmonitor",
+        b"core.prefersymlinkrefs",
+    ];
     let section = key.split(|byte| *byte == b'.').next().unwrap_or_default();
     let is_known = HANDED_ON.iter().any(|name| section == name.as_bytes());
     is_known && !own.contains(&key) && without_key(key) == key
@@ -293,12 +321,13 @@ fn alternate(objects: &Path) -> Vec<u8> {
     [path, b"\n"].concat()
 }
 
-/// What is there already stays, and what is not there is not missed.
+/// What is there already stays, and what is not there is not missed. Of a link, what it leads to is copied: it may lead elsewhere from
+/// here.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    if from.symlink_metadata().is_err() || to.symlink_metadata().is_ok() {
-        return Ok(());
+    match from.canonicalize() {
+        Ok(from) if to.symlink_metadata().is_err() => carry::copy(&from, to),
+        Ok(_) | Err(_) => Ok(()),
     }
-    carry::copy(from, to)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {

@@ -3,10 +3,11 @@
 //! Owns telling a true link from a forged one: the `.git` file of a worktree can be written by whoever works in it, so
 //! it counts only if the directory it names points back. Refuses to guess: what is neither is no repository.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -70,10 +71,26 @@ pub(crate) fn is_ours(top: &Path) -> bool {
         && [WORKTREE_OF, FETCHED].into_iter().any(is_there)
 }
 
+/// The branches that somebody stands on, or will be put back onto by what is under way, by their full names; but for whom `entry` is of.
+pub(crate) fn stood_on(common: &Path, entry: &Path) -> BTreeSet<String> {
+    let linked = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    let places = linked.map(|linked| linked.path()).chain([common.to_owned()]);
+    let says = |place: PathBuf| {
+        let files = ["HEAD", "rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"];
+        files.map(|name| small(&place.join(name)))
+    };
+    let said = places.filter(|place| place != entry).flat_map(says).flatten();
+    let name = |said: String| {
+        let said = said.trim_end().trim_start_matches("ref: ");
+        if said.starts_with("refs/") { said.to_owned() } else { format!("refs/heads/{said}") }
+    };
+    said.map(name).collect()
+}
+
 /// Something at the top of git's directory that git never puts there: a link, or what is waited for when it is opened.
 pub(crate) fn odd_entry(directory: &Path) -> Option<OsString> {
-    let is_odd =
-        |entry: &fs::DirEntry| entry.file_type().map_or(true, |kind| !kind.is_file() && !kind.is_dir());
+    let is_usual = |kind: fs::FileType| kind.is_file() || kind.is_dir() || kind.is_socket();
+    let is_odd = |entry: &fs::DirEntry| entry.file_type().map_or(true, |kind| !is_usual(kind));
     fs::read_dir(directory).ok()?.flatten().find(is_odd).map(|entry| entry.file_name())
 }
 
@@ -205,13 +222,25 @@ fn target(file: &Path, prefix: &str, base: &Path) -> Option<PathBuf> {
     base.join(small(file)?.strip_prefix(prefix)?.trim()).canonicalize().ok()
 }
 
-/// What a small file says. An agent may have put something else there: no link is followed, and nothing is waited for.
+/// Where the history of a repository ends that has not all of it, as git keeps it. What is no list of commits is none.
+pub fn history_ends(common: &Path) -> Option<String> {
+    let text = said_by(&common.join("shallow"), limits::NOTE_BYTES_MAX)?;
+    let is_commit = |line: &str| !line.is_empty() && line.chars().all(|letter| letter.is_ascii_hexdigit());
+    text.lines().all(is_commit).then_some(text)
+}
+
+/// What a small file says.
 pub(crate) fn small(file: &Path) -> Option<String> {
+    said_by(file, limits::GIT_LINK_BYTES_MAX)
+}
+
+/// What the beginning of a file says. An agent may have put something else there: no link is followed, and nothing is waited for.
+fn said_by(file: &Path, bytes_max: u64) -> Option<String> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(file).ok()?;
     let mut text = String::new();
     let is_file = file.metadata().ok()?.is_file();
-    is_file.then(|| file.take(limits::GIT_LINK_BYTES_MAX).read_to_string(&mut text).ok())??;
+    is_file.then(|| file.take(bytes_max).read_to_string(&mut text).ok())??;
     Some(text)
 }
 

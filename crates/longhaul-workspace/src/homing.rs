@@ -5,6 +5,7 @@
 //! branch, a worktree brings only what has a name that meant nothing, and neither once somebody else has moved it. May be killed
 //! at any point and simply be called once more.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::checkout::{Checkout, io_error};
 use crate::git::{Git, Printed};
 use crate::gitdirs::{self, GitDirs, Lender};
-use crate::lending::{BROUGHT, LENT, References};
+use crate::lending::{self, BROUGHT, COMING, LENT, References};
 use crate::limits;
 pub use crate::moving::Error;
 use crate::moving::Moving;
@@ -47,8 +48,11 @@ fn is_there(tree: &Path, lender: &Lender) -> bool {
 pub fn publish(tree: &Path, scratch: &Path) -> Result<(), Error> {
     let Some(lender) = lender_of(tree) else { return Ok(()) };
     fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
+    let _lock = lending::taken(&lender)?.ok_or(Error::Busy)?;
     let (lent, brought) = (References::on_record(&lender, LENT), References::on_record(&lender, BROUGHT));
-    let mut way = Way { tree, lender: &lender, scratch, brought: brought.unwrap_or_default() };
+    let stood_on = gitdirs::stood_on(&lender.common, &lender.entry);
+    let mut way = Way { tree, lender: &lender, scratch, stood_on, brought: brought.unwrap_or_default() };
+    way.settle()?;
     let own = lender.entry_git().run(&["symbolic-ref", "--quiet", "HEAD"]).ok();
     if let Some(branch) = &own {
         way.bring_own(branch, lent.as_ref())?;
@@ -62,7 +66,8 @@ pub fn brought(tree: &Path, scratch: &Path) -> Result<Option<String>, Error> {
     let Some(head) = commit_of(Git::at(tree), "HEAD") else { return Ok(None) };
     if let Some(lender) = lender_of(tree) {
         fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
-        Way { tree, lender: &lender, scratch, brought: References::default() }.carry(&head)?;
+        let (stood_on, brought) = (BTreeSet::new(), References::default());
+        Way { tree, lender: &lender, scratch, stood_on, brought }.carry(&head)?;
     }
     Ok(Some(head))
 }
@@ -77,6 +82,8 @@ struct Way<'a> {
     tree: &'a Path,
     lender: &'a Lender,
     scratch: &'a Path,
+    /// What others have checked out there.
+    stood_on: BTreeSet<String>,
     /// What came this way before.
     brought: References,
 }
@@ -84,6 +91,19 @@ struct Way<'a> {
 impl Way<'_> {
     fn there(&self) -> Git<'_> {
         self.lender.git()
+    }
+
+    /// What was just being brought when somebody was killed is there, or it is as if that had never begun.
+    fn settle(&mut self) -> Result<(), Error> {
+        let coming = References::on_record(self.lender, COMING).unwrap_or_default();
+        for (name, commit) in coming.iter() {
+            if commit_of(self.there(), name).as_deref() == Some(commit) {
+                self.brought.set(name, commit);
+                self.brought.record(&self.lender.entry, BROUGHT)?;
+            }
+        }
+        fs::remove_file(self.lender.entry.join(COMING)).ok();
+        Ok(())
     }
 
     /// Brings the branch that the worktree was made for, unless somebody else has put something on it.
@@ -100,7 +120,7 @@ impl Way<'_> {
             self.there().run(&["merge-base", "--is-ancestor", "--end-of-options", there, &commit]).is_ok()
         };
         match there.as_deref() {
-            Some(there) if was != Some(there) && !is_behind(there) => {
+            Some(there) if self.stood_on.contains(branch) || (was != Some(there) && !is_behind(there)) => {
                 let (branch, repository) = (branch.to_owned(), self.lender.common.clone());
                 Err(Error::Diverged { branch, repository })
             }
@@ -111,36 +131,34 @@ impl Way<'_> {
     /// Brings the branches that were not lent. One whose name means something there already, a tag or a branch of somebody else's,
     /// stays in the worktree, and so does one that somebody stands on.
     fn bring_new(&mut self, own: Option<&str>, lent: &References) -> Result<(), Error> {
-        let made = References::of(Git::at(self.tree), "refs/heads/")?;
+        let (made, there) = (Git::at(self.tree), self.there());
+        let (made, there) = (References::of(made, "refs/heads/")?, References::of(there, "refs/heads/")?);
         let made = made.iter().filter(|(name, _)| Some(*name) != own && lent.get(name).is_none());
-        let mut count = 0;
-        for (name, commit) in made {
-            let there = commit_of(self.there(), name);
-            let may = match (&there, self.brought.get(name)) {
-                (Some(there), was) => there != commit && was == Some(there.as_str()),
-                (None, None) => self.means_nothing(name),
+        let remotes = self.there().run(&["remote"])?;
+        for (name, commit) in made.take(limits::BRANCHES_BROUGHT_MAX) {
+            let is_free = || !self.stood_on.contains(name) && !self.is_checked_out(name);
+            let may = match (there.get(name), self.brought.get(name)) {
+                (Some(there), was) => there != commit && was == Some(there) && is_free(),
+                (None, None) => self.means_nothing(name, &remotes) && is_free(),
                 // Who removes a branch does not want it back.
                 (None, Some(_)) => false,
             };
-            if !may || self.is_checked_out(name) {
-                continue;
-            }
-            count += 1;
-            if count > limits::BRANCHES_BROUGHT_MAX {
-                break;
-            }
-            if self.carry(commit).is_ok() {
-                self.move_there(name, commit, there).ok();
+            if may && self.carry(commit).is_ok() {
+                self.move_there(name, commit, there.get(name).map(str::to_owned)).ok();
             }
         }
         Ok(())
     }
 
     /// Is there nothing that whoever says the short name of this branch would get today?
-    fn means_nothing(&self, name: &str) -> bool {
+    fn means_nothing(&self, name: &str, remotes: &str) -> bool {
         let Some(short) = name.strip_prefix("refs/heads/") else { return false };
         let is_shouted = short.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
-        if is_shouted || short.starts_with('-') || short.starts_with("refs/") {
+        // What is below these will mean something once it is fetched.
+        let first = short.split('/').next().unwrap_or_default();
+        let is_taken = ["refs", "heads", "tags", "remotes"].contains(&first)
+            || remotes.lines().any(|remote| short == remote || short.starts_with(&format!("{remote}/")));
+        if is_shouted || is_taken || short.starts_with('-') {
             return false;
         }
         let asked = ["rev-parse", "--quiet", "--verify", "--end-of-options", short];
@@ -170,11 +188,19 @@ impl Way<'_> {
     /// Makes a branch a commit that is there, if it still is what it was. That it is about to be so is on record before: else what
     /// was killed in between would be taken for somebody else's.
     fn move_there(&mut self, branch: &str, commit: &str, before: Option<String>) -> Result<(), Error> {
-        self.brought.set(branch, commit);
-        self.brought.record(&self.lender.entry, BROUGHT)?;
+        let mut coming = References::default();
+        coming.set(branch, commit);
+        coming.record(&self.lender.entry, COMING)?;
+        let moved = self.try_move(branch, commit, before);
+        self.settle()?;
+        moved
+    }
+
+    fn try_move(&self, branch: &str, commit: &str, before: Option<String>) -> Result<(), Error> {
         let nothing = "0".repeat(commit.len());
         let note = "longhaul: brought from its worktree";
-        let order = ["update-ref", "--create-reflog", "-m", note, "--end-of-options", branch, commit];
+        let order =
+            ["update-ref", "--no-deref", "--create-reflog", "-m", note, "--end-of-options", branch, commit];
         let mut moving = Moving::of(&self.lender.common, self.scratch)?;
         moving.about_to_move(branch, commit)?;
         let git = self.there().holding(moving.held());
@@ -208,7 +234,7 @@ pub(crate) fn bring(from: &Checkout, to: &Checkout, wanted: &[&str], known: &[&s
 }
 
 /// Packs what `wanted` needs beyond `known` in one repository, and unpacks it in another. No program but git takes part.
-fn carry_over<'g>(
+pub(crate) fn carry_over<'g>(
     from: impl Fn() -> Git<'g>,
     to: impl Fn() -> Git<'g>,
     scratch: &Path,

@@ -11,11 +11,16 @@ use std::path::Path;
 use crate::checkout::{self, io_error};
 use crate::git::{self, Git};
 use crate::gitdirs::{self, Lender};
+use crate::limits;
 
 /// What each branch and tag was when it was lent.
 pub(crate) const LENT: &str = "longhaul-lent";
 /// What each branch was that was brought from the worktree.
 pub(crate) const BROUGHT: &str = "longhaul-brought";
+/// What is just being brought, by a name.
+pub(crate) const COMING: &str = "longhaul-coming";
+/// Held while any of these is read and written.
+const LOCK: &str = "longhaul-lock";
 
 /// References that are the user's alone, or ours.
 pub(crate) const KEPT_BACK: &[&str] =
@@ -72,6 +77,13 @@ impl References {
     }
 }
 
+/// Takes the records of a worktree for this process; none if somebody else has them for long.
+pub(crate) fn taken(lender: &Lender) -> Result<Option<File>, checkout::Error> {
+    let path = lender.entry.join(LOCK);
+    let lock = File::options().create(true).append(true).open(&path).map_err(io_error("open", &path))?;
+    Ok(limits::within(limits::LANDING_WAIT_MAX, || lock.try_lock().is_ok()).then_some(lock))
+}
+
 /// One change of a reference in the worktree.
 struct Order<'a> {
     name: &'a str,
@@ -95,13 +107,10 @@ impl Order<'_> {
 /// Shows a worktree what has become of the branches and tags of its repository since they were lent. What was moved in the worktree,
 /// what was made there, and what is checked out there stays.
 pub fn refresh(tree: &Path) -> Result<(), checkout::Error> {
-    let lender = tree.canonicalize().ok().and_then(|top| gitdirs::lender(&top));
-    let Some((lender, mut lent)) = lender.and_then(|lender| {
-        let lent = References::on_record(&lender, LENT)?;
-        Some((lender, lent))
-    }) else {
-        return Ok(());
-    };
+    let Some(lender) = tree.canonicalize().ok().and_then(|top| gitdirs::lender(&top)) else { return Ok(()) };
+    // Whoever has them is about to see to the same.
+    let Some(_lock) = taken(&lender)? else { return Ok(()) };
+    let Some(mut lent) = References::on_record(&lender, LENT) else { return Ok(()) };
     let there = References::of(lender.git(), "")?;
     let here = References::of(Git::at(tree), "")?;
     let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();

@@ -48,7 +48,7 @@ pub const SETTINGS_FILES_MAX: usize = 16;
 /// Repositories that lend objects to one. Git itself follows five in a row.
 pub const LENDERS_MAX: usize = 16;
 
-/// Branches of an agent's own making that are brought to the user's repository. Somebody has to look at them.
+/// Branches of an agent's own making that are looked at to be brought to the user's repository. Somebody has to look at them.
 pub const BRANCHES_BROUGHT_MAX: usize = 100;
 
 /// Objects that are brought to another repository one by one; more are kept there as they come, in one file. As git has it.

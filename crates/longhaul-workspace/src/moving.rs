@@ -17,7 +17,7 @@ use crate::{digest_of, gitdirs, limits};
 pub enum Error {
     #[error("another longhaul is moving a branch of this repository")]
     Busy,
-    #[error("`{branch}` was moved in `{}` by somebody else, and is left there; the run's own stays in its workspace", repository.display())]
+    #[error("`{branch}` was moved or checked out in `{}` by somebody else, and is left as it is there; the run's stays in its workspace", repository.display())]
     Diverged { branch: String, repository: PathBuf },
     #[error(transparent)]
     Checkout(#[from] checkout::Error),

@@ -5,17 +5,20 @@
 //! it touches no other. Fetched contents are data: no hook, no filter and no submodule of theirs is run or followed. Refuses
 //! every address that is not https, ssh or a repository on this machine, and every one that has a password or a token in it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use crate::checkout::{quiet_settings, split};
+use crate::checkout::quiet_settings;
 use crate::git::{self, Git};
-use crate::gitdirs::FETCHED;
+use crate::gitdirs::{self, FETCHED};
+use crate::homing::{self, carry_over};
+use crate::lending::References;
 use crate::place::create_directories;
 use crate::stale::clear_locks;
 use crate::{digest_of, limits, place};
@@ -32,8 +35,8 @@ pub enum Error {
     Empty { url: String },
     #[error("another process has been fetching {url} for too long")]
     Busy { url: String },
-    #[error("the configuration of `{}` leads git elsewhere with `{}`", path.display(), key.escape_debug())]
-    LedAway { key: String, path: PathBuf },
+    #[error(transparent)]
+    Home(#[from] homing::Error),
     #[error("cannot reach {url}")]
     Fetch { url: String, source: git::Error },
     #[error(transparent)]
@@ -379,28 +382,56 @@ fn take_away(store: &Path) -> Result<(), place::Error> {
     fs::remove_file(store.with_extension("lock")).map_err(failed)
 }
 
-/// Brings what is new in a store into a workspace that was made from it, under its names for the origin. No file is touched.
-pub fn refresh(store: &Path, workspace: &Path) -> Result<(), Error> {
-    let asked = [
-        "fetch",
-        "--quiet",
-        "--no-tags",
-        "--no-auto-maintenance",
-        "--no-recurse-submodules",
-        "--force",
-        "--",
-    ];
-    if let Some(key) = leading_away(workspace)? {
-        return Err(Error::LedAway { key, path: workspace.to_owned() });
+/// Brings what is new in a store into a workspace that was made from it, under its names for the origin. No file is touched. No git
+/// goes from the one to the other: the workspace is an agent's, and what works there is held to it.
+pub fn refresh(store: &Path, workspace: &Path, scratch: &Path) -> Result<(), Error> {
+    let from = || Git::at(store).with("GIT_DIR", store.as_os_str());
+    let (there, here) = (References::of(from(), "")?, References::of(Git::at(workspace), "refs/")?);
+    let names = |name: &str| -> Vec<String> {
+        match (name.strip_prefix("refs/heads/"), name.strip_prefix("refs/tags/")) {
+            (Some(branch), _) => vec![format!("refs/remotes/origin/{branch}")],
+            (None, Some(tag)) => vec![name.to_owned(), format!("{ORIGINS_TAGS}{tag}")],
+            (None, None) => Vec::new(),
+        }
+    };
+    let due = there.iter().flat_map(|(name, id)| names(name).into_iter().map(move |name| (name, id)));
+    let due: Vec<(String, &str)> = due.filter(|(name, id)| here.get(name) != Some(id)).collect();
+    if due.is_empty() {
+        return Ok(());
     }
-    let mut asked: Vec<&std::ffi::OsStr> = asked.iter().map(std::ffi::OsStr::new).collect();
-    asked.push(store.as_os_str());
-    let tags = origins_tags();
-    asked.extend(
-        ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*", &tags].map(std::ffi::OsStr::new),
-    );
-    Git::at(workspace).reaching("file").run(&asked)?;
+    let wanted: BTreeSet<&str> = due.iter().map(|(_, id)| *id).collect();
+    let wanted: Vec<&str> = wanted.into_iter().collect();
+    let origins = here.iter().filter(|(name, _)| name.starts_with("refs/remotes/origin/"));
+    let has = |id: &&str| from().run(&["cat-file", "-e", "--end-of-options", id]).is_ok();
+    let known: Vec<&str> = origins.map(|(_, id)| id).filter(has).collect();
+    fs::create_dir_all(scratch).map_err(|source| place::Error::Io {
+        action: "create",
+        path: scratch.to_owned(),
+        source,
+    })?;
+    end_history_alike(store, workspace).map_err(|source| place::Error::Io {
+        action: "write to",
+        path: workspace.to_owned(),
+        source,
+    })?;
+    carry_over(from, || Git::at(workspace), scratch, &wanted, &known)?;
+    let orders: String = due.iter().map(|(name, id)| format!("update {name} {id}\n")).collect();
+    Git::at(workspace).reading(orders.into_bytes()).bytes(&["update-ref", "--stdin"])?;
     Ok(())
+}
+
+/// Tells a workspace where the history of its store ends, beside where its own does.
+fn end_history_alike(store: &Path, workspace: &Path) -> io::Result<()> {
+    let Some(there) = gitdirs::history_ends(store) else { return Ok(()) };
+    let own = workspace.join(".git");
+    let here = gitdirs::history_ends(&own).unwrap_or_default();
+    let ends: BTreeSet<&str> = there.lines().chain(here.lines()).collect();
+    let lines: String = ends.iter().map(|end| format!("{end}\n")).collect();
+    let fresh = own.join("shallow.longhaul");
+    fs::remove_file(&fresh).ok();
+    File::create_new(&fresh)?.write_all(lines.as_bytes())?;
+    // What stands there is replaced, not followed.
+    fs::rename(&fresh, own.join("shallow"))
 }
 
 /// Where a workspace has the tags of its origin once more: among all tags, nobody could tell them from an agent's own.
@@ -408,18 +439,6 @@ pub(crate) const ORIGINS_TAGS: &str = "refs/longhaul/tags/";
 
 fn origins_tags() -> String {
     format!("+refs/tags/*:{ORIGINS_TAGS}*")
-}
-
-/// What in a workspace's own configuration, which may be an agent's, makes git take an address for another, or run another program
-/// to get there: our own store has no entry in it.
-fn leading_away(workspace: &Path) -> Result<Option<String>, git::Error> {
-    let asked = ["config", "--list", "--null", "--name-only", "--show-scope"];
-    let printed = Git::at(workspace).printing_much().bytes(&asked)?;
-    let words: Vec<&[u8]> = split(&printed).collect();
-    let is_own = |scope: &[u8]| scope == b"local" || scope == b"worktree";
-    let is_plain = |name: &[u8]| !name.starts_with(b"url.") && !name.starts_with(b"remote./");
-    let mut own = words.chunks_exact(2).filter(|pair| is_own(pair[0])).map(|pair| pair[1]);
-    Ok(own.find(|name| !is_plain(name)).map(|name| String::from_utf8_lossy(name).into_owned()))
 }
 
 /// Does two things at a time.

@@ -170,8 +170,14 @@ fn new_branches_come_home_under_names_that_are_free() {
         git(&tree, &["update-ref", &format!("refs/heads/{name}"), &commit]);
     }
     git(&tree, &["update-ref", "refs/heads/FETCH_HEAD", &commit]);
+    git(&repo, &["remote", "add", "origin", "https://example.com/a"]);
+    git(&repo, &["symbolic-ref", "HEAD", "refs/heads/unborn"]);
+    for name in ["origin/next", "unborn", "tags/v2"] {
+        git(&tree, &["update-ref", &format!("refs/heads/{name}"), &commit]);
+    }
     git(&tree, &["tag", "tagged"]);
     fixture.publish();
+    git(&repo, &["symbolic-ref", "HEAD", "refs/heads/main"]);
     let after = git(&repo, &["for-each-ref", "--format=%(refname)"]);
     let kept =
         before.lines().all(|line| line.contains(BRANCH) || git(&repo, &["for-each-ref"]).contains(line));
@@ -222,7 +228,7 @@ fn a_branch_that_somebody_else_has_moved_stays() {
     git(&repo, &["update-ref", &format!("refs/heads/{BRANCH}"), &theirs]);
     fixture.commit("two");
     let said = publish(&fixture.tree(), &scratch).unwrap_err().to_string();
-    assert!(said.contains("was moved in"), "{said}");
+    assert!(said.contains("was moved or checked out in"), "{said}");
     assert_eq!(fixture.home(BRANCH), Some(theirs));
     // Whoever takes it in gets on.
     git(&fixture.tree(), &["merge", "--quiet", "--no-edit", &fixture.home(BRANCH).unwrap()]);
@@ -425,6 +431,53 @@ fn every_kind_of_repository_is_parted() {
         assert!(!is_unsaved(&tree), "{words:?}");
         ensure(&fixture.place()).unwrap();
         remove(&fixture.place()).unwrap();
+    }
+}
+
+/// What the user's own directory has by a link is there as what it leads to.
+#[test]
+fn linked_hooks_and_excludes_are_copied() {
+    let fixture = Fixture::of(&[], |repo| {
+        let shared = repo.join("../shared");
+        fs::create_dir_all(shared.join("hooks")).unwrap();
+        fs::write(shared.join("hooks/pre-commit"), "#!/bin/sh\n").unwrap();
+        fs::write(shared.join("exclude"), "ignored\n").unwrap();
+        fs::remove_dir_all(repo.join(".git/hooks")).ok();
+        fs::remove_file(repo.join(".git/info/exclude")).ok();
+        std::os::unix::fs::symlink("../../shared/hooks", repo.join(".git/hooks")).unwrap();
+        std::os::unix::fs::symlink("../../../shared/exclude", repo.join(".git/info/exclude")).unwrap();
+    });
+    let tree = fixture.tree();
+    assert!(fs::symlink_metadata(tree.join(".git/hooks/pre-commit")).unwrap().is_file());
+    fs::write(tree.join("ignored"), "x").unwrap();
+    assert_eq!(git(&tree, &["status", "--porcelain"]), "");
+    assert!(!is_unsaved(&tree));
+}
+
+/// F48: killed before a branch is moved, or right after, the next one knows which, also of one that was rewritten.
+#[test]
+fn what_was_just_being_brought_is_known() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let entry = repo.join(".git/worktrees/run_1");
+    let one = fixture.commit("one");
+    git(&tree, &["branch", "topic"]);
+    fixture.publish();
+    for is_moved in [false, true] {
+        git(&tree, &["commit", "--quiet", "--amend", "-m", &format!("other {is_moved}")]);
+        git(&tree, &["branch", "-f", "topic"]);
+        let other = git(&tree, &["rev-parse", "HEAD"]);
+        for branch in [BRANCH, "topic"] {
+            fs::write(entry.join("longhaul-coming"), format!("{other} refs/heads/{branch}\n")).unwrap();
+            if is_moved {
+                brought(&tree, &fixture.at("scratch")).unwrap();
+                git(&repo, &["update-ref", &format!("refs/heads/{branch}"), &other]);
+            }
+            fixture.publish();
+            assert_eq!(fixture.home(branch), Some(other.clone()), "{branch}");
+            assert!(!entry.join("longhaul-coming").exists());
+        }
+        assert_ne!(one, other);
     }
 }
 

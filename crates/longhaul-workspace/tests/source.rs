@@ -309,13 +309,22 @@ fn work_in_a_clone_is_unsaved_whatever_names_it() {
     tag_beside("v2");
     store.fetch(None).unwrap();
     let place = fixture.place(&store, "nothing", &start);
-    refresh(store.directory(), place.directory()).unwrap();
+    let new = fixture.push("file", "new\n");
+    store.fetch(None).unwrap();
+    refresh(store.directory(), place.directory(), &fixture.base().join("scratch")).unwrap();
     assert_eq!(git(place.directory(), &["tag", "--list"]), "v1\nv2");
+    assert_eq!(git(place.directory(), &["rev-parse", "origin/main"]), new);
+    git(place.directory(), &["fsck", "--full"]);
     assert!(!is_unsaved(place.directory()));
     let store = fixture.store(Some(1));
     let place = fixture.place(&store, "shallow", &store.fetch(None).unwrap());
     ensure(&place).unwrap();
     assert!(!is_unsaved(place.directory()));
+    let new = fixture.push("file", "newer\n");
+    store.fetch(None).unwrap();
+    refresh(store.directory(), place.directory(), &fixture.base().join("scratch")).unwrap();
+    assert_eq!(git(place.directory(), &["rev-parse", "origin/main"]), new);
+    git(place.directory(), &["fsck", "--full"]);
 }
 
 /// A52: what a commit takes on disk is known before any of it is written.

@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use longhaul_core::json::Json;
@@ -15,9 +15,11 @@ use longhaul_core::tool::{EffectClass, Failure, Found, Outcome, PUSH, Trace};
 use longhaul_workspace::ABSENT;
 use longhaul_workspace::git::{self, Listens, Setting};
 use longhaul_workspace::source::{Address, check_reference};
+use longhaul_workspace::{gitdirs, homing};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tempfile::TempDir;
+use tokio::task::spawn_blocking;
 
 use super::repository::{Repository, run_free};
 use crate::arguments::{invalid, parse, schema};
@@ -75,7 +77,7 @@ impl GitPush {
         let Some(commit) = repository.reference(&branch).await? else {
             return Err(fail("there is nothing to push: the branch has no commit yet"));
         };
-        let borrowing = Borrowing::of(&repository)?;
+        let borrowing = Borrowing::of(&repository).await?;
         Ok(Parcel { remote, address, branch, commit, borrowing })
     }
 
@@ -143,14 +145,25 @@ impl Parcel {
 /// An empty repository that sees the objects of another.
 struct Borrowing {
     directory: TempDir,
-    shallow: Option<PathBuf>,
 }
 
 impl Borrowing {
-    fn of(repository: &Repository<'_>) -> Result<Borrowing, Outcome> {
+    /// From the user's repository, if this is a worktree of it: what is checked out is brought there first, and nothing that an agent
+    /// can write has any part in the rest.
+    async fn of(repository: &Repository<'_>) -> Result<Borrowing, Outcome> {
         let failed = |error: std::io::Error| fail(&format!("no place to push from: {error}"));
         let directory = TempDir::with_prefix("longhaul-push-").map_err(failed)?;
-        let common = repository.common();
+        let common = match gitdirs::lender(repository.top()) {
+            Some(lender) => {
+                let (top, scratch) = (repository.top().to_owned(), directory.path().join("scratch"));
+                let brought = spawn_blocking(move || homing::brought(&top, &scratch)).await;
+                let brought = brought.map_err(|error| fail(&error.to_string()))?;
+                brought
+                    .map_err(|_| fail("what is committed here cannot be read whole, so it is not pushed"))?;
+                lender.common
+            }
+            None => repository.common().to_owned(),
+        };
         let Some(objects) =
             common.join("objects").to_str().map(str::to_owned).filter(|path| !path.contains(['\n', '"']))
         else {
@@ -159,22 +172,22 @@ impl Borrowing {
         let format = if repository.is_sha256() { "[extensions]\n\tobjectFormat = sha256\n" } else { "" };
         let version = usize::from(repository.is_sha256());
         let config = format!("[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{format}");
+        let shallow = gitdirs::history_ends(&common);
         let make = || {
             fs::create_dir_all(directory.path().join("objects/info"))?;
             fs::create_dir_all(directory.path().join("refs"))?;
             fs::write(directory.path().join("objects/info/alternates"), objects + "\n")?;
             fs::write(directory.path().join("config"), config)?;
+            shallow.map_or(Ok(()), |ends| fs::write(directory.path().join("shallow"), ends))?;
             fs::write(directory.path().join("HEAD"), "ref: refs/heads/none\n")
         };
         make().map_err(failed)?;
-        let shallow = Some(common.join("shallow")).filter(|path| path.is_file());
-        Ok(Borrowing { directory, shallow })
+        Ok(Borrowing { directory })
     }
 
     fn command(&self, address: &Address) -> Command {
         let mut command = git::command(self.directory.path(), Listens::ToUser, &[]);
         command.env("GIT_DIR", self.directory.path()).env("GIT_ALLOW_PROTOCOL", address.protocols());
-        command.envs(self.shallow.iter().map(|path| ("GIT_SHALLOW_FILE", path)));
         command
     }
 }

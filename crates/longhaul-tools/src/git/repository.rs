@@ -111,6 +111,11 @@ impl<'a> Repository<'a> {
         self.context
     }
 
+    /// The root of the checkout.
+    pub(super) fn top(&self) -> &Path {
+        &self.found.top
+    }
+
     /// The repository's own directory for this checkout.
     pub(super) fn directory(&self) -> &Path {
         &self.found.directory

@@ -201,7 +201,7 @@ fn cleanup(app: &App, older_than: Duration, dry_run: bool) -> Result<Exit, Failu
             continue;
         }
         // Nobody has named it, so nobody has said that the only copy may go.
-        if only_copy(app, &session)?.is_some() {
+        if only_copy(app, &session, dry_run)?.is_some() {
             kept.push(name);
         } else if dry_run {
             gone.push(name);
@@ -240,7 +240,7 @@ pub fn clean_up_workflows(
             continue;
         }
         let name = workflow.name().to_owned();
-        if unsaved(app, &workflow, &notes)?.is_some() {
+        if unsaved(app, &workflow, &notes, dry_run)?.is_some() {
             render::warn(&format!("workflow {name} has changes that are nowhere else and stays"));
             continue;
         }
@@ -278,7 +278,7 @@ fn delete(app: &App, session: &Session, force: bool) -> Result<(), Failure> {
             Some(format!("`longhaul stop {}` ends it; --force removes the session under it", run.spec.id));
         return Err(Failure { exit: Exit::Held, error: locked, hint });
     }
-    if let Some(place) = unsaved(app, session, &notes)?.filter(|_| !force) {
+    if let Some(place) = unsaved(app, session, &notes, false)?.filter(|_| !force) {
         return Err(Failure::from(anyhow::anyhow!(
             "session {} has changes that are nowhere else, in {}",
             session.name(),
@@ -352,23 +352,25 @@ fn place_at(path: PathBuf, notes: &Notes) -> Place {
 }
 
 /// A place where something would be lost that no branch has. In a session outside of any repository there are none that could.
-fn unsaved(app: &App, session: &Session, notes: &Notes) -> Result<Option<PathBuf>, Failure> {
+fn unsaved(app: &App, session: &Session, notes: &Notes, dry_run: bool) -> Result<Option<PathBuf>, Failure> {
     let has_beside = !session.all_beside().map_err(failure)?.is_empty();
     if notes.repository.is_none() && notes.source.is_none() && !has_beside {
         return Ok(None);
     }
-    only_copy(app, session)
+    only_copy(app, session, dry_run)
 }
 
 /// A place where something stands that is nowhere else.
-fn only_copy(app: &App, session: &Session) -> Result<Option<PathBuf>, Failure> {
+fn only_copy(app: &App, session: &Session, dry_run: bool) -> Result<Option<PathBuf>, Failure> {
     // What is half removed was found to be saved, or was not to be.
     let is_going = |path: &PathBuf| path.to_string_lossy().ends_with(place::REMOVING);
     let places = session.places().map_err(failure)?;
-    // What was committed by hand comes home first; what cannot is nowhere else.
     let is_only = |path: &PathBuf| {
-        homing::publish(path, &scratch(app)).ok();
-        lending::refresh(path).ok();
+        if !dry_run {
+            // What was committed by hand comes home first; what cannot is nowhere else.
+            homing::publish(path, &scratch(app)).ok();
+            lending::refresh(path).ok();
+        }
         place::is_unsaved(path)
     };
     Ok(places.into_iter().find(|path| !is_going(path) && is_only(path)))

@@ -84,7 +84,7 @@ pub fn brought_up_to_date(app: &App, run: &Run) {
     if !workspace.join(".git").is_dir() || place::head(workspace).as_ref() == Some(base) {
         return;
     }
-    let brought = source::refresh(Path::new(&source.store), workspace)
+    let brought = source::refresh(Path::new(&source.store), workspace, &scratch(app))
         .map_err(anyhow::Error::from)
         .and_then(|()| Ok(landing::bring(workspace, &scratch(app), run.spec.id.as_str(), base)?));
     if let Err(error) = brought {
@@ -106,7 +106,7 @@ fn failure(error: Error) -> Failure {
         Error::Fetch { .. } => {
             (Exit::Failed, Some("nothing was made; try `git ls-remote` with the same address"))
         }
-        Error::LedAway { .. } | Error::Place(_) => (Exit::Failed, None),
+        Error::Home(_) | Error::Place(_) => (Exit::Failed, None),
     };
     Failure { exit, error: anyhow::Error::from(error), hint: hint.map(str::to_owned) }
 }
