@@ -13,19 +13,19 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 
 /// What a git may reach, beside the system's files and the user's settings for git.
-pub(crate) struct Reach {
+pub(crate) struct Bounds {
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
 }
 
 /// Starts it behind the wall, if this machine has one.
-pub(crate) fn spawn(command: &mut Command, reach: Option<&Reach>) -> io::Result<Child> {
+pub(crate) fn spawn(command: &mut Command, bounds: Option<&Bounds>) -> io::Result<Child> {
     #[cfg(target_os = "linux")]
     if let Some(wall) = linux::wall() {
-        let reach = reach.filter(|_| linux::files().is_some());
-        return match wall.spawn(command, reach) {
+        let bounds = bounds.filter(|_| linux::files().is_some());
+        return match wall.spawn(command, bounds) {
             // Not the git that the wall was made for. Where an agent works, it is that one or none.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && reach.is_none() => {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && bounds.is_none() => {
                 command.spawn()
             }
             spawned => spawned,
@@ -69,8 +69,9 @@ mod linux {
         RulesetError, RulesetStatus, path_beneath_rules,
     };
 
-    use super::Reach;
+    use super::Bounds;
     use crate::checkout::{path_of, split};
+    use crate::git::user_settings;
     use crate::limits;
 
     /// The first with all that is told here: Linux 6.2.
@@ -80,6 +81,10 @@ mod linux {
     const SYSTEM: &[&str] = &[
         "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/gnu", "/proc", "/sys",
     ];
+
+    /// Devices that hold nothing and start nothing. A log of git's could be a link to another.
+    const DEVICES: &[&str] =
+        &["/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"];
 
     /// Of where git is, what belongs to it.
     const BESIDE_GIT: &[&str] = &["bin", "lib", "lib64", "libexec", "share/git-core", "share/locale", "etc"];
@@ -126,7 +131,7 @@ mod linux {
             let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
             read.extend(std::env::split_paths(&libraries).filter(|place| place.is_absolute()));
             read.extend(self.settings(&["--list"]));
-            let nowhere = Reach { read: Vec::new(), write: Vec::new() };
+            let nowhere = Bounds { read: Vec::new(), write: Vec::new() };
             let mut asked = self.git(&["config", "--list", "--name-only"])?;
             let inside = || {
                 self.put_up(Some((&nowhere, &read))).map_err(io::Error::other)?;
@@ -148,8 +153,7 @@ mod linux {
         /// The files that the user's settings for git are in, also those that hold only in some places, and those that they name.
         fn settings(&self, words: &[&str]) -> BTreeSet<PathBuf> {
             let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-            let given = std::env::var_os("XDG_CONFIG_HOME").filter(|given| !given.is_empty());
-            let own = given.map_or_else(|| home.join(".config"), PathBuf::from).join("git");
+            let own = user_settings();
             // One by one: there may be keys beside them, and one of them may be a link.
             let mut found: BTreeSet<PathBuf> =
                 ["config", "ignore", "attributes"].map(|name| own.join(name)).into();
@@ -191,10 +195,10 @@ mod linux {
         }
 
         /// A domain is one thread's, and what that thread starts is born into it.
-        pub(super) fn spawn(&self, command: &mut Command, reach: Option<&Reach>) -> io::Result<Child> {
-            let reach = reach.zip(reach.and_then(|_| files()));
+        pub(super) fn spawn(&self, command: &mut Command, bounds: Option<&Bounds>) -> io::Result<Child> {
+            let bounds = bounds.zip(bounds.and_then(|_| files()));
             let inside = || {
-                self.put_up(reach).map_err(io::Error::other)?;
+                self.put_up(bounds).map_err(io::Error::other)?;
                 command.spawn()
             };
             let joined = thread::scope(|scope| scope.spawn(inside).join());
@@ -202,8 +206,8 @@ mod linux {
         }
 
         /// With what may be reached, and what may be read in any case.
-        fn put_up(&self, reach: Option<(&Reach, &[PathBuf])>) -> Result<(), RulesetError> {
-            let held = match reach {
+        fn put_up(&self, bounds: Option<(&Bounds, &[PathBuf])>) -> Result<(), RulesetError> {
+            let held = match bounds {
                 Some(_) => AccessFs::from_all(FILES),
                 // Whoever handles nothing of moving between directories forbids it, and git moves objects so.
                 None => AccessFs::Execute | AccessFs::Refer,
@@ -213,16 +217,16 @@ mod linux {
                 .handle_access(held)?
                 .create()?
                 .add_rules(path_beneath_rules(&self.0, AccessFs::Execute))?;
-            let rules = match reach {
+            let rules = match bounds {
                 None => rules.add_rules(path_beneath_rules(["/"], AccessFs::Refer))?,
-                Some((reach, system)) => {
+                Some((bounds, system)) => {
                     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
                     let device = read | AccessFs::WriteFile | AccessFs::Truncate;
-                    let read_only = system.iter().chain(&self.0).chain(&reach.read);
+                    let read_only = system.iter().chain(&self.0).chain(&bounds.read);
                     rules
-                        .add_rules(path_beneath_rules(["/dev"], device))?
+                        .add_rules(path_beneath_rules(DEVICES, device))?
                         .add_rules(path_beneath_rules(read_only, read))?
-                        .add_rules(path_beneath_rules(&reach.write, read | AccessFs::from_write(FILES)))?
+                        .add_rules(path_beneath_rules(&bounds.write, read | AccessFs::from_write(FILES)))?
                 }
             };
             let status = rules.restrict_self()?;

@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 
 use crate::carry;
 use crate::checkout::{path_bytes, path_of, split};
-use crate::git::Git;
-use crate::gitdirs::WORKTREE_OF;
-use crate::lending::{BROUGHT, COMING, KEPT_BACK, LENT};
+use crate::git::{self, Git};
+use crate::gitdirs::{self, Lender, WORKTREE_OF};
+use crate::lending::{BROUGHT, COMING, KEPT_BACK, LENT, OWN, References};
+use crate::limits;
+use crate::mending::BROKEN;
 use crate::place::{Error, sync_parent};
 
 /// Where the repository keeps what it knows of one worktree (gitrepository-layout: `worktrees/<id>/`), and its own directory.
@@ -93,14 +95,13 @@ const LINKS: &[&str] = &[
     LENT,
     BROUGHT,
     COMING,
+    OWN,
 ];
 
 /// Gives the worktree at `path` a directory of its own. Killed at any moment, the same once more does it again.
 pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
-    let fresh = in_the_making(path);
-    remove(&fresh)?;
-    make(&fresh, entry).inspect_err(|_| drop(remove(&fresh)))?;
-    let link = path.join(".git");
+    let (fresh, link) = (in_the_making(path), path.join(".git"));
+    begin(&fresh, path, entry)?;
     match fs::remove_file(&link) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(io_error("remove", &link)(error));
@@ -112,6 +113,40 @@ pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     // It is no longer what is staged, and git would look after it.
     fs::remove_file(entry.directory.join("index")).ok();
     Ok(())
+}
+
+/// The same where the one that it had is broken, which is kept inside. No file of the worktree is touched.
+pub(crate) fn part_again(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+    let (fresh, link) = (in_the_making(path), path.join(".git"));
+    begin(&fresh, path, entry)?;
+    fs::rename(&link, fresh.join(BROKEN)).map_err(io_error("rename", &link))?;
+    fs::rename(&fresh, &link).map_err(io_error("rename", &fresh))?;
+    sync_parent(&link)?;
+    stage_anew(path)
+}
+
+/// Takes what is checked out for staged, where nothing says what is. No file is touched.
+pub(crate) fn stage_anew(path: &Path) -> Result<(), Error> {
+    if !path.join(".git/index").exists() {
+        Git::at(path).run(&["read-tree", "HEAD"])?;
+    }
+    Ok(())
+}
+
+/// Has the branch of a worktree brought home that it was made for, whatever was checked out there when it was parted.
+pub(crate) fn claim(entry: &Entry<'_>, branch: &str) -> Result<(), Error> {
+    let reference = format!("refs/heads/{branch}");
+    let asked = ["rev-parse", "--quiet", "--verify", "--end-of-options", &reference];
+    if entry.git().run(&asked).is_err() {
+        return Ok(());
+    }
+    write(&entry.directory.join("HEAD"), format!("ref: {reference}\n").as_bytes())?;
+    write(&entry.directory.join(OWN), format!("{reference}\n").as_bytes())
+}
+
+fn begin(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+    remove(fresh)?;
+    make(fresh, path, entry).inspect_err(|_| drop(remove(fresh)))
 }
 
 /// Where the directory is before it is whole.
@@ -128,23 +163,23 @@ pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-fn make(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+fn make(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     for below in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
         let directory = fresh.join(below);
         fs::create_dir_all(&directory).map_err(io_error("create", &directory))?;
     }
     let listed = ["config", "--list", "--null", "--show-scope"];
-    write(&fresh.join("config"), &settings(&entry.git().printing_much().bytes(&listed)?))?;
+    let listed = entry.git().printing_much().bytes(&listed)?;
+    write(&fresh.join("config"), &settings(&listed, &lists(fresh, path, entry)?))?;
     references(fresh, entry)?;
     write(&fresh.join("objects/info/alternates"), &alternate(&entry.common.join("objects")))?;
-    for name in ["hooks", "shallow"] {
-        copy(&entry.common.join(name), &fresh.join(name))?;
+    if let Some(ends) = gitdirs::history_ends(entry.common) {
+        write(&fresh.join("shallow"), ends.as_bytes())?;
     }
     // What `worktree add` has written for a sparse checkout goes before what the user's has.
-    for from in [entry.directory, entry.common].map(|from| from.join("info")) {
-        for name in ["attributes", "exclude", "grafts", "sparse-checkout"] {
-            copy(&from.join(name), &fresh.join("info").join(name))?;
-        }
+    copy_own(&entry.directory.join("info/sparse-checkout"), &fresh.join("info/sparse-checkout"))?;
+    for name in ["hooks", "info/attributes", "info/exclude", "info/grafts", "info/sparse-checkout"] {
+        copy(&entry.common.join(name), &fresh.join(name))?;
     }
     // What is staged and under way.
     let names = fs::read_dir(entry.directory).map_err(io_error("read", entry.directory))?;
@@ -152,7 +187,7 @@ fn make(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
         let is_own =
             !LINKS.iter().any(|link| name == *link) && !path_bytes(Path::new(&name)).ends_with(b".lock");
         if is_own {
-            copy(&entry.directory.join(&name), &fresh.join(&name))?;
+            copy_own(&entry.directory.join(&name), &fresh.join(&name))?;
         }
     }
     if let Ok(index) = File::open(fresh.join("index")) {
@@ -160,6 +195,11 @@ fn make(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     }
     write(&fresh.join(WORKTREE_OF), &[path_bytes(entry.directory), b"\n"].concat())?;
     let head = entry.head()?;
+    let own = head.strip_prefix("ref: ").unwrap_or_default();
+    match own {
+        "" => drop(fs::remove_file(entry.directory.join(OWN))),
+        own => write(&entry.directory.join(OWN), own.as_bytes())?,
+    }
     if let (Some(branch), Ok(commit)) = (head.strip_prefix("ref: "), entry.commit()) {
         // As a file of its own it can be compared without git.
         let file = fresh.join(branch.trim_end());
@@ -188,10 +228,34 @@ impl Entry<'_> {
     }
 }
 
+/// Where git is told what to ignore and what files are, by a file outside of the repository, which can be read from nowhere here.
+const LISTS: [(&str, &str, &str); 2] = [
+    ("core.excludesfile", "ignore", "info/longhaul-exclude"),
+    ("core.attributesfile", "attributes", "info/longhaul-attributes"),
+];
+
+/// Copies those files, and answers the settings that name the copies.
+fn lists(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<Vec<(&'static str, PathBuf)>, Error> {
+    let mut found = Vec::new();
+    for (key, usual, name) in LISTS {
+        let named = entry.git().bytes(&["config", "--null", "--type=path", "--get", key]);
+        let named = named.map(|named| split(&named).next().map(path_of).unwrap_or_default());
+        let file = named.unwrap_or_else(|_| git::user_settings().join(usual));
+        let is_list = |facts: &fs::Metadata| facts.is_file() && facts.len() <= limits::NOTE_BYTES_MAX;
+        if file.is_absolute() && file.metadata().is_ok_and(|facts| is_list(&facts)) {
+            copy(&file, &fresh.join(name))?;
+            found.push((key, path.join(".git").join(name)));
+        }
+    }
+    Ok(found)
+}
+
 /// All branches and tags as they are, so that an agent can look at what there is.
 fn references(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     let asked = ["for-each-ref", "--format=%(objectname) %(refname) %(symref)"];
     let printed = entry.git().printing_much().bytes(&asked)?;
+    let lender = Lender { common: entry.common.to_owned(), entry: entry.directory.to_owned() };
+    let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
     let (mut packed, mut lent) = (b"# pack-refs with: sorted \n".to_vec(), Vec::new());
     for line in printed.split(|byte| *byte == b'\n') {
         let mut words = line.splitn(3, |byte| *byte == b' ');
@@ -200,7 +264,10 @@ fn references(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
         if KEPT_BACK.iter().any(|kept| name.starts_with(kept.as_bytes())) {
             continue;
         }
-        lent.extend([commit, b" ", name, b"\n"].concat());
+        // What was brought from here is nothing that was lent.
+        if std::str::from_utf8(name).map_or(true, |name| brought.get(name).is_none()) {
+            lent.extend([commit, b" ", name, b"\n"].concat());
+        }
         if leads_to.is_empty() {
             packed.extend([commit, b" ", name, b"\n"].concat());
             continue;
@@ -215,7 +282,7 @@ fn references(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
 }
 
 /// The settings of the user's repository, as a file. `listed` has a scope before each; those of other files are read there.
-fn settings(listed: &[u8]) -> Vec<u8> {
+fn settings(listed: &[u8], lists: &[(&str, PathBuf)]) -> Vec<u8> {
     let words: Vec<&[u8]> = split(listed).collect();
     let is_own = |pair: &&[&[u8]]| pair[0] == b"local" || pair[0] == b"worktree";
     // Who the user is may hang on where the repository is, and this one is elsewhere.
@@ -231,8 +298,12 @@ fn settings(listed: &[u8]) -> Vec<u8> {
     let mut text = Settings::default();
     text.add(b"core.repositoryformatversion", Some(version));
     text.add(b"core.bare", Some(b"false"));
-    for (key, value) in others.into_iter().filter(|(key, _)| is_handed_on(key)) {
+    let is_list = |key: &[u8]| lists.iter().any(|(list, _)| key == list.as_bytes());
+    for (key, value) in others.into_iter().filter(|(key, _)| is_handed_on(key) && !is_list(key)) {
         text.add(key, value.map(without_key).as_deref());
+    }
+    for (key, place) in lists {
+        text.add(key.as_bytes(), Some(path_bytes(place)));
     }
     for (key, value) in format {
         text.add(key, value);
@@ -319,6 +390,12 @@ fn alternate(objects: &Path) -> Vec<u8> {
         return [b"\"", &escaped(path)[..], b"\"\n"].concat();
     }
     [path, b"\n"].concat()
+}
+
+/// What only a worktree has. An agent may have put links there before it had a directory of its own, and those are left out.
+fn copy_own(from: &Path, to: &Path) -> Result<(), Error> {
+    let is_link = from.symlink_metadata().is_ok_and(|facts| facts.is_symlink());
+    if is_link { Ok(()) } else { copy(from, to) }
 }
 
 /// What is there already stays, and what is not there is not missed. Of a link, what it leads to is copied: it may lead elsewhere from

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::alone::{self, Reach};
+use crate::alone::{self, Bounds};
 use crate::prune::bytes_below;
 use crate::{gitdirs, limits};
 
@@ -154,11 +154,15 @@ impl<'a> Git<'a> {
         };
         let (max, room, reaches) = (self.output_bytes_max, self.room, self.reaches);
         let time_max = self.time_max;
-        let reach = self.reach(&action)?;
+        let bounds = self.bounds(&action)?;
+        let place =
+            bounds.as_ref().and_then(|_| self.directory.canonicalize().ok()?.parent().map(Path::to_owned));
         let mut command = self.command(arguments);
+        // What an agent has broken is not taken for a part of the repository around it.
+        command.envs(place.map(|above| ("GIT_CEILING_DIRECTORIES", above)));
         command.stdin(stdin);
         let spawned =
-            if reaches.is_some() { command.spawn() } else { alone::spawn(&mut command, reach.as_ref()) };
+            if reaches.is_some() { command.spawn() } else { alone::spawn(&mut command, bounds.as_ref()) };
         // What it was given to hold is the child's alone.
         drop(command);
         let mut child = spawned.map_err(Error::Spawn)?;
@@ -183,7 +187,7 @@ impl<'a> Git<'a> {
 
     /// What git may reach where an agent may have put links in the place of its files; `None` if it may not have, or git uses
     /// another directory. Refuses what git would wait for, or take from elsewhere, without being asked.
-    fn reach(&self, action: &str) -> Result<Option<Reach>, Error> {
+    fn bounds(&self, action: &str) -> Result<Option<Bounds>, Error> {
         let given =
             |name: &str| self.environment.iter().find(|(given, _)| *given == name).map(|(_, value)| value);
         if given("GIT_DIR").is_some() || !gitdirs::is_ours(self.directory) {
@@ -191,12 +195,12 @@ impl<'a> Git<'a> {
         }
         let own = self.directory.join(".git");
         if let Some(name) = gitdirs::odd_entry(&own) {
-            let message = format!("`.git/{}` is neither a file nor a directory", name.display());
+            let message = format!("`.git/{}` is nothing that git has there", name.display());
             return Err(Error::Failed { action: action.to_owned(), message });
         }
         let index = given("GIT_INDEX_FILE").and_then(|index| Path::new(index).parent()).map(Path::to_owned);
         let write = index.into_iter().chain([self.directory.to_owned()]).collect();
-        Ok(Some(Reach { read: gitdirs::lent(&own), write }))
+        Ok(Some(Bounds { read: gitdirs::lent(&own), write }))
     }
 
     fn command<S: AsRef<OsStr>>(self, arguments: &[S]) -> Command {
@@ -228,6 +232,13 @@ impl Printed {
         let message = if complaint.is_empty() { self.status.to_string() } else { complaint.to_owned() };
         Error::Failed { action, message }
     }
+}
+
+/// Where a user keeps what git is to do in all repositories, beside `~/.gitconfig`.
+pub(crate) fn user_settings() -> PathBuf {
+    let given = std::env::var_os("XDG_CONFIG_HOME").filter(|given| !given.is_empty());
+    let usual = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".config");
+    given.map_or_else(usual, PathBuf::from).join("git")
 }
 
 /// Does the kernel hold git to the workspace that it works in, where an agent may have put links in the place of its files?
@@ -528,6 +539,28 @@ mod tests {
             .run(&["init", "--quiet"])
             .and_then(|_| Git::at(place.path()).run(&["gc", "--quiet"]));
         init.unwrap();
+    }
+
+    /// A48: where an agent works, git writes there and to devices that keep nothing.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_git_writes_only_where_it_works() {
+        let (place, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+        let target = outside.path().join("written").display().to_string();
+        let writes = || {
+            std::fs::remove_file(&target).ok();
+            Git::at(place.path()).run(&["config", "--file", &target, "a.b", "c"]).is_ok()
+        };
+        Git::at(place.path()).run(&["init", "--quiet"]).unwrap();
+        assert!(writes(), "void: it cannot be written to at all");
+        if !alone::holds_files() {
+            println!("SKIP a_git_writes_only_where_it_works: no Landlock that holds files here");
+            return;
+        }
+        std::fs::write(place.path().join(".git").join(crate::gitdirs::FETCHED), "").unwrap();
+        assert!(!writes());
+        let null = ["diff", "--no-index", "/dev/null", ".git/config"];
+        assert_eq!(Git::at(place.path()).print(&null).unwrap().status.code(), Some(1));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::git::Git;
 use crate::limits;
 
 /// The directories of one checkout.
@@ -87,10 +86,17 @@ pub(crate) fn stood_on(common: &Path, entry: &Path) -> BTreeSet<String> {
     said.map(name).collect()
 }
 
-/// Something at the top of git's directory that git never puts there: a link, or what is waited for when it is opened.
+/// By what a worktree's directory says that it is part of another one, which one of our own never is.
+pub(crate) const LEADS_AWAY: [&str; 2] = ["commondir", "gitdir"];
+
+/// Something at the top of git's directory that git never puts there: a link, what is waited for when it is opened, or what leads to
+/// another one.
 pub(crate) fn odd_entry(directory: &Path) -> Option<OsString> {
     let is_usual = |kind: fs::FileType| kind.is_file() || kind.is_dir() || kind.is_socket();
-    let is_odd = |entry: &fs::DirEntry| entry.file_type().map_or(true, |kind| !is_usual(kind));
+    let is_odd = |entry: &fs::DirEntry| {
+        LEADS_AWAY.iter().any(|name| entry.file_name() == *name)
+            || entry.file_type().map_or(true, |kind| !is_usual(kind))
+    };
     fs::read_dir(directory).ok()?.flatten().find(is_odd).map(|entry| entry.file_name())
 }
 
@@ -103,16 +109,6 @@ pub struct Lender {
 }
 
 impl Lender {
-    /// Git as in the repository itself, whatever is checked out.
-    pub(crate) fn git(&self) -> Git<'_> {
-        Git::at(&self.common).with("GIT_DIR", &self.common)
-    }
-
-    /// Git as the repository sees that worktree.
-    pub(crate) fn entry_git(&self) -> Git<'_> {
-        Git::at(&self.common).with("GIT_DIR", &self.entry)
-    }
-
     /// The branch that is brought there, as a path below the repository's directory; none if only git can tell.
     pub(crate) fn branch(&self) -> Option<String> {
         branch(&self.entry).filter(|branch| !branch.ends_with("/.invalid"))

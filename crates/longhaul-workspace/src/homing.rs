@@ -15,18 +15,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::checkout::{Checkout, io_error};
 use crate::git::{Git, Printed};
 use crate::gitdirs::{self, GitDirs, Lender};
-use crate::lending::{self, BROUGHT, COMING, LENT, References};
-use crate::limits;
+use crate::lending::{self, BROUGHT, COMING, LENT, Own, References};
 pub use crate::moving::Error;
 use crate::moving::Moving;
+use crate::naming::Names;
+use crate::{large_files, limits, mending};
 
 /// Where a pack ends that is on its way, after the number of the process that takes it there.
 pub(crate) const SUFFIX: &str = ".pack";
 
 /// The same as [`publish`], unless it can be seen without git that the branch is there: most commands move none.
 pub fn publish_if_moved(tree: &Path, scratch: &Path) -> Result<(), Error> {
+    mending::mend(tree)?;
     match lender_of(tree) {
-        Some(lender) if !is_there(tree, &lender) => publish(tree, scratch),
+        Some(lender) if !is_there(tree, &lender) => brought_home(tree, &lender, scratch),
         Some(_) | None => Ok(()),
     }
 }
@@ -36,29 +38,42 @@ fn lender_of(tree: &Path) -> Option<Lender> {
 }
 
 fn is_there(tree: &Path, lender: &Lender) -> bool {
-    let Some(branch) = lender.branch() else { return false };
-    let at = |directory: &Path, name: &str| gitdirs::small(&directory.join(name));
+    let Some(Own { here, there }) = lender.own_as_read() else { return false };
+    let at = |directory: &Path, name: &str| {
+        gitdirs::small(&directory.join(name)).map(|said| said.trim_end().to_owned())
+    };
     let own = tree.join(".git");
-    let is_on = at(&own, "HEAD").is_some_and(|head| head.trim_end() == format!("ref: {branch}"));
-    is_on && at(&own, &branch).zip(at(&lender.common, &branch)).is_some_and(|(here, there)| here == there)
+    let Some(now) = at(&own, &here) else { return false };
+    // There it may be packed by now.
+    let was_brought = || {
+        let on_record = |name| References::on_record(lender, name)?.get(&there).map(str::to_owned);
+        on_record(BROUGHT).or_else(|| on_record(LENT)).is_some_and(|was| was == now)
+    };
+    at(&own, "HEAD").is_some_and(|head| head == format!("ref: {here}"))
+        && (at(&lender.common, &there).is_some_and(|there| there == now) || was_brought())
 }
 
 /// Brings the branch of a worktree to the repository that it is of, and with it the branches that were made there under names
 /// that mean nothing to that repository. What has no directory of its own has them there already.
 pub fn publish(tree: &Path, scratch: &Path) -> Result<(), Error> {
-    let Some(lender) = lender_of(tree) else { return Ok(()) };
+    mending::mend(tree)?;
+    lender_of(tree).map_or(Ok(()), |lender| brought_home(tree, &lender, scratch))
+}
+
+fn brought_home(tree: &Path, lender: &Lender, scratch: &Path) -> Result<(), Error> {
     fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
-    let _lock = lending::taken(&lender)?.ok_or(Error::Busy)?;
-    let (lent, brought) = (References::on_record(&lender, LENT), References::on_record(&lender, BROUGHT));
+    let _lock = lending::taken(lender)?.ok_or(Error::Busy)?;
+    let (lent, brought) = (References::on_record(lender, LENT), References::on_record(lender, BROUGHT));
     let stood_on = gitdirs::stood_on(&lender.common, &lender.entry);
-    let mut way = Way { tree, lender: &lender, scratch, stood_on, brought: brought.unwrap_or_default() };
+    let mut way = Way { tree, lender, scratch, stood_on, brought: brought.unwrap_or_default() };
     way.settle()?;
-    let own = lender.entry_git().run(&["symbolic-ref", "--quiet", "HEAD"]).ok();
-    if let Some(branch) = &own {
-        way.bring_own(branch, lent.as_ref())?;
-    }
+    let own = lender.own();
+    let own_came = own.as_ref().map_or(Ok(()), |own| way.bring_own(own, lent.as_ref()));
     // Without a record, nobody knows what is new.
-    lent.map_or(Ok(()), |lent| way.bring_new(own.as_deref(), &lent))
+    let new_came = lent.map_or(Ok(()), |lent| way.bring_new(own.as_ref(), &lent));
+    let large_came = large_files::bring(tree, lender);
+    own_came.and(new_came)?;
+    Ok(large_came?)
 }
 
 /// The commit that is checked out in a checkout, which the repository that it is of has too, after this.
@@ -66,10 +81,23 @@ pub fn brought(tree: &Path, scratch: &Path) -> Result<Option<String>, Error> {
     let Some(head) = commit_of(Git::at(tree), "HEAD") else { return Ok(None) };
     if let Some(lender) = lender_of(tree) {
         fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
-        let (stood_on, brought) = (BTreeSet::new(), References::default());
-        Way { tree, lender: &lender, scratch, stood_on, brought }.carry(&head)?;
+        carry(tree, &lender, scratch, &head)?;
+        large_files::bring(tree, &lender)?;
     }
     Ok(Some(head))
+}
+
+/// Makes sure that the repository that a worktree is of has a commit, with all that it needs.
+fn carry(tree: &Path, lender: &Lender, scratch: &Path, commit: &str) -> Result<(), Error> {
+    let known = References::of(lender.git(), "")?;
+    let known: Vec<&str> = known.iter().map(|(_, commit)| commit).collect();
+    let (from, to) = (|| Git::at(tree), || lender.git());
+    // One that leads nowhere any more would be in the way of all.
+    carry_over(from, to, scratch, &[commit], &known).or_else(|_| {
+        let head = commit_of(lender.git(), "HEAD");
+        let known: Vec<&str> = head.as_deref().into_iter().collect();
+        carry_over(from, to, scratch, &[commit], &known)
+    })
 }
 
 fn commit_of(git: Git<'_>, branch: &str) -> Option<String> {
@@ -107,9 +135,13 @@ impl Way<'_> {
     }
 
     /// Brings the branch that the worktree was made for, unless somebody else has put something on it.
-    fn bring_own(&mut self, branch: &str, lent: Option<&References>) -> Result<(), Error> {
+    fn bring_own(
+        &mut self,
+        Own { here, there: branch }: &Own,
+        lent: Option<&References>,
+    ) -> Result<(), Error> {
         // An agent may have removed it, which is no reason to remove the user's.
-        let Some(commit) = commit_of(Git::at(self.tree), branch) else { return Ok(()) };
+        let Some(commit) = commit_of(Git::at(self.tree), here) else { return Ok(()) };
         let there = commit_of(self.there(), branch);
         if there.as_ref() == Some(&commit) {
             return Ok(());
@@ -130,41 +162,30 @@ impl Way<'_> {
 
     /// Brings the branches that were not lent. One whose name means something there already, a tag or a branch of somebody else's,
     /// stays in the worktree, and so does one that somebody stands on.
-    fn bring_new(&mut self, own: Option<&str>, lent: &References) -> Result<(), Error> {
-        let (made, there) = (Git::at(self.tree), self.there());
-        let (made, there) = (References::of(made, "refs/heads/")?, References::of(there, "refs/heads/")?);
-        let made = made.iter().filter(|(name, _)| Some(*name) != own && lent.get(name).is_none());
-        let remotes = self.there().run(&["remote"])?;
-        for (name, commit) in made.take(limits::BRANCHES_BROUGHT_MAX) {
-            let is_free = || !self.stood_on.contains(name) && !self.is_checked_out(name);
-            let may = match (there.get(name), self.brought.get(name)) {
-                (Some(there), was) => there != commit && was == Some(there) && is_free(),
-                (None, None) => self.means_nothing(name, &remotes) && is_free(),
-                // Who removes a branch does not want it back.
-                (None, Some(_)) => false,
-            };
-            if may && self.carry(commit).is_ok() {
-                self.move_there(name, commit, there.get(name).map(str::to_owned)).ok();
+    fn bring_new(&mut self, own: Option<&Own>, lent: &References) -> Result<(), Error> {
+        let made = References::of(Git::at(self.tree), "refs/heads/")?;
+        let is_own = |name: &str| own.is_some_and(|own| own.here == name || own.there == name);
+        let made = || made.iter().filter(|(name, _)| !is_own(name) && lent.get(name).is_none());
+        if made().next().is_none() {
+            return Ok(());
+        }
+        let names = Names::of(self.lender)?;
+        let is_due = |name: &str, commit: &str| match (names.get(name), self.brought.get(name)) {
+            (Some(there), was) => there != commit && was == Some(there),
+            (None, None) => names.is_free(name),
+            // Who removes a branch does not want it back.
+            (None, Some(_)) => false,
+        };
+        let due = made().filter(|(name, commit)| is_due(name, commit) && !self.stood_on.contains(*name));
+        let (known, new): (Vec<_>, Vec<_>) = due.partition(|(name, _)| names.get(name).is_some());
+        let room = limits::BRANCHES_BROUGHT_MAX.saturating_sub(self.brought.count());
+        let new = names.but_for_files(new)?.into_iter().take(room);
+        for (name, commit) in known.into_iter().chain(new) {
+            if !self.is_checked_out(name) && self.carry(commit).is_ok() {
+                self.move_there(name, commit, names.get(name).map(str::to_owned)).ok();
             }
         }
         Ok(())
-    }
-
-    /// Is there nothing that whoever says the short name of this branch would get today?
-    fn means_nothing(&self, name: &str, remotes: &str) -> bool {
-        let Some(short) = name.strip_prefix("refs/heads/") else { return false };
-        let is_shouted = short.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
-        // What is below these will mean something once it is fetched.
-        let first = short.split('/').next().unwrap_or_default();
-        let is_taken = ["refs", "heads", "tags", "remotes"].contains(&first)
-            || remotes.lines().any(|remote| short == remote || short.starts_with(&format!("{remote}/")));
-        if is_shouted || is_taken || short.starts_with('-') {
-            return false;
-        }
-        let asked = ["rev-parse", "--quiet", "--verify", "--end-of-options", short];
-        // `git checkout` takes the name of a remote's branch for a wish to have it here.
-        let remote = ["for-each-ref", "--count=1", "--format=x", &format!("refs/remotes/*/{short}")];
-        self.there().run(&asked).is_err() && self.there().run(&remote).is_ok_and(|found| found.is_empty())
     }
 
     fn is_checked_out(&self, name: &str) -> bool {
@@ -172,17 +193,8 @@ impl Way<'_> {
         self.there().run(&asked).map_or(true, |place| !place.is_empty())
     }
 
-    /// Makes sure that a commit is there, with all that it needs.
     fn carry(&self, commit: &str) -> Result<(), Error> {
-        let known = References::of(self.there(), "")?;
-        let known: Vec<&str> = known.iter().map(|(_, commit)| commit).collect();
-        let (from, to) = (|| Git::at(self.tree), || self.there());
-        // One that leads nowhere any more would be in the way of all.
-        carry_over(from, to, self.scratch, &[commit], &known).or_else(|_| {
-            let head = commit_of(self.there(), "HEAD");
-            let known: Vec<&str> = head.as_deref().into_iter().collect();
-            carry_over(from, to, self.scratch, &[commit], &known)
-        })
+        carry(self.tree, self.lender, self.scratch, commit)
     }
 
     /// Makes a branch a commit that is there, if it still is what it was. That it is about to be so is on record before: else what
@@ -245,22 +257,31 @@ pub(crate) fn carry_over<'g>(
     let words: String = wanted.chain(known.iter().map(|known| format!("^{known}\n"))).collect();
     let on_the_way = OnTheWay::new(scratch);
     let path = &on_the_way.0;
-    let pack = File::create(path).map_err(io_error("create", path))?;
-    let packed = ["pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout"];
-    from().reading(words.clone().into_bytes()).holding_silently(Stdio::from(pack)).bytes(&packed)?;
+    let pack_up = |more: &[&str]| -> Result<(), Error> {
+        let pack = File::create(path).map_err(io_error("create", path))?;
+        let packed = ["pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout"];
+        let git = from().reading(words.clone().into_bytes()).holding_silently(Stdio::from(pack));
+        git.bytes(&[&packed[..], more].concat())?;
+        Ok(())
+    };
+    // Of a partial clone, what was never fetched is left where it is. It takes long to find out what that is.
+    pack_up(&[]).or_else(|_| pack_up(&["--exclude-promisor-objects"]))?;
     let pack = || File::open(path).map_err(io_error("open", path));
     let mut header = [0; 12];
     pack()?.read_exact(&mut header).map_err(io_error("read", path))?;
     let count = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
     if count > 0 {
-        let taken: &[&str] = if count <= limits::LOOSE_OBJECTS_MAX {
-            &["unpack-objects", "-q"]
-        } else {
-            &["index-pack", "--stdin", "--fix-thin"]
-        };
-        to().holding(Stdio::from(pack()?)).bytes(taken)?;
+        let bytes = pack()?.metadata().map_err(io_error("read", path))?.len();
+        let is_small = count <= limits::LOOSE_OBJECTS_MAX && bytes <= limits::LOOSE_BYTES_MAX;
+        let taken: &[&str] =
+            if is_small { &["unpack-objects", "-q"] } else { &["index-pack", "--stdin", "--fix-thin"] };
+        // Who wants every object looked at that is fetched wants it of these.
+        let asked = ["config", "--type=bool", "--get", "transfer.fsckObjects"];
+        let is_strict = to().run(&asked).is_ok_and(|said| said == "true");
+        let strictly: &[&str] = if is_strict { &["--strict"] } else { &[] };
+        to().holding(Stdio::from(pack()?)).bytes(&[taken, strictly].concat())?;
     }
-    let needed = ["rev-list", "--objects", "--quiet", "--stdin"];
+    let needed = ["rev-list", "--objects", "--quiet", "--missing=allow-promisor", "--stdin"];
     to().reading(words.into_bytes()).bytes(&needed)?;
     Ok(())
 }

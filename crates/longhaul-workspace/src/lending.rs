@@ -3,7 +3,7 @@
 //! Owns the records of it, which lie where that repository keeps what it knows of the worktree, out of every agent's reach, and
 //! showing the worktree what has become of branches and tags since. Refuses to touch what was moved in the worktree itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,12 +19,47 @@ pub(crate) const LENT: &str = "longhaul-lent";
 pub(crate) const BROUGHT: &str = "longhaul-brought";
 /// What is just being brought, by a name.
 pub(crate) const COMING: &str = "longhaul-coming";
+/// What the branch is called in the worktree that the worktree is for; the user may call it something else since.
+pub(crate) const OWN: &str = "longhaul-branch";
 /// Held while any of these is read and written.
 const LOCK: &str = "longhaul-lock";
 
 /// References that are the user's alone, or ours.
 pub(crate) const KEPT_BACK: &[&str] =
     &["refs/longhaul/", "refs/stash", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+
+/// The branch that a worktree is for, by its name there and at home.
+pub(crate) struct Own {
+    pub(crate) here: String,
+    pub(crate) there: String,
+}
+
+impl Lender {
+    /// Git as in the repository itself, whatever is checked out.
+    pub(crate) fn git(&self) -> Git<'_> {
+        Git::at(&self.common).with("GIT_DIR", &self.common)
+    }
+
+    /// Git as the repository sees that worktree.
+    pub(crate) fn entry_git(&self) -> Git<'_> {
+        Git::at(&self.common).with("GIT_DIR", &self.entry)
+    }
+
+    /// The branch that is brought; none for a worktree that is on none.
+    pub(crate) fn own(&self) -> Option<Own> {
+        self.own_at(self.entry_git().run(&["symbolic-ref", "--quiet", "HEAD"]).ok()?)
+    }
+
+    /// The same without git, where that can be told.
+    pub(crate) fn own_as_read(&self) -> Option<Own> {
+        self.own_at(self.branch()?)
+    }
+
+    fn own_at(&self, there: String) -> Option<Own> {
+        let here = gitdirs::small(&self.entry.join(OWN)).map(|name| name.trim_end().to_owned());
+        Some(Own { here: here.unwrap_or_else(|| there.clone()), there })
+    }
+}
 
 /// Names of references with the commits that they stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +107,10 @@ impl References {
         self.0.insert(name.to_owned(), commit.to_owned());
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, commit)| (name.as_str(), commit.as_str()))
     }
@@ -114,10 +153,11 @@ pub fn refresh(tree: &Path) -> Result<(), checkout::Error> {
     let there = References::of(lender.git(), "")?;
     let here = References::of(Git::at(tree), "")?;
     let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
-    let own =
-        [lender.entry_git(), Git::at(tree)].map(|git| git.run(&["symbolic-ref", "--quiet", "HEAD"]).ok());
+    let head = Git::at(tree).run(&["symbolic-ref", "--quiet", "HEAD"]).ok();
+    let own = lender.own().into_iter().flat_map(|own| [own.here, own.there]).chain(head);
+    let own: BTreeSet<String> = own.collect();
     let is_lent = |name: &str| {
-        !own.iter().flatten().any(|own| own == name)
+        !own.contains(name)
             && brought.get(name).is_none()
             && !KEPT_BACK.iter().any(|kept| name.starts_with(kept))
     };

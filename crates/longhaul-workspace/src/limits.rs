@@ -48,11 +48,26 @@ pub const SETTINGS_FILES_MAX: usize = 16;
 /// Repositories that lend objects to one. Git itself follows five in a row.
 pub const LENDERS_MAX: usize = 16;
 
-/// Branches of an agent's own making that are looked at to be brought to the user's repository. Somebody has to look at them.
+/// Branches of an agent's own making that are brought to the user's repository from one worktree. Somebody has to look at them.
 pub const BRANCHES_BROUGHT_MAX: usize = 100;
+
+/// Bytes of a file that is a reference. Names are shorter than this, and git reads such a file whole into memory.
+pub const REFERENCE_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Entries of an agent's `.git` that are looked at for what git would stop at. Git packs loose objects when there are 6,700.
+pub const GIT_ENTRIES_MAX: usize = 200_000;
+
+/// Levels of directories that are looked into for that. Names of branches have few.
+pub const GIT_LEVELS_MAX: usize = 64;
+
+/// Files that git keeps elsewhere for their size, brought from one worktree at a time.
+pub const LARGE_FILES_MAX: usize = 10_000;
 
 /// Objects that are brought to another repository one by one; more are kept there as they come, in one file. As git has it.
 pub const LOOSE_OBJECTS_MAX: u32 = 100;
+
+/// Bytes of such objects as they come. One by one, each change of a large file would take as much as that file.
+pub const LOOSE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Bytes of git's index that is copied: about five million files.
 pub const GIT_INDEX_BYTES_MAX: u64 = 1024 * 1024 * 1024;

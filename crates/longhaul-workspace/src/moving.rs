@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use crate::checkout::{self, Checkout, io_error, path_bytes};
 use crate::index_lock::RefLock;
-use crate::{digest_of, gitdirs, limits};
+use crate::{digest_of, gitdirs, limits, place};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -19,6 +19,8 @@ pub enum Error {
     Busy,
     #[error("`{branch}` was moved or checked out in `{}` by somebody else, and is left as it is there; the run's stays in its workspace", repository.display())]
     Diverged { branch: String, repository: PathBuf },
+    #[error("the repository in `{}` is broken, and cannot be made anew", path.display())]
+    Broken { path: PathBuf, source: Box<place::Error> },
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::checkout::{quiet_settings, split};
 use crate::git::{self, Git};
 use crate::gitdirs::{self, GitDirs, Lender};
-use crate::{apart, commit, limits, source, worktree};
+use crate::{apart, commit, large_files, limits, mending, source, worktree};
 
 /// Where a run works, as fixed when the run was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,17 +250,9 @@ fn lender_has_all(tree: &Path, lender: &Lender) -> bool {
     let Ok(there) = lender.git().printing_much().run(&["for-each-ref", "--format=^%(objectname)"]) else {
         return false;
     };
-    let own = [
-        "rev-list",
-        "--max-count=1",
-        "HEAD",
-        "--branches",
-        "--tags",
-        "--glob=refs/stash*",
-        "--glob=refs/notes/*",
-        "--stdin",
-    ];
-    Git::at(tree).reading(there.into_bytes()).run(&own).is_ok_and(|own| own.is_empty())
+    let own = ["rev-list", "--max-count=1", "HEAD", "--all", "--stdin"];
+    let has_all = Git::at(tree).reading(there.into_bytes()).run(&own).is_ok_and(|own| own.is_empty());
+    has_all && large_files::are_there(tree, lender) && !mending::has_broken(tree)
 }
 
 /// Stands anything where another repository belongs that is inside this one? It may have commits of its own, and goes with it; we

@@ -462,7 +462,12 @@ pub(crate) fn ensure(
     [branch, start]: [&str; 2],
 ) -> Result<(), place::Error> {
     if path.join(".git").is_dir() {
-        return Ok(());
+        // One that was made by an earlier version is not set apart, nor is one that was being made so when somebody was killed.
+        return set_objects_apart(path).map_err(|source| place::Error::Io {
+            action: "set apart the objects of",
+            path: path.to_owned(),
+            source,
+        });
     }
     if fs::read_dir(path).is_ok_and(|mut found| found.next().is_some()) {
         return Err(place::Error::NotEmpty { path: path.to_owned() });
@@ -551,9 +556,17 @@ fn make(
 fn set_objects_apart(workspace: &Path) -> io::Result<()> {
     let directory = workspace.join(".git");
     let (objects, fetched) = (directory.join("objects"), directory.join(FETCHED));
-    fs::create_dir(&fetched)?;
-    fs::rename(&objects, fetched.join("objects"))?;
+    if !fetched.join("objects").is_dir() {
+        fs::create_dir_all(&fetched)?;
+        fs::rename(&objects, fetched.join("objects"))?;
+    }
+    let named = objects.join("info/alternates");
+    if named.symlink_metadata().is_ok() {
+        return Ok(());
+    }
     fs::create_dir_all(objects.join("info"))?;
-    fs::create_dir(objects.join("pack"))?;
-    fs::write(objects.join("info/alternates"), format!("../{FETCHED}/objects\n"))
+    fs::create_dir_all(objects.join("pack"))?;
+    let fresh = named.with_extension("new");
+    fs::write(&fresh, format!("../{FETCHED}/objects\n"))?;
+    fs::rename(&fresh, &named)
 }

@@ -20,7 +20,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
-use crate::apart::{Entry, part, register};
+use crate::apart::{Entry, claim, part, register, stage_anew};
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git, Setting, past_new_worktrees};
 use crate::gitdirs::{self, GitDirs};
@@ -43,7 +43,11 @@ fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Re
     let mut registration = Registration::find(&common, path)?;
     match inspect(path, &common, registration.as_ref())? {
         State::Good => Ok(()),
-        State::Linked(directory) => part(path, &Entry { directory: &directory, common: &common }),
+        State::Linked(directory) => {
+            let entry = Entry { directory: &directory, common: &common };
+            part(path, &entry)?;
+            claim(&entry, branch)
+        }
         State::Unlinked(directory) => {
             let entry = Entry { directory: &directory, common: &common };
             part(path, &entry)?;
@@ -126,14 +130,6 @@ fn part_new(repo: &Path, path: &Path) -> Result<(), Error> {
     let lost = || Error::NotEmpty { path: path.to_owned() };
     let Registration { administration, .. } = Registration::find(&common, path)?.ok_or_else(lost)?;
     part(path, &Entry { directory: &administration, common: &common })
-}
-
-/// Takes what is checked out for staged, where nothing says what is. No file is touched.
-fn stage_anew(path: &Path) -> Result<(), Error> {
-    if !path.join(".git/index").exists() {
-        Git::at(path).run(&["read-tree", "HEAD"])?;
-    }
-    Ok(())
 }
 
 /// Writes the files of the commit that is checked out into a worktree without any.
@@ -244,8 +240,9 @@ fn own_state(path: &Path, common: &Path, registration: Option<&Registration>) ->
     }
     let named = gitdirs::worktree_of(path).filter(|entry| entry.parent() == Some(&common.join("worktrees")));
     // Another way of keeping references has none of the files by which it could be known again.
-    match named.filter(|entry| registration.is_none() && !entry.exists() && !common.join("reftable").exists())
-    {
+    match named.filter(|entry| {
+        registration.is_none() && !entry.join("gitdir").exists() && !common.join("reftable").exists()
+    }) {
         Some(entry) => State::Unregistered(entry),
         None => State::Foreign,
     }

@@ -243,7 +243,7 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
         | Error::Unsettled { .. }) => {
             panic!("{error}")
         }
-        error @ (Error::Commit(_) | Error::Lock(_) | Error::Diverged(_) | Error::Checkout(_)) => {
+        error @ (Error::Commit(_) | Error::Lock(_) | Error::Apart(_) | Error::Checkout(_)) => {
             panic!("{error}")
         }
     };

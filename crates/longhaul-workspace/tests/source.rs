@@ -398,6 +398,39 @@ fn half_a_clone_is_made_anew() {
     assert!(foreign.directory().join("mine").exists());
 }
 
+/// A06, F48: a workspace that was made before what it is made from was set apart is so from then on, wherever that is cut off.
+#[test]
+fn older_workspaces_are_set_apart() {
+    let fixture = Fixture::new();
+    let store = fixture.store(None);
+    let place = fixture.place(&store, "one", &store.fetch(None).unwrap());
+    ensure(&place).unwrap();
+    let own = place.directory().join(".git");
+    let (objects, fetched) = (own.join("objects"), own.join("longhaul-fetched"));
+    let is_apart = || {
+        git(place.directory(), &["fsck", "--full"]);
+        fetched.join("objects/pack").is_dir() && fs::read_dir(objects.join("pack")).unwrap().next().is_none()
+    };
+    assert!(is_apart());
+    for steps in 0..4 {
+        // As it was, and as it is after each step.
+        fs::remove_dir_all(&objects).unwrap();
+        fs::rename(fetched.join("objects"), &objects).unwrap();
+        fs::remove_dir(&fetched).unwrap();
+        if steps > 0 {
+            fs::create_dir(&fetched).unwrap();
+        }
+        if steps > 1 {
+            fs::rename(&objects, fetched.join("objects")).unwrap();
+        }
+        if steps > 2 {
+            fs::create_dir_all(objects.join("info")).unwrap();
+        }
+        ensure(&place).unwrap();
+        assert!(is_apart(), "{steps}");
+    }
+}
+
 #[test]
 fn a_repository_without_commits_is_said_to_be_one() {
     let outer = tempfile::tempdir().unwrap();

@@ -59,7 +59,7 @@ pub enum Error {
     #[error(transparent)]
     Lock(index_lock::Error),
     #[error(transparent)]
-    Diverged(homing::Error),
+    Apart(homing::Error),
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }
@@ -79,7 +79,7 @@ impl From<homing::Error> for Error {
         match error {
             homing::Error::Busy => Error::Busy,
             homing::Error::Checkout(error) => error.into(),
-            diverged @ homing::Error::Diverged { .. } => Error::Diverged(diverged),
+            apart @ (homing::Error::Diverged { .. } | homing::Error::Broken { .. }) => Error::Apart(apart),
         }
     }
 }

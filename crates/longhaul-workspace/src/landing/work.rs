@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use crate::checkout::{Checkout, Filters};
-use crate::{commit, homing};
+use crate::{commit, homing, mending};
 
 /// What a run has made, and from what.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Work {
     pub fn result(&self) -> Result<Outcome, Error> {
         let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
         let (head, tree, nested) = if self.worktree.is_dir() {
-            let worktree = Checkout::open(&self.worktree, &self.scratch, Filters::Absent)?;
+            let worktree = self.open_worktree(Filters::Absent)?;
             let (head, snapshot) = (worktree.head()?, worktree.snapshot()?);
             self.bring(&worktree, &home, &[&head, &snapshot.tree])?;
             (head, snapshot.tree, snapshot.nested)
@@ -99,12 +99,17 @@ impl Work {
         if !self.worktree.is_dir() {
             return Ok(self.result()?.head);
         }
-        let worktree = Checkout::open(&self.worktree, &self.scratch, Filters::Failing)?;
+        let worktree = self.open_worktree(Filters::Failing)?;
         commit::commit(&worktree, &self.run, &self.title)?;
         let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
         let head = worktree.head()?;
         self.bring(&worktree, &home, &[&head])?;
         Ok(head)
+    }
+
+    fn open_worktree(&self, filters: Filters) -> Result<Checkout, Error> {
+        mending::mend(&self.worktree)?;
+        Ok(Checkout::open(&self.worktree, &self.scratch, filters)?)
     }
 
     /// Makes sure that the checkout it is for has what was made in the worktree.

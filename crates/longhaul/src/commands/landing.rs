@@ -309,7 +309,8 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         Error::Detached { .. } => {
             format!("{untouched}; `git switch BRANCH` first, or bring in the files with `longhaul apply`")
         }
-        Error::Diverged(_) | Error::Commit(commit::Error::Home(homing::Error::Diverged { .. })) => format!(
+        Error::Apart(homing::Error::Diverged { .. })
+        | Error::Commit(commit::Error::Home(homing::Error::Diverged { .. })) => format!(
             "{untouched}; `git -C \"{worktree}\" pull --no-rebase \"{}\" {branch}` puts both together, then say it again",
             work.repository.display()
         ),
@@ -326,7 +327,7 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         Error::Commit(commit::Error::UnderWay { .. }) => {
             format!("{untouched}; finish or abort it first")
         }
-        Error::Commit(_) | Error::Lock(_) | Error::Checkout(_) => {
+        Error::Apart(_) | Error::Commit(_) | Error::Lock(_) | Error::Checkout(_) => {
             return Failure::from(anyhow::Error::from(error));
         }
     };

@@ -12,7 +12,7 @@ use super::desk::{Desk, Said};
 const EXPERIMENTS: &str = r#"
   - match: { prompt_contains: "Waits first" }
     turns:
-      - { calls: [ { tool: bash, args: { command: "echo x >> begun; while [ ! -e go ]; do sleep 0.05; done; echo 12 > score" } } ], usage: { input: 1000, output: 0 } }
+      - { calls: [ { tool: bash, args: { command: "echo x >> begun; while [ -e begun ] && [ ! -e go ]; do sleep 0.05; done; echo 12 > score" } } ], usage: { input: 1000, output: 0 } }
       - when_result_contains: { "outcome unknown": { calls: [ { tool: write, args: { path: score, content: "12\n" } } ] } }
         calls: [ { tool: read, args: { path: score } } ]
       - { text: "Twelve.", usage: { input: 1000, output: 0 } }

@@ -13,7 +13,7 @@ conversations:
     turns: [ { fail: [ { fatal: "it is broken" } ], text: never } ]
   - match: { prompt_contains: "STANDS STILL" }
     turns:
-      - calls: [ { tool: bash, args: { command: "echo x >> begun; while [ ! -e go ]; do sleep 0.05; done" } } ]
+      - calls: [ { tool: bash, args: { command: "echo x >> begun; while [ -e begun ] && [ ! -e go ]; do sleep 0.05; done" } } ]
       - text: "It went on."
   - match: { prompt_contains: "ENDLESS" }
     turns: [ { calls: [ { tool: read, args: { path: s.yaml } } ] } ]

@@ -1,85 +1,17 @@
-//! A run's worktree has a git directory of its own, and what is committed there comes home.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! What is committed in a worktree comes home, and nothing else does.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::commit::commit;
-use longhaul_workspace::gitdirs;
 use longhaul_workspace::homing::{brought, publish, publish_if_moved};
 use longhaul_workspace::lending::refresh;
-use longhaul_workspace::place::{Place, ensure, is_unsaved, remove};
-use tempfile::TempDir;
+use longhaul_workspace::place::{ensure, is_unsaved, remove};
 
-/// A repository with a commit, and a worktree of it.
-struct Fixture(TempDir);
-
-const BRANCH: &str = "agent/run_1";
-
-impl Fixture {
-    fn new() -> Fixture {
-        Fixture::of(&[], |_| {})
-    }
-
-    /// The same of a repository that is made with these words, and then as `prepare` has it.
-    fn of(words: &[&str], prepare: impl Fn(&Path)) -> Fixture {
-        let fixture = Fixture(tempfile::tempdir().unwrap());
-        let repo = fixture.repo();
-        fs::create_dir_all(&repo).unwrap();
-        git(&repo, &[&["init", "--quiet", "--initial-branch=main"], words].concat());
-        fs::write(repo.join("file"), "one\n").unwrap();
-        git(&repo, &["add", "."]);
-        git(&repo, &["commit", "--quiet", "-m", "first"]);
-        prepare(&repo);
-        ensure(&fixture.place()).unwrap();
-        fixture
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().canonicalize().unwrap().join(name)
-    }
-
-    fn repo(&self) -> PathBuf {
-        self.at("repo")
-    }
-
-    fn tree(&self) -> PathBuf {
-        self.at("work/run_1")
-    }
-
-    fn place(&self) -> Place {
-        Place::Worktree { repo: self.repo(), path: self.tree(), branch: BRANCH.to_owned(), start: None }
-    }
-
-    fn publish(&self) {
-        publish(&self.tree(), &self.at("scratch")).unwrap();
-    }
-
-    fn commit(&self, name: &str) -> String {
-        fs::write(self.tree().join(name), name).unwrap();
-        git(&self.tree(), &["add", "."]);
-        git(&self.tree(), &["commit", "--quiet", "-m", name]);
-        git(&self.tree(), &["rev-parse", "HEAD"])
-    }
-
-    /// What a name stands for at home.
-    fn home(&self, name: &str) -> Option<String> {
-        let asked = ["rev-parse", "--quiet", "--verify", name];
-        let output = Command::new("git").args(asked).current_dir(self.repo()).output().unwrap();
-        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
-    }
-}
-
-fn git(directory: &Path, words: &[&str]) -> String {
-    let who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"];
-    let output = Command::new("git").args(who).args(words).current_dir(directory).output().unwrap();
-    assert!(output.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-}
+use super::rig::{BRANCH, Fixture, git};
 
 /// Commits come home with the branch, once; so does a branch that was rewritten, and what is packed on either side.
 #[test]
@@ -216,6 +148,198 @@ fn new_branches_come_home_under_names_that_are_free() {
     assert_eq!(fixture.home("topic"), None, "who removes a branch does not want it back");
 }
 
+/// A48: nor is there a name by which somebody could be shown another commit, or git would ask him what he means.
+#[test]
+fn names_that_would_be_taken_for_something_else_stay() {
+    let fixture = Fixture::of(&[], |repo| {
+        for name in ["src", "lib"] {
+            fs::create_dir(repo.join(name)).unwrap();
+            fs::write(repo.join(name).join("README"), "x").unwrap();
+        }
+        git(repo, &["add", "."]);
+        git(repo, &["commit", "--quiet", "-m", "files"]);
+        git(repo, &["pack-refs", "--all"]);
+        fs::create_dir(repo.join("untracked")).unwrap();
+    });
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let first = fixture.commit("shown");
+    let before = git(&repo, &["for-each-ref", "--format=%(refname)"]);
+    let id = &first[..7];
+    let described = format!("v1-3-g{id}");
+    let names = [
+        id,
+        &described,
+        "src",
+        "lib/README",
+        "untracked",
+        "stash",
+        "Main",
+        "notes/x",
+        "head",
+        "orig_head",
+        "Agent/Run_1",
+        "longhaul/x",
+        "-x",
+    ];
+    for name in names {
+        git(&tree, &["update-ref", &format!("refs/heads/{name}"), "HEAD~"]);
+    }
+    fixture.publish();
+    assert_eq!(git(&repo, &["for-each-ref", "--format=%(refname)"]), before);
+    for name in ["face/it", "add", "src-2", "v2-g", "mains"] {
+        git(&tree, &["branch", name]);
+        fixture.publish();
+        assert_eq!(fixture.home(&format!("refs/heads/{name}")), Some(first.clone()), "{name}");
+    }
+}
+
+/// Somebody has to look at branches that come home: of those that no longer end, so many come. What may not come is not in the way.
+#[test]
+fn so_many_branches_come_home_and_no_more() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    let commit = fixture.commit("one");
+    let make = |names: &mut dyn Iterator<Item = String>| {
+        let orders: Vec<String> = names.map(|name| format!("create refs/heads/{name} {commit}")).collect();
+        fs::write(fixture.at("orders"), orders.join("\n") + "\n").unwrap();
+        let mut given = Command::new("git");
+        given.args(["update-ref", "--stdin"]).stdin(fs::File::open(fixture.at("orders")).unwrap());
+        assert!(given.current_dir(&tree).status().unwrap().success());
+    };
+    make(&mut (0..150).map(|number| format!("a{number:07x}")));
+    make(&mut ["z-one".to_owned()].into_iter());
+    fixture.publish();
+    assert_eq!(fixture.home("z-one"), Some(commit.clone()));
+    make(&mut (0..300).map(|number| format!("b-{number}")));
+    (0..2).for_each(|_| fixture.publish());
+    let count = git(&repo, &["for-each-ref", "--format=x", "refs/heads/"]).lines().count();
+    assert_eq!(count, 1 + 100, "main, the run's own and 99 of the agent's");
+}
+
+/// What the user calls the run's branch is his affair; what is committed comes to it.
+#[test]
+fn a_branch_that_was_renamed_is_followed() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    fixture.commit("one");
+    fixture.publish();
+    git(&repo, &["branch", "-m", BRANCH, "better"]);
+    for name in ["two", "three"] {
+        let next = fixture.commit(name);
+        refresh(&tree).unwrap();
+        publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
+        assert_eq!((fixture.home("better"), fixture.home(BRANCH)), (Some(next), None));
+    }
+    assert!(!is_unsaved(&tree));
+}
+
+/// What has been brought is not asked about again once the user's git has packed it.
+#[test]
+fn what_is_packed_at_home_is_there() {
+    for commits in [&[][..], &["one"]] {
+        let fixture = Fixture::new();
+        let (repo, tree) = (fixture.repo(), fixture.tree());
+        commits.iter().for_each(|name| drop(fixture.commit(name)));
+        fixture.publish();
+        git(&repo, &["pack-refs", "--all"]);
+        // It would come if anybody looked.
+        git(&tree, &["branch", "unseen"]);
+        publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
+        assert_eq!(fixture.home("unseen"), None);
+        fixture.publish();
+        assert!(fixture.home("unseen").is_some());
+    }
+}
+
+/// Large files come home with the commits that have only their digests, as what they are called.
+#[test]
+fn large_files_come_home() {
+    let fixture =
+        Fixture::of(&[], |repo| drop(git(repo, &["config", "filter.lfs.clean", "git-lfs clean -- %f"])));
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    // By its digest, and by none of its own.
+    let large = "9bfce334a37bd1bc1d36b0370195b31fe9a9389dd43d0873891a3544ef1140a1";
+    let other = "0000000000000000000000000000000000000000000000000000000000000000";
+    let put = |digest: &str| {
+        let directory = tree.join(".git/lfs/objects").join(&digest[..2]).join(&digest[2..4]);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(digest), "large\n").unwrap();
+    };
+    let at_home = |digest: &str| {
+        fs::read_to_string(repo.join(".git/lfs/objects").join(&digest[..2]).join(&digest[2..4]).join(digest))
+            .ok()
+    };
+    put(large);
+    fixture.commit("pointer");
+    fixture.publish();
+    assert_eq!(at_home(large).as_deref(), Some("large\n"));
+    assert!(!is_unsaved(&tree));
+    put(other);
+    fixture.publish();
+    assert_eq!(at_home(other), None, "it is not what it is called");
+    assert!(is_unsaved(&tree));
+    assert_eq!(fs::read_dir(repo.join(".git/lfs/tmp")).unwrap().count(), 0);
+}
+
+/// What has a name of any kind there, and none at home, is nowhere else.
+#[test]
+fn whatever_has_a_name_is_kept() {
+    let fixture = Fixture::new();
+    let tree = fixture.tree();
+    fixture.commit("one");
+    fixture.publish();
+    assert!(!is_unsaved(&tree));
+    let commit = git(&tree, &["commit-tree", "-m", "wip", "HEAD^{tree}"]);
+    git(&tree, &["update-ref", "refs/wip/x", &commit]);
+    fixture.publish();
+    assert!(is_unsaved(&tree));
+}
+
+/// Of a partial clone, what was never fetched is no reason for a commit to stay away.
+#[test]
+fn commits_of_a_partial_clone_come_home() {
+    let whole = Fixture::of(&[], |repo| {
+        git(repo, &["config", "uploadpack.allowFilter", "true"]);
+        git(repo, &["config", "uploadpack.allowAnySHA1InWant", "true"]);
+        for text in ["1", "2"] {
+            ["in", "out"].iter().for_each(|name| fs::create_dir_all(repo.join(name)).unwrap());
+            ["in/f", "out/f"].iter().for_each(|name| fs::write(repo.join(name), text).unwrap());
+            git(repo, &["add", "."]);
+            git(repo, &["commit", "--quiet", "-m", text]);
+        }
+    });
+    let fixture = Fixture(tempfile::tempdir().unwrap());
+    let from = format!("file://{}", whole.repo().display());
+    git(&fixture.at(""), &["clone", "--quiet", "--filter=blob:none", "--sparse", &from, "repo"]);
+    git(&fixture.repo(), &["sparse-checkout", "set", "in"]);
+    ensure(&fixture.place()).unwrap();
+    let tree = fixture.tree();
+    // The file outside is what it was once, which nobody has fetched.
+    let old = git(&tree, &["rev-parse", "HEAD~^{tree}"]);
+    let commit = git(&tree, &["commit-tree", "-p", "HEAD", "-m", "revert", &old]);
+    git(&tree, &["update-ref", "HEAD", &commit]);
+    fixture.publish();
+    assert_eq!(fixture.home(BRANCH), Some(commit));
+}
+
+/// Who wants every object looked at that is fetched has these looked at.
+#[test]
+fn objects_are_looked_at_if_the_user_says_so() {
+    for (says, is_brought) in [("false", true), ("true", false)] {
+        let fixture = Fixture::of(&[], |repo| drop(git(repo, &["config", "transfer.fsckObjects", says])));
+        let tree = fixture.tree();
+        let inner = git(&tree, &["rev-parse", "HEAD^{tree}"]);
+        fs::write(fixture.at("listed"), format!("040000 tree {inner}\t.git\n")).unwrap();
+        let mut made = Command::new("git");
+        made.arg("mktree").current_dir(&tree).stdin(fs::File::open(fixture.at("listed")).unwrap());
+        let evil = String::from_utf8(made.output().unwrap().stdout).unwrap();
+        let commit = git(&tree, &["commit-tree", "-p", "HEAD", "-m", "evil", evil.trim()]);
+        git(&tree, &["update-ref", "HEAD", &commit]);
+        assert_eq!(publish(&tree, &fixture.at("scratch")).is_ok(), is_brought);
+        assert_eq!(fixture.home(BRANCH) == Some(commit), is_brought);
+    }
+}
+
 /// What the user puts onto the run's branch himself is not lost; he is told, and both stay.
 #[test]
 fn a_branch_that_somebody_else_has_moved_stays() {
@@ -230,6 +354,9 @@ fn a_branch_that_somebody_else_has_moved_stays() {
     let said = publish(&fixture.tree(), &scratch).unwrap_err().to_string();
     assert!(said.contains("was moved or checked out in"), "{said}");
     assert_eq!(fixture.home(BRANCH), Some(theirs));
+    git(&fixture.tree(), &["branch", "beside"]);
+    publish(&fixture.tree(), &scratch).unwrap_err();
+    assert!(fixture.home("beside").is_some(), "other branches come all the same");
     // Whoever takes it in gets on.
     git(&fixture.tree(), &["merge", "--quiet", "--no-edit", &fixture.home(BRANCH).unwrap()]);
     fixture.publish();
@@ -355,105 +482,6 @@ fn what_is_new_at_home_is_shown() {
     assert_eq!(fixture.home("moved"), fixture.home("main"));
 }
 
-/// D7: keys in the settings of the user's repository are not handed on; what else is said there is, whatever it is made of.
-#[test]
-fn settings_are_handed_on_without_keys() {
-    let odd = "a \"b\" \\c\td;#\ne ";
-    let fixture = Fixture::of(&[], |repo| {
-        for (key, value) in [
-            ("remote.origin.url", "https://user:hunter2@example.com/a.git"),
-            ("remote.ssh.url", "ssh://git@example.com/a.git"),
-            ("http.https://example.com/.extraheader", "AUTHORIZATION: basic aHVudGVyMg=="),
-            ("url.https://hunter2@example.com/.insteadOf", "gh:"),
-            ("credential.helper", "!echo hunter2"),
-            ("sendemail.smtppass", "hunter2"),
-            ("github.token", "hunter2"),
-            ("remote.other.url", "ssh://git:hunter2@example.com/b.git"),
-            ("alias.odd \"name\".key", odd),
-            ("core.worktree", "/nowhere"),
-        ] {
-            git(repo, &["config", "--local", key, value]);
-        }
-        fs::write(
-            repo.join(".git/more"),
-            "[branch \"main\"]\n\tdescription = included\n[rerere]\n\tenabled\n",
-        )
-        .unwrap();
-        git(repo, &["config", "--local", "include.path", "more"]);
-        git(repo, &["config", "--local", "--unset", "core.worktree"]);
-    });
-    let tree = fixture.tree();
-    let text = fs::read_to_string(tree.join(".git/config")).unwrap();
-    assert!(!text.contains("hunter2") && !text.contains("aHVudGVyMg"), "{text}");
-    let said = |key: &str| git(&tree, &["config", "--local", key]);
-    assert_eq!(said("remote.origin.url"), "https://example.com/a.git");
-    assert_eq!(said("remote.ssh.url"), "ssh://git@example.com/a.git");
-    assert_eq!(said("remote.other.url"), "ssh://git@example.com/b.git");
-    assert_eq!(said("alias.odd \"name\".key"), odd.trim_end());
-    assert_eq!(said("branch.main.description"), "included");
-    assert_eq!(git(&tree, &["config", "--local", "--type=bool", "rerere.enabled"]), "true");
-}
-
-/// Repositories of every kind, and paths of every kind.
-#[test]
-fn every_kind_of_repository_is_parted() {
-    let sparse = |repo: &Path| {
-        fs::create_dir_all(repo.join("left-out")).unwrap();
-        fs::write(repo.join("left-out/file"), "x").unwrap();
-        git(repo, &["add", "."]);
-        git(repo, &["commit", "--quiet", "-m", "more"]);
-        git(repo, &["sparse-checkout", "set", "--cone", "none"]);
-    };
-    let packed = |repo: &Path| drop(git(repo, &["gc", "--quiet"]));
-    let linked = |repo: &Path| {
-        git(repo, &["worktree", "add", "--quiet", "-b", "beside", "../beside"]);
-        fs::write(repo.join(".git/info/exclude"), "ignored\n").unwrap();
-    };
-    type Prepared<'a> = &'a dyn Fn(&Path);
-    let kinds: [(&[&str], Prepared<'_>); 5] = [
-        (&["--object-format=sha256"], &packed),
-        (&["--ref-format=reftable"], &|_| {}),
-        (&[], &sparse),
-        (&[], &linked),
-        (&["--separate-git-dir=../else\nwhere.git"], &|_| {}),
-    ];
-    for (words, prepare) in kinds {
-        let fixture = Fixture::of(words, prepare);
-        let tree = fixture.tree();
-        assert_eq!(git(&tree, &["status", "--porcelain"]), "", "{words:?}");
-        assert_eq!(git(&tree, &["rev-parse", "--git-common-dir"]), ".git", "{words:?}");
-        assert!(!tree.join("left-out").exists());
-        let commit = fixture.commit("new");
-        fixture.publish();
-        assert_eq!(fixture.home(BRANCH), Some(commit.clone()), "{words:?}");
-        assert_eq!(brought(&tree, &fixture.at("scratch")).unwrap(), Some(commit));
-        git(&fixture.repo(), &["fsck", "--full"]);
-        assert!(!is_unsaved(&tree), "{words:?}");
-        ensure(&fixture.place()).unwrap();
-        remove(&fixture.place()).unwrap();
-    }
-}
-
-/// What the user's own directory has by a link is there as what it leads to.
-#[test]
-fn linked_hooks_and_excludes_are_copied() {
-    let fixture = Fixture::of(&[], |repo| {
-        let shared = repo.join("../shared");
-        fs::create_dir_all(shared.join("hooks")).unwrap();
-        fs::write(shared.join("hooks/pre-commit"), "#!/bin/sh\n").unwrap();
-        fs::write(shared.join("exclude"), "ignored\n").unwrap();
-        fs::remove_dir_all(repo.join(".git/hooks")).ok();
-        fs::remove_file(repo.join(".git/info/exclude")).ok();
-        std::os::unix::fs::symlink("../../shared/hooks", repo.join(".git/hooks")).unwrap();
-        std::os::unix::fs::symlink("../../../shared/exclude", repo.join(".git/info/exclude")).unwrap();
-    });
-    let tree = fixture.tree();
-    assert!(fs::symlink_metadata(tree.join(".git/hooks/pre-commit")).unwrap().is_file());
-    fs::write(tree.join("ignored"), "x").unwrap();
-    assert_eq!(git(&tree, &["status", "--porcelain"]), "");
-    assert!(!is_unsaved(&tree));
-}
-
 /// F48: killed before a branch is moved, or right after, the next one knows which, also of one that was rewritten.
 #[test]
 fn what_was_just_being_brought_is_known() {
@@ -479,42 +507,4 @@ fn what_was_just_being_brought_is_known() {
         }
         assert_ne!(one, other);
     }
-}
-
-/// A shallow repository knows where its history ends, and so does a worktree of it.
-#[test]
-fn a_shallow_repository_stays_shallow() {
-    let whole = Fixture::new();
-    git(&whole.repo(), &["commit", "--quiet", "--allow-empty", "-m", "second"]);
-    let fixture = Fixture(tempfile::tempdir().unwrap());
-    let from = format!("file://{}", whole.repo().display());
-    git(&fixture.at(""), &["clone", "--quiet", "--depth=1", &from, "repo"]);
-    ensure(&fixture.place()).unwrap();
-    assert_eq!(git(&fixture.tree(), &["rev-list", "--count", "HEAD"]), "1");
-    let commit = fixture.commit("new");
-    fixture.publish();
-    assert_eq!(fixture.home(BRANCH), Some(commit));
-    assert_eq!(git(&fixture.repo(), &["rev-list", "--count", BRANCH]), "2");
-}
-
-/// A48: only a store of objects lends any, whatever is named; and only who is known by a repository is a worktree of it.
-#[test]
-fn what_is_named_is_held_against_what_is_there() {
-    let fixture = Fixture::new();
-    let (repo, tree) = (fixture.repo(), fixture.tree());
-    let own = tree.join(".git");
-    assert_eq!(gitdirs::lent(&own), [repo.join(".git/objects")]);
-    assert_eq!(gitdirs::lender(&tree).unwrap().common, repo.join(".git"));
-    let secrets = fixture.at("home/.ssh");
-    fs::create_dir_all(&secrets).unwrap();
-    let named = format!("{}\n# x\n{}/objects\n", secrets.display(), secrets.display());
-    fs::write(own.join("objects/info/alternates"), named).unwrap();
-    assert_eq!(gitdirs::lent(&own), Vec::<PathBuf>::new());
-    // A worktree of somebody else's, and another that says it is this one.
-    git(&repo, &["worktree", "add", "--quiet", "-b", "other", "../other"]);
-    fs::write(own.join("longhaul-worktree"), repo.join(".git/worktrees/other").display().to_string())
-        .unwrap();
-    assert_eq!(gitdirs::lender(&tree), None);
-    fs::write(own.join("longhaul-worktree"), "../..\n").unwrap();
-    assert_eq!(gitdirs::lender(&tree), None);
 }

@@ -1,0 +1,121 @@
+//! What a name would be taken for in the user's repository.
+//!
+//! Owns telling the names that mean nothing there from those by which somebody could get, or be shown, something else: other
+//! branches and tags, what git reads as a commit, and files, also on disks that do not tell `main` from `Main`. Refuses to guess:
+//! what cannot be looked at means something.
+
+use std::collections::BTreeSet;
+
+use crate::git;
+use crate::gitdirs::Lender;
+use crate::lending::References;
+
+const BRANCHES: &str = "refs/heads/";
+
+/// What comes first in names of git's own, and of ours.
+const FIRST: &[&str] = &[
+    "bisect",
+    "heads",
+    "longhaul",
+    "notes",
+    "original",
+    "prefetch",
+    "refs",
+    "remotes",
+    "replace",
+    "rewritten",
+    "stash",
+    "tags",
+    "worktree",
+];
+
+/// Letters from which git takes a word for the beginning of a commit's id.
+const ID_LETTERS_MIN: usize = 4;
+
+/// The names of a repository.
+pub(crate) struct Names<'a> {
+    lender: &'a Lender,
+    references: References,
+    /// All of them, and their beginnings, in small letters.
+    folded: BTreeSet<String>,
+    remotes: BTreeSet<String>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn of(lender: &'a Lender) -> Result<Names<'a>, git::Error> {
+        let references = References::of(lender.git(), "")?;
+        let mut folded = BTreeSet::new();
+        for (name, _) in references.iter() {
+            let name = name.to_lowercase();
+            let ends = name.match_indices('/').map(|(at, _)| name[..at].to_owned());
+            folded.extend(ends);
+            folded.insert(name);
+        }
+        let remotes = lender.git().run(&["remote"])?.lines().map(str::to_lowercase).collect();
+        Ok(Names { lender, references, folded, remotes })
+    }
+
+    /// What a branch is there.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.references.get(name)
+    }
+
+    /// Is there nothing that whoever says the short name of this branch would get today?
+    pub(crate) fn is_free(&self, name: &str) -> bool {
+        // What is no text has a letter for that in it, and is another name.
+        let Some(short) = name.strip_prefix(BRANCHES).filter(|short| !short.contains('\u{fffd}')) else {
+            return false;
+        };
+        let short = short.to_lowercase();
+        !self.is_git_s(&short) && !self.is_taken(&short)
+    }
+
+    fn is_git_s(&self, short: &str) -> bool {
+        let first = short.split('/').next().unwrap_or_default();
+        let is_id = |word: &str| {
+            word.len() >= ID_LETTERS_MIN && word.chars().all(|letter| letter.is_ascii_hexdigit())
+        };
+        // As `git describe` prints it.
+        let described = short.rsplit_once("-g").map_or("", |(_, id)| id);
+        short.starts_with('-')
+            || short.chars().all(|letter| letter == '_')
+            || short == "head"
+            || short.ends_with("_head")
+            || is_id(short)
+            || is_id(described)
+            || FIRST.contains(&first)
+            || self.folded.contains(&format!("refs/{first}"))
+    }
+
+    fn is_taken(&self, short: &str) -> bool {
+        let is_remote =
+            self.remotes.iter().any(|remote| short == remote || short.starts_with(&format!("{remote}/")));
+        // `git checkout` takes the name of a remote's branch for a wish to have it here.
+        let end = format!("/{short}");
+        let mut of_remotes = self.folded.iter().filter(|name| name.starts_with("refs/remotes/"));
+        is_remote
+            || of_remotes.any(|name| name.ends_with(&end))
+            || ["heads", "tags"].iter().any(|kind| self.folded.contains(&format!("refs/{kind}/{short}")))
+    }
+
+    /// Those that no file or directory is called by, in what is checked out there: git asks whoever says such a name what he means.
+    pub(crate) fn but_for_files<'n>(
+        &self,
+        new: Vec<(&'n str, &'n str)>,
+    ) -> Result<Vec<(&'n str, &'n str)>, git::Error> {
+        let asked: String = new.iter().map(|(name, _)| format!("HEAD:{}\n", short(name))).collect();
+        let git = self.lender.git().printing_much();
+        let found = git.reading(asked.into_bytes()).run(&["cat-file", "--batch-check"])?;
+        let is_checkout = self.lender.common.file_name().is_some_and(|name| name == ".git");
+        let top = self.lender.common.parent().filter(|_| is_checkout);
+        let is_file = |name: &str| top.is_some_and(|top| top.join(short(name)).symlink_metadata().is_ok());
+        let is_nothing = |name: &str, line: &str| line.ends_with(" missing") && !is_file(name);
+        let both = new.into_iter().zip(found.lines());
+        Ok(both.filter(|((name, _), line)| is_nothing(name, line)).map(|(branch, _)| branch).collect())
+    }
+}
+
+/// As people say it.
+fn short(name: &str) -> &str {
+    name.strip_prefix(BRANCHES).unwrap_or(name)
+}

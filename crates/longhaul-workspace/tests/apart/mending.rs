@@ -1,0 +1,107 @@
+//! What an agent has done to its worktree's own directory, and what becomes of that.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use longhaul_workspace::homing::{publish, publish_if_moved};
+use longhaul_workspace::place::{Place, ensure, head, is_unsaved};
+use longhaul_workspace::source::{Address, Store};
+
+use super::rig::{BRANCH, Fixture, git};
+
+fn shell(tree: &Path, command: &str) {
+    let mut shell = Command::new("sh");
+    assert!(shell.args(["-c", command]).current_dir(tree).status().unwrap().success(), "{command}");
+}
+
+/// F48: a worktree whose `.git` was broken, as far as a sandbox lets it be, is one again with all that had come home, and the files
+/// are as they were. What was broken is kept, and so is the workspace.
+#[test]
+fn a_broken_repository_is_made_anew() {
+    let rest = "config|hooks|info|longhaul-worktree|objects";
+    let wiped = format!(
+        "cd .git && for f in *; do case $f in {rest}) ;; *) rm -rf $f; esac; done; find objects -mindepth 1 -maxdepth 1 ! -name info -exec rm -rf {{}} +"
+    );
+    for command in [
+        &wiped,
+        "echo garbage > .git/HEAD",
+        "rm -rf .git/refs .git/HEAD",
+        "rm -rf .git/refs; echo > .git/refs",
+    ] {
+        let fixture = Fixture::new();
+        let (repo, tree, scratch) = (fixture.repo(), fixture.tree(), fixture.at("scratch"));
+        let one = fixture.commit("one");
+        publish_if_moved(&tree, &scratch).unwrap();
+        git(&tree, &["branch", "lost"]);
+        fs::write(tree.join("work"), "not committed").unwrap();
+        shell(&tree, command);
+        publish_if_moved(&tree, &scratch).unwrap();
+        assert_eq!(git(&tree, &["rev-parse", "HEAD", "main"]), git(&repo, &["rev-parse", BRANCH, "main"]));
+        assert_eq!(git(&tree, &["symbolic-ref", "HEAD"]), format!("refs/heads/{BRANCH}"));
+        assert_eq!(git(&tree, &["status", "--porcelain"]), "?? work", "{command}");
+        assert!(tree.join(".git/longhaul-broken/config").exists());
+        let two = fixture.commit("two");
+        publish_if_moved(&tree, &scratch).unwrap();
+        assert_eq!(fixture.home(BRANCH), Some(two.clone()));
+        assert_eq!(git(&repo, &["rev-parse", &format!("{two}~")]), one);
+        assert!(is_unsaved(&tree), "what was broken may have had something");
+        ensure(&fixture.place()).unwrap();
+        assert_eq!(git(&tree, &["rev-parse", "HEAD"]), two);
+    }
+}
+
+/// F48, A48: what git would follow, wait for, or read into memory whole goes, wherever it is; nothing goes through a link.
+#[test]
+fn what_git_would_stop_at_goes() {
+    let fixture = Fixture::new();
+    let (tree, own) = (fixture.tree(), fixture.tree().join(".git"));
+    let outside = fixture.at("outside");
+    fs::create_dir_all(outside.join("below")).unwrap();
+    symlink("nowhere", outside.join("below/link")).unwrap();
+    let one = fixture.commit("one");
+    shell(&tree, "mkfifo .git/refs/heads/pipe .git/objects/pack/p.idx .git/logs/refs/heads/pipe .git/odd");
+    shell(&tree, "mkdir .git/objects/ab; mkfifo .git/objects/ab/cdef; echo .. > .git/commondir");
+    for at in ["refs/heads/out", "objects/pack/out", "logs/out", "out"] {
+        symlink(&outside, own.join(at)).unwrap();
+    }
+    File::create(own.join("refs/heads/huge")).unwrap().set_len(1 << 30).unwrap();
+    publish(&tree, &fixture.at("scratch")).unwrap();
+    assert_eq!(fixture.home(BRANCH), Some(one));
+    for gone in [
+        "refs/heads/pipe",
+        "refs/heads/huge",
+        "refs/heads/out",
+        "objects/pack/p.idx",
+        "objects/pack/out",
+        "objects/ab/cdef",
+        "logs/refs/heads/pipe",
+        "logs/out",
+        "odd",
+        "out",
+        "commondir",
+    ] {
+        assert!(own.join(gone).symlink_metadata().is_err(), "{gone}");
+    }
+    assert!(outside.join("below/link").symlink_metadata().is_ok());
+    assert!(own.join("logs/HEAD").is_file() && own.join("refs/heads/agent").is_dir());
+}
+
+/// A48: a `.git` that is broken is not passed over for the repository that the workspace is in.
+#[test]
+fn a_broken_repository_is_not_the_one_around_it() {
+    let fixture = Fixture::new();
+    let repo = fixture.repo();
+    let address = Address::parse(repo.to_str().unwrap(), &repo).unwrap();
+    let store = Store::at(&fixture.at("cache"), address, None);
+    let start = store.fetch(None).unwrap();
+    let (path, url) = (repo.join(".longhaul/run_2"), repo.display().to_string());
+    let (store, branch) = (store.directory().to_owned(), "work".to_owned());
+    ensure(&Place::Clone { store, url, path: path.clone(), branch, start }).unwrap();
+    assert_eq!(head(&path), head(&repo));
+    fs::write(path.join(".git/HEAD"), "garbage").unwrap();
+    assert!(Command::new("git").args(["log"]).current_dir(&path).output().unwrap().status.success(), "void");
+    assert_eq!(head(&path), None);
+    assert!(is_unsaved(&path));
+}
