@@ -97,10 +97,11 @@ fn written_out(text: &str, hides: impl Fn(char) -> bool) -> String {
         // Models end many a symbol with this one, which asks for its coloured form; a second one or one after a letter is odd.
         let is_form =
             letter == '\u{FE0F}' && before.is_some_and(|one: char| !one.is_ascii() && !is_unseen(one));
-        if hides(letter) && !is_form {
-            shown.extend(letter.escape_unicode());
-        } else {
-            shown.push(letter);
+        match letter {
+            // The one of them that people know by a name of its own.
+            '\r' if hides(letter) => shown.push_str("\\r"),
+            _ if hides(letter) && !is_form => shown.extend(letter.escape_unicode()),
+            _ => shown.push(letter),
         }
         before = Some(letter);
     }
@@ -122,8 +123,8 @@ mod tests {
     #[test]
     fn nothing_is_hidden_from_a_reader() {
         assert_eq!(
-            visible("a\u{E0041}b\u{200B}\u{202E}c\u{1b}\n"),
-            "a\\u{e0041}b\\u{200b}\\u{202e}c\\u{1b}\n"
+            visible("a\u{E0041}b\u{200B}\u{202E}c\u{1b}\u{85}\t\r\n"),
+            "a\\u{e0041}b\\u{200b}\\u{202e}c\\u{1b}\\u{85}\t\\r\n"
         );
         assert_eq!(undisguised("\u{1b}[1mrm\u{202E} x"), "\u{1b}[1mrm\\u{202e} x");
         assert_eq!(undisguised("\u{26A0}\u{FE0F} a\u{FE0F}"), "\u{26A0}\u{FE0F} a\\u{fe0f}");

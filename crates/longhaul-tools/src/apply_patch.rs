@@ -1,8 +1,8 @@
 //! `apply_patch`: changes, adds, deletes and moves several files at once.
 //!
 //! Owns all or nothing, as far as a file system has it: everything is worked out and compared with the traces before the
-//! first file is touched, and files are written before any is deleted. A crash between two files leaves each either as it was or
-//! as it will be; the next attempt does the rest. Refuses to overwrite a file that it adds or moves to, to delete through a
+//! first file is touched, files are written before any is deleted, and what was done is taken back when a file cannot be changed.
+//! A crash between two files leaves each either as it was or as it will be; the next attempt does the rest. Refuses to overwrite a file that it adds or moves to, to delete through a
 //! link, and to touch anything when one of the files is not as it was.
 
 use longhaul_core::json::Json;
@@ -72,8 +72,12 @@ impl ApplyPatch {
             untouched(&context, traces.iter().copied().flatten())?;
             let all = steps.iter().zip(traces).map(|(step, trace)| Work::new(&context, step, trace));
             let all: Vec<Work<'_>> = all.collect::<Result<_, _>>()?;
-            for (done, work) in all.iter().enumerate() {
-                work.perform(&context).map_err(|error| stuck(&error, done, all.len()))?;
+            let mut done = Vec::new();
+            for work in &all {
+                match work.kept(&context).and_then(|before| work.perform(&context).map(|()| before)) {
+                    Ok(before) => done.push((work, before)),
+                    Err(error) => return Err(stuck(&context, &error, &done)),
+                }
             }
             Ok(Outcome::done(report(&changes, &all)))
         })
@@ -121,6 +125,9 @@ impl Tool for ApplyPatch {
             if traces.is_empty() || aligned(&steps(&changes), traces).is_err() {
                 return Found::Unknown;
             }
+            let steps = steps(&changes);
+            // Whether a file may be run is no part of a trace.
+            let modes = || steps.iter().all(|step| step.set_mode(context).is_ok());
             let mut all = Found::Done;
             for trace in traces {
                 match change::check(context, trace.target.clone(), std::slice::from_ref(trace)).await {
@@ -130,7 +137,7 @@ impl Tool for ApplyPatch {
                     Found::Unknown => all = Found::Unknown,
                 }
             }
-            all
+            if all != Found::Done || modes() { all } else { Found::Unknown }
         })
     }
 }
@@ -140,6 +147,7 @@ impl Tool for ApplyPatch {
 struct Step<'a> {
     path: &'a str,
     what: What<'a>,
+    executable: Option<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -155,14 +163,15 @@ enum What<'a> {
 fn steps(changes: &[FileChange]) -> Vec<Step<'_>> {
     let (mut written, mut removed) = (Vec::new(), Vec::new());
     for change in changes {
-        let path = change.path.as_str();
+        let step = |path, what| Step { path, what, executable: change.executable };
+        let gone = Step { path: change.path.as_str(), what: What::Remove, executable: None };
         match &change.action {
-            Action::Add { text } => written.push(Step { path, what: What::Create(text) }),
-            Action::Delete => removed.push(Step { path, what: What::Remove }),
-            Action::Update { move_to: None, .. } => written.push(Step { path, what: What::Change(change) }),
+            Action::Add { text } => written.push(step(gone.path, What::Create(text))),
+            Action::Delete => removed.push(gone),
+            Action::Update { move_to: None, .. } => written.push(step(gone.path, What::Change(change))),
             Action::Update { move_to: Some(to), .. } => {
-                written.push(Step { path: to, what: What::Arrive(change) });
-                removed.push(Step { path, what: What::Remove });
+                written.push(step(to, What::Arrive(change)));
+                removed.push(gone);
             }
         }
     }
@@ -224,7 +233,8 @@ impl<'a> Work<'a> {
         let bytes = step.bytes(context, &before)?;
         let after = bytes.as_deref().map_or_else(|| ABSENT.to_owned(), digest_of);
         let path = step.path;
-        if before == after {
+        let changes_mode = step.executable.is_some() && bytes.is_some();
+        if before == after && !changes_mode {
             return Err(Outcome::failed(Failure::Tool, format!("the patch changes nothing in `{path}`")));
         }
         if trace.is_some_and(|trace| trace.after != after) {
@@ -233,7 +243,10 @@ impl<'a> Work<'a> {
                 format!("the change of `{path}` is no longer the same"),
             ));
         }
-        let todo = bytes.map_or(Todo::Remove, Todo::Write);
+        let todo = match bytes {
+            Some(_) if before == after => Todo::Nothing,
+            bytes => bytes.map_or(Todo::Remove, Todo::Write),
+        };
         Ok(Work { step: *step, trace: Trace { target: path.to_owned(), before, after }, todo })
     }
 
@@ -251,11 +264,55 @@ impl<'a> Work<'a> {
                 workspace.replace(path, bytes, &context.key)
             }
             (Todo::Remove, _) => workspace.remove(path),
+        }?;
+        self.step.set_mode(context)
+    }
+
+    /// What is at the path now, to be put back if need be.
+    fn kept(&self, context: &Context) -> Result<Before, Error> {
+        let (workspace, path) = (&context.workspace, self.step.path);
+        match self.todo {
+            Todo::Write(_) | Todo::Remove if self.trace.before == ABSENT => Ok(Before::Absent),
+            Todo::Write(_) | Todo::Remove => {
+                Ok(Before::File { bytes: workspace.read(path)?, executable: workspace.is_executable(path)? })
+            }
+            Todo::Nothing => Ok(Before::Unknown),
         }
+    }
+
+    /// Makes the path what it was, if it is what this has made of it. Answers whether it is that.
+    fn take_back(&self, context: &Context, before: &Before) -> bool {
+        let (workspace, path) = (&context.workspace, self.step.path);
+        if !workspace.digest(path).is_ok_and(|now| now == self.trace.after) {
+            return false;
+        }
+        let taken = match before {
+            Before::Absent => workspace.remove(path),
+            Before::File { bytes, executable } => workspace
+                .replace(path, bytes, &context.key)
+                .and_then(|()| workspace.set_executable(path, *executable)),
+            // Of an attempt before this one; its text is gone.
+            Before::Unknown => return self.trace.before == self.trace.after,
+        };
+        taken.is_ok()
     }
 }
 
+/// What was at a path.
+enum Before {
+    Absent,
+    File { bytes: Vec<u8>, executable: bool },
+    Unknown,
+}
+
 impl Step<'_> {
+    fn set_mode(&self, context: &Context) -> Result<(), Error> {
+        let executable = self.executable.filter(|wanted| {
+            context.workspace.is_executable(self.path).is_ok_and(|executable| executable != *wanted)
+        });
+        executable.map_or(Ok(()), |executable| context.workspace.set_executable(self.path, executable))
+    }
+
     /// What is to be at the path; `None` for nothing.
     fn bytes(&self, context: &Context, before: &str) -> Result<Option<Vec<u8>>, Outcome> {
         let failed = |message: String| Err(Outcome::failed(Failure::Tool, message));
@@ -287,14 +344,20 @@ fn patched(context: &Context, change: &FileChange) -> Result<Vec<u8>, Outcome> {
     Ok(patch::applied(path, &text, hunks).map_err(failed)?.into_bytes())
 }
 
-/// A disk that fails in the middle: what was done stays, and is said.
-fn stuck(error: &Error, done: usize, all: usize) -> Outcome {
-    let outcome = refused(error);
-    if done == 0 {
-        return outcome;
+/// A file that cannot be changed: what was done is taken back. What cannot be is said.
+fn stuck(context: &Context, error: &Error, done: &[(&Work<'_>, Before)]) -> Outcome {
+    let stays = done.iter().rev().filter(|(work, before)| !work.take_back(context, before));
+    let stays: Vec<String> = stays.map(|(work, _)| format!("`{}`", work.step.path)).collect();
+    match (stays.is_empty(), done.is_empty()) {
+        (true, true) => refused(error),
+        (true, false) => Outcome::failed(Failure::Tool, format!("{error}; no file was changed")),
+        (false, _) => {
+            let stays = stays.join(", ");
+            let message =
+                format!("{error}; {stays} could not be put back as they were: read them before going on");
+            Outcome::failed(Failure::Tool, message)
+        }
     }
-    let message = format!("{error}; {done} of {all} files were written before: read them before going on");
-    Outcome::failed(Failure::Tool, message)
 }
 
 fn report(changes: &[FileChange], all: &[Work<'_>]) -> String {
@@ -308,5 +371,9 @@ fn report(changes: &[FileChange], all: &[Work<'_>]) -> String {
         Action::Update { move_to: None, .. } => format!("updated {}{}\n", change.path, tag(&change.path)),
         Action::Update { move_to: Some(to), .. } => format!("moved {} to {to}{}\n", change.path, tag(to)),
     });
-    lines.collect()
+    let modes = all.iter().filter_map(|work| {
+        let may = if work.step.executable? { "may" } else { "may not" };
+        Some(format!("{} {may} be run now\n", work.step.path))
+    });
+    lines.chain(modes).collect()
 }

@@ -4,6 +4,7 @@
 //! Refuses to guess: a piece that is absent, or that occurs more often than was said, changes nothing, and neither does an
 //! edit of a file that is no longer as its `expect` says, or as the agent last saw it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use longhaul_core::json::Json;
@@ -202,6 +203,7 @@ fn edited(context: &Context, order: &Order, before: String, bytes: Vec<u8>) -> R
     let mut replaced = Replaced::default();
     for (index, piece) in order.pieces.iter().enumerate() {
         text = piece
+            .with_breaks_of(&text)
             .replace(path, text, &mut replaced)
             .map_err(|message| failed(which(&order.pieces, index) + &message))?;
     }
@@ -245,6 +247,17 @@ impl Piece {
             return Err("`old` and `new` are the same; nothing would change");
         }
         Ok(())
+    }
+
+    /// The piece with the line breaks of the text, where all of those end with `\r\n`: `read` does not show them.
+    fn with_breaks_of(&self, text: &str) -> Cow<'_, Piece> {
+        let is_bare = |piece: &str| !piece.contains("\r\n");
+        let differs = self.old.contains('\n') || self.new.contains('\n');
+        if !differs || !is_bare(&self.old) || !is_bare(&self.new) || !has_only_long_breaks(text) {
+            return Cow::Borrowed(self);
+        }
+        let long = |piece: &str| piece.replace('\n', "\r\n");
+        Cow::Owned(Piece { old: long(&self.old), new: long(&self.new), replace_all: self.replace_all })
     }
 
     /// The text with this piece replaced, or why it cannot be.
@@ -292,6 +305,11 @@ impl Piece {
         }
         places
     }
+}
+
+fn has_only_long_breaks(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    text.contains('\n') && memchr_iter(b'\n', bytes).all(|at| at > 0 && bytes[at - 1] == b'\r')
 }
 
 fn not_unique(text: &str, places: &[usize]) -> String {

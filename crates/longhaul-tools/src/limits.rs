@@ -50,8 +50,8 @@ pub const PDF_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes that are kept of a PDF's text. A book of a thousand pages has a tenth of it.
 pub const PDF_TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes of a file up to which `read` tells its tag, which takes reading all of it: a few milliseconds.
-pub const TAGGED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of a file that `read` has in memory as a whole; of a larger one, only what is shown.
+pub const HELD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Bytes of an image that is shown to a model. The services take five megabytes as they are sent, which is a third more.
 pub const IMAGE_BYTES_MAX: u64 = 3_750_000;

@@ -55,6 +55,10 @@ fn closest_place(text: &str, old: &str) -> Option<String> {
     let how = if but_for_white_space { "the same but for white space" } else { "the closest" };
     let pairs = there[start..last].iter().zip(&wanted).enumerate();
     let differing = pairs.filter(|(_, (there, wanted))| there != wanted);
+    let mut differing = differing.peekable();
+    if differing.peek().is_none() {
+        return Some(format!("; but for the line breaks, {lines} the same"));
+    }
     let differences = differing.take(limits::PLACES_NAMED_MAX).map(|(index, (there, wanted))| {
         let (there, wanted) = drawn(there, wanted);
         format!("\n{:>6} is\t{there}\n   not\t{wanted}", start + index + 1)

@@ -5,11 +5,12 @@
 //! Refuses other binary files, with a hint what to do instead.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _};
 
 use longhaul_core::ids::CallId;
 use longhaul_core::json::Json;
 use longhaul_core::tool::{EffectClass, Failure, Outcome, Output, Trace};
+use longhaul_workspace::limits::FILE_BYTES_MAX;
 use longhaul_workspace::{Error, digest_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -132,15 +133,16 @@ fn look(context: &Context, args: &Args) -> Result<Look, Outcome> {
     if pdf::is_one(&file) {
         return whole(&args.path, file, limits::PDF_BYTES_MAX).map(Look::Pdf);
     }
-    if bytes > limits::TAGGED_BYTES_MAX {
+    if bytes > limits::HELD_BYTES_MAX {
+        let note = large_tag(context, &args.path, &file, bytes)?;
         let mut lines = Lines::new(patience, &args.path, Source::file(file, bytes));
         if let Some(outcome) = not_text(context, &args.path, lines.start()?, bytes) {
             return shown(outcome);
         }
-        return shown(lines.show(page, ""));
+        return shown(lines.show(page, &note));
     }
     patience.check()?;
-    let content = whole(&args.path, file, limits::TAGGED_BYTES_MAX)?;
+    let content = whole(&args.path, file, limits::HELD_BYTES_MAX)?;
     if let Some(outcome) = not_text(context, &args.path, &content, content.len() as u64) {
         return shown(outcome);
     }
@@ -150,6 +152,16 @@ fn look(context: &Context, args: &Args) -> Result<Look, Outcome> {
     }
     let note = format!("[tag {}]\n", tag::of(&digest_of(&content)));
     shown(Lines::new(patience, &args.path, Source::held(content)).show(page, &note))
+}
+
+/// The tag of a file that is shown in pieces, if it may be edited. It is of a moment before: what changes in between is refused.
+fn large_tag(context: &Context, path: &str, mut file: &File, bytes: u64) -> Result<String, Outcome> {
+    if bytes > FILE_BYTES_MAX {
+        return Ok(String::new());
+    }
+    let digest = context.workspace.digest_of_file(path, file).map_err(|error| refused(&error))?;
+    file.rewind().map_err(|error| unreadable(path, &error))?;
+    Ok(format!("[tag {}]\n", tag::of(&digest)))
 }
 
 /// All of a small file, so that what is shown and its tag are of the same moment.

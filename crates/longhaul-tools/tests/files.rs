@@ -336,7 +336,7 @@ async fn edit_says_why_it_found_nothing_or_too_much() {
     let fixture = Fixture::new();
     let code = "fn main() {\n    let count = 1;\n    print(count);\n}\nfn other() {\n    let count = 2;\n}\n";
     fs::write(fixture.path("code"), code).unwrap();
-    fs::write(fixture.path("crlf"), "a\r\nb\r\n").unwrap();
+    fs::write(fixture.path("mixed"), "a\r\nb\r\nc\n").unwrap();
     fs::write(fixture.path("latin"), b"caf\xe9").unwrap();
     let message = async |path: &str, old: &str| {
         let args = json!({ "path": path, "old": old, "new": "NEW" });
@@ -356,12 +356,40 @@ async fn edit_says_why_it_found_nothing_or_too_much() {
         message("code", "zebra").await,
         "`old` does not occur in `code`; nothing in it is similar. Read the file again"
     );
-    assert!(message("crlf", "a\nb").await.contains("its lines end with \\r\\n, those in `old` with \\n"));
+    assert!(message("mixed", "a\nb").await.contains("its lines end with \\r\\n, those in `old` with \\n"));
     assert_eq!(message("latin", "caf").await, "`latin` is not UTF-8 text; change it with bash");
     assert_eq!(message("missing", "x").await, "`missing` does not exist");
     fs::write(fixture.path("overlap"), "aaa").unwrap();
     assert!(message("overlap", "aa").await.starts_with("`old` occurs 2 times"));
     assert_eq!(fs::read_to_string(fixture.path("code")).unwrap(), code);
+}
+
+/// D6.2: where all lines end with `\r\n`, which `read` does not show, those of an edit do too.
+#[tokio::test]
+async fn an_edit_has_the_line_breaks_of_its_file() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("file"), "a\r\nb\r\nc\r\n").unwrap();
+    let edit = json!({ "path": "file", "old": "a\nb\n", "new": "x\ny\nz\n" });
+    done(&fixture.run("edit", &edit).await);
+    let edit = json!({ "path": "file", "old": "z\r\nc", "new": "last\n" });
+    done(&fixture.run("edit", &edit).await);
+    assert_eq!(fs::read(fixture.path("file")).unwrap(), b"x\r\ny\r\nlast\n\r\n");
+}
+
+/// D6.2, A13: also a file that is read in pieces has a tag, and is not edited if it is no longer as it was.
+#[tokio::test]
+async fn a_large_file_that_has_changed_is_not_edited() {
+    let fixture = Fixture::new();
+    let text = |first: &str| format!("{first}\n{}", "0123456789\n".repeat(500_000));
+    fs::write(fixture.path("large"), text("one")).unwrap();
+    let page = json!({ "path": "large", "limit": 1 });
+    let shown = done(&fixture.run("read", &page).await).to_owned();
+    let tag = &digest_of(text("one").as_bytes())[..10];
+    assert!(shown.starts_with("     1\tone\n") && shown.ends_with(&format!("[tag {tag}]\n")), "{shown}");
+    fs::write(fixture.path("large"), text("two")).unwrap();
+    let edit = |expect: &str| json!({ "path": "large", "old": "two", "new": "three", "expect": expect });
+    assert!(failure(&fixture.run("edit", &edit(tag)).await).1.contains("has changed since it was read"));
+    done(&fixture.run("edit", &edit(&digest_of(text("two").as_bytes())[..10])).await);
 }
 
 #[tokio::test]

@@ -256,11 +256,19 @@ async fn prepared(fixture: &Fixture, patch: &str) -> Vec<Trace> {
 }
 
 async fn run(fixture: &Fixture, traces: &[Trace]) -> Outcome {
-    fixture.tool("apply_patch").run(&fixture.context, &Json::of(&args(MANY)), traces).await
+    run_of(fixture, MANY, traces).await
+}
+
+async fn run_of(fixture: &Fixture, patch: &str, traces: &[Trace]) -> Outcome {
+    fixture.tool("apply_patch").run(&fixture.context, &Json::of(&args(patch)), traces).await
 }
 
 async fn found(fixture: &Fixture, traces: &[Trace]) -> Found {
-    fixture.tool("apply_patch").check(&fixture.context, &Json::of(&args(MANY)), traces).await
+    found_of(fixture, MANY, traces).await
+}
+
+async fn found_of(fixture: &Fixture, patch: &str, traces: &[Trace]) -> Found {
+    fixture.tool("apply_patch").check(&fixture.context, &Json::of(&args(patch)), traces).await
 }
 
 /// A report without the tags that end its lines.
@@ -303,6 +311,60 @@ async fn several_files_are_changed_together() {
     );
     let names: Vec<String> = tree(&fixture).into_keys().collect();
     assert_eq!(names, ["changed", "n", "new/deep/file"]);
+}
+
+/// D6.3: what cannot be done as a whole is not done: what was changed before is as it was, with its rights.
+#[tokio::test]
+async fn what_was_done_is_taken_back() {
+    let fixture = with(&[("change", "old\n"), ("gone", "text\n"), ("tool.sh", "#!/bin/sh\n")]);
+    fs::set_permissions(fixture.path("tool.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let before = tree(&fixture);
+    let patch = "*** Begin Patch\n*** Update File: change\n-old\n+new\n*** Add File: added\n+x\n\
+                 *** Update File: tool.sh\n*** Move to: bin/tool.sh\n #!/bin/sh\n+echo\n*** Add File: added/below\n+x\n\
+                 *** Delete File: gone\n*** End Patch\n";
+    let outcome = fixture.run("apply_patch", &args(patch)).await;
+    assert!(failure(&outcome).1.ends_with("; no file was changed"), "{outcome:?}");
+    assert_eq!(tree(&fixture), before);
+    assert_eq!(fs::metadata(fixture.path("tool.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+    // What somebody has made of a file since stays, and is named.
+    let traces = prepared(&fixture, patch).await;
+    fs::write(fixture.path("change"), "new\n").unwrap();
+    let outcome = run_of(&fixture, patch, &traces).await;
+    assert!(failure(&outcome).1.contains("`change` could not be put back as they were"), "{outcome:?}");
+    assert_eq!(fs::read_to_string(fixture.path("change")).unwrap(), "new\n");
+    assert!(!fixture.path("added").exists() && !fixture.path("bin/tool.sh").exists());
+}
+
+/// D6.3, F24: a patch says whether files may be run, also nothing else, and after a crash in between.
+#[tokio::test]
+async fn a_patch_may_let_files_be_run() {
+    let may_run = |fixture: &Fixture, path: &str| {
+        fs::metadata(fixture.path(path)).unwrap().permissions().mode() & 0o111 != 0
+    };
+    let patch = "diff --git a/new.sh b/new.sh\nnew file mode 100755\n--- /dev/null\n+++ b/new.sh\n@@ -0,0 +1 @@\n+x\n\
+                 diff --git a/on.sh b/on.sh\nold mode 100644\nnew mode 100755\n--- a/on.sh\n+++ b/on.sh\n@@ -1 +1 @@\n-a\n+b\n\
+                 diff --git a/only b.sh b/only b.sh\nold mode 100644\nnew mode 100755\n\
+                 diff --git a/off.sh b/off.sh\nold mode 100755\nnew mode 100644\n";
+    let fresh = || {
+        let fixture = with(&[("on.sh", "a\n"), ("only b.sh", "a\n"), ("off.sh", "a\n")]);
+        fs::set_permissions(fixture.path("off.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+        fixture
+    };
+    let is_so = |fixture: &Fixture| {
+        ["new.sh", "on.sh", "only b.sh"].iter().all(|path| may_run(fixture, path))
+            && !may_run(fixture, "off.sh")
+    };
+    let fixture = fresh();
+    let report = untagged(done(&fixture.run("apply_patch", &args(patch)).await));
+    assert!(report.ends_with("only b.sh may be run now\noff.sh may not be run now\n"), "{report}");
+    assert!(is_so(&fixture));
+    // Killed when all is written and no mode is set.
+    let fixture = fresh();
+    let traces = prepared(&fixture, patch).await;
+    fs::write(fixture.path("new.sh"), "x\n").unwrap();
+    fs::write(fixture.path("on.sh"), "b\n").unwrap();
+    assert_eq!(found_of(&fixture, patch, &traces).await, Found::Done);
+    assert!(is_so(&fixture));
 }
 
 /// F24: wherever a crash stops the patch, between any two files or within one, it is recognised and finished.

@@ -5,6 +5,7 @@
 //! something there. It goes on listing the worktree, and so keeps its branch from being removed or checked out elsewhere. Refuses
 //! to hand on keys that the user's settings hold.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,9 +14,9 @@ use crate::carry;
 use crate::checkout::{path_bytes, path_of, split};
 use crate::git::{self, Git};
 use crate::gitdirs::{self, Lender, WORKTREE_OF};
+use crate::keys::without_key;
 use crate::lending::{BROUGHT, COMING, KEPT_BACK, LENT, OWN, References};
 use crate::limits;
-use crate::mending::BROKEN;
 use crate::place::{Error, sync_parent};
 
 /// Where the repository keeps what it knows of one worktree (gitrepository-layout: `worktrees/<id>/`), and its own directory.
@@ -101,7 +102,8 @@ const LINKS: &[&str] = &[
 /// Gives the worktree at `path` a directory of its own. Killed at any moment, the same once more does it again.
 pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     let (fresh, link) = (in_the_making(path), path.join(".git"));
-    begin(&fresh, path, entry)?;
+    remove(&fresh)?;
+    make(&fresh, path, entry).inspect_err(|_| drop(remove(&fresh)))?;
     match fs::remove_file(&link) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(io_error("remove", &link)(error));
@@ -115,38 +117,42 @@ pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same where the one that it had is broken, which is kept inside. No file of the worktree is touched.
-pub(crate) fn part_again(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
-    let (fresh, link) = (in_the_making(path), path.join(".git"));
-    begin(&fresh, path, entry)?;
-    fs::rename(&link, fresh.join(BROKEN)).map_err(io_error("rename", &link))?;
-    fs::rename(&fresh, &link).map_err(io_error("rename", &fresh))?;
-    sync_parent(&link)?;
-    stage_anew(path)
-}
-
 /// Takes what is checked out for staged, where nothing says what is. No file is touched.
 pub(crate) fn stage_anew(path: &Path) -> Result<(), Error> {
-    if !path.join(".git/index").exists() {
-        Git::at(path).run(&["read-tree", "HEAD"])?;
+    if path.join(".git/index").exists() {
+        return Ok(());
+    }
+    let git = || Git::at(path).printing_much();
+    git().run(&["read-tree", "HEAD"])?;
+    if git().run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).is_ok_and(|said| said == "true")
+    {
+        // What is left out of the checkout is not missing.
+        let all = git().bytes(&["ls-files", "-z"])?;
+        let shown = git().reading(all.clone()).bytes(&["sparse-checkout", "check-rules", "-z"])?;
+        let shown: BTreeSet<&[u8]> = split(&shown).collect();
+        let left_out = split(&all).filter(|name| !shown.contains(name));
+        let left_out: Vec<u8> = left_out.flat_map(|name| [name, b"\0"].concat()).collect();
+        git().reading(left_out).bytes(&["update-index", "-z", "--skip-worktree", "--stdin"])?;
     }
     Ok(())
 }
 
-/// Has the branch of a worktree brought home that it was made for, whatever was checked out there when it was parted.
+/// Has the branch of a worktree brought home that it was made for, whatever was checked out there when it was parted. May be said
+/// again; a branch that the user has renamed since is left to him.
 pub(crate) fn claim(entry: &Entry<'_>, branch: &str) -> Result<(), Error> {
-    let reference = format!("refs/heads/{branch}");
+    let (head, reference) = (entry.directory.join("HEAD"), format!("refs/heads/{branch}"));
+    let line = format!("ref: {reference}\n");
+    let says = gitdirs::small(&head).unwrap_or_default();
+    // Another way of keeping references has something else there.
+    if says == line || says.ends_with("/.invalid\n") {
+        return Ok(());
+    }
     let asked = ["rev-parse", "--quiet", "--verify", "--end-of-options", &reference];
     if entry.git().run(&asked).is_err() {
         return Ok(());
     }
-    write(&entry.directory.join("HEAD"), format!("ref: {reference}\n").as_bytes())?;
-    write(&entry.directory.join(OWN), format!("{reference}\n").as_bytes())
-}
-
-fn begin(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
-    remove(fresh)?;
-    make(fresh, path, entry).inspect_err(|_| drop(remove(fresh)))
+    write(&entry.directory.join(OWN), format!("{reference}\n").as_bytes())?;
+    write(&head, line.as_bytes())
 }
 
 /// Where the directory is before it is whole.
@@ -171,8 +177,10 @@ fn make(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     let listed = ["config", "--list", "--null", "--show-scope"];
     let listed = entry.git().printing_much().bytes(&listed)?;
     write(&fresh.join("config"), &settings(&listed, &lists(fresh, path, entry)?))?;
-    references(fresh, entry)?;
-    write(&fresh.join("objects/info/alternates"), &alternate(&entry.common.join("objects")))?;
+    let shown = Shown::of(entry)?;
+    shown.record(entry)?;
+    shown.write_to(fresh)?;
+    write(&fresh.join("objects/info/alternates"), &alternate(entry.common))?;
     if let Some(ends) = gitdirs::history_ends(entry.common) {
         write(&fresh.join("shallow"), ends.as_bytes())?;
     }
@@ -212,11 +220,11 @@ fn make(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
 
 impl Entry<'_> {
     /// Git as in that worktree, wherever its files are.
-    fn git(&self) -> Git<'_> {
+    pub(crate) fn git(&self) -> Git<'_> {
         Git::at(self.common).with("GIT_DIR", self.directory)
     }
 
-    fn head(&self) -> Result<String, Error> {
+    pub(crate) fn head(&self) -> Result<String, Error> {
         if let Ok(branch) = self.git().run(&["symbolic-ref", "--quiet", "HEAD"]) {
             return Ok(format!("ref: {branch}\n"));
         }
@@ -241,7 +249,7 @@ fn lists(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<Vec<(&'static s
         let named = entry.git().bytes(&["config", "--null", "--type=path", "--get", key]);
         let named = named.map(|named| split(&named).next().map(path_of).unwrap_or_default());
         let file = named.unwrap_or_else(|_| git::user_settings().join(usual));
-        let is_list = |facts: &fs::Metadata| facts.is_file() && facts.len() <= limits::NOTE_BYTES_MAX;
+        let is_list = |facts: &fs::Metadata| facts.is_file() && facts.len() <= limits::FILE_BYTES_MAX;
         if file.is_absolute() && file.metadata().is_ok_and(|facts| is_list(&facts)) {
             copy(&file, &fresh.join(name))?;
             found.push((key, path.join(".git").join(name)));
@@ -250,35 +258,58 @@ fn lists(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<Vec<(&'static s
     Ok(found)
 }
 
-/// All branches and tags as they are, so that an agent can look at what there is.
-fn references(fresh: &Path, entry: &Entry<'_>) -> Result<(), Error> {
-    let asked = ["for-each-ref", "--format=%(objectname) %(refname) %(symref)"];
-    let printed = entry.git().printing_much().bytes(&asked)?;
-    let lender = Lender { common: entry.common.to_owned(), entry: entry.directory.to_owned() };
-    let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
-    let (mut packed, mut lent) = (b"# pack-refs with: sorted \n".to_vec(), Vec::new());
-    for line in printed.split(|byte| *byte == b'\n') {
-        let mut words = line.splitn(3, |byte| *byte == b' ');
-        let (Some(commit), Some(name)) = (words.next(), words.next()) else { continue };
-        let leads_to = words.next().unwrap_or_default();
-        if KEPT_BACK.iter().any(|kept| name.starts_with(kept.as_bytes())) {
-            continue;
+/// What an agent can look at of what there is in the user's repository.
+pub(crate) struct Shown {
+    /// All branches and tags as they are, as git keeps them in one file.
+    pub(crate) packed: Vec<u8>,
+    /// The same as what was lent, for the record.
+    lent: Vec<u8>,
+    /// Names that stand for others.
+    links: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Shown {
+    pub(crate) fn of(entry: &Entry<'_>) -> Result<Shown, Error> {
+        let asked = ["for-each-ref", "--format=%(objectname) %(refname) %(symref)"];
+        let printed = entry.git().printing_much().bytes(&asked)?;
+        let lender = Lender { common: entry.common.to_owned(), entry: entry.directory.to_owned() };
+        let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
+        let mut shown =
+            Shown { packed: b"# pack-refs with: sorted \n".to_vec(), lent: Vec::new(), links: Vec::new() };
+        for line in printed.split(|byte| *byte == b'\n') {
+            let mut words = line.splitn(3, |byte| *byte == b' ');
+            let (Some(commit), Some(name)) = (words.next(), words.next()) else { continue };
+            let leads_to = words.next().unwrap_or_default();
+            if KEPT_BACK.iter().any(|kept| name.starts_with(kept.as_bytes())) {
+                continue;
+            }
+            let line = [commit, b" ", name, b"\n"].concat();
+            // What was brought from here is nothing that was lent.
+            if std::str::from_utf8(name).map_or(true, |name| brought.get(name).is_none()) {
+                shown.lent.extend(&line);
+            }
+            if leads_to.is_empty() {
+                shown.packed.extend(line);
+            } else {
+                shown.links.push((path_of(name), [b"ref: ", leads_to, b"\n"].concat()));
+            }
         }
-        // What was brought from here is nothing that was lent.
-        if std::str::from_utf8(name).map_or(true, |name| brought.get(name).is_none()) {
-            lent.extend([commit, b" ", name, b"\n"].concat());
-        }
-        if leads_to.is_empty() {
-            packed.extend([commit, b" ", name, b"\n"].concat());
-            continue;
-        }
-        let link = fresh.join(path_of(name));
-        let above = link.parent().unwrap_or(fresh);
-        fs::create_dir_all(above).map_err(io_error("create", above))?;
-        write(&link, &[b"ref: ", leads_to, b"\n"].concat())?;
+        Ok(shown)
     }
-    write(&entry.directory.join(LENT), &lent)?;
-    write(&fresh.join("packed-refs"), &packed)
+
+    pub(crate) fn record(&self, entry: &Entry<'_>) -> Result<(), Error> {
+        write(&entry.directory.join(LENT), &self.lent)
+    }
+
+    fn write_to(&self, fresh: &Path) -> Result<(), Error> {
+        for (name, text) in &self.links {
+            let link = fresh.join(name);
+            let above = link.parent().unwrap_or(fresh);
+            fs::create_dir_all(above).map_err(io_error("create", above))?;
+            write(&link, text)?;
+        }
+        write(&fresh.join("packed-refs"), &self.packed)
+    }
 }
 
 /// The settings of the user's repository, as a file. `listed` has a scope before each; those of other files are read there.
@@ -327,24 +358,6 @@ fn is_handed_on(key: &[u8]) -> bool {
     is_known && !own.contains(&key) && without_key(key) == key
 }
 
-/// An address without what is said before its host, if that may be a password or a token.
-fn without_key(value: &[u8]) -> Vec<u8> {
-    let Some(start) = value.windows(3).position(|word| word == b"://").map(|at| at + 3) else {
-        return value.to_vec();
-    };
-    let end = value[start..].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
-    let end = end.map_or(value.len(), |end| start + end);
-    let Some(host) = value[start..end].iter().rposition(|byte| *byte == b'@') else { return value.to_vec() };
-    let is_web = value[..start].ends_with(b"http://") || value[..start].ends_with(b"https://");
-    let who = &value[start..start + host];
-    let kept = match who.iter().position(|byte| *byte == b':') {
-        _ if is_web => return [&value[..start], &value[start + host + 1..]].concat(),
-        Some(name) => &who[..name],
-        None => who,
-    };
-    [&value[..start], kept, &value[start + host..]].concat()
-}
-
 /// A file of settings in the making.
 #[derive(Default)]
 struct Settings {
@@ -383,9 +396,10 @@ fn escaped(text: &[u8]) -> Vec<u8> {
     text.iter().flat_map(escape).collect()
 }
 
-/// The line by which git finds objects that are lent.
-fn alternate(objects: &Path) -> Vec<u8> {
-    let path = path_bytes(objects);
+/// The line by which git finds the objects that a repository lends.
+pub(crate) fn alternate(common: &Path) -> Vec<u8> {
+    let objects = common.join("objects");
+    let path = path_bytes(&objects);
     if path.contains(&b'\n') {
         return [b"\"", &escaped(path)[..], b"\"\n"].concat();
     }

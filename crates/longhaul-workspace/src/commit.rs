@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::checkout::{self, Checkout, Index};
 use crate::files::STATE_DIRECTORY;
 use crate::index_lock::{self, IndexLock};
-use crate::{abandoned, homing};
+use crate::{abandoned, homing, mending};
 
 /// The trailer that says which run a commit is by.
 pub const TRAILER: &str = "Longhaul-Run";
@@ -61,6 +61,7 @@ pub struct Committed {
 /// Commits everything that stands in the run's own worktree and is not ignored, unless it is committed already, and brings its
 /// branch to the repository that the worktree is of.
 pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {
+    mending::mend_for_git(checkout.top())?;
     let kept = commit_here(checkout, run, message)?;
     homing::publish(checkout.top(), checkout.scratch())?;
     Ok(kept)

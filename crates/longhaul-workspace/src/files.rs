@@ -203,6 +203,11 @@ impl Workspace {
             Err(Error::Missing { .. }) => return Ok(ABSENT.to_owned()),
             Err(error) => return Err(error),
         };
+        self.digest_of_file(path, &file)
+    }
+
+    /// The same of a file that is open, from where it stands.
+    pub fn digest_of_file(&self, path: &str, file: &File) -> Result<String, Error> {
         let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
         let max = limits::DIGEST_BYTES_MAX;
         let mut hasher = blake3::Hasher::new();

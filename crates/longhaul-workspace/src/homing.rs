@@ -56,8 +56,9 @@ fn is_there(tree: &Path, lender: &Lender) -> bool {
 /// Brings the branch of a worktree to the repository that it is of, and with it the branches that were made there under names
 /// that mean nothing to that repository. What has no directory of its own has them there already.
 pub fn publish(tree: &Path, scratch: &Path) -> Result<(), Error> {
+    let Some(lender) = lender_of(tree) else { return Ok(()) };
     mending::mend(tree)?;
-    lender_of(tree).map_or(Ok(()), |lender| brought_home(tree, &lender, scratch))
+    brought_home(tree, &lender, scratch)
 }
 
 fn brought_home(tree: &Path, lender: &Lender, scratch: &Path) -> Result<(), Error> {
@@ -71,9 +72,8 @@ fn brought_home(tree: &Path, lender: &Lender, scratch: &Path) -> Result<(), Erro
     let own_came = own.as_ref().map_or(Ok(()), |own| way.bring_own(own, lent.as_ref()));
     // Without a record, nobody knows what is new.
     let new_came = lent.map_or(Ok(()), |lent| way.bring_new(own.as_ref(), &lent));
-    let large_came = large_files::bring(tree, lender);
-    own_came.and(new_came)?;
-    Ok(large_came?)
+    large_files::bring(tree, lender);
+    own_came.and(new_came)
 }
 
 /// The commit that is checked out in a checkout, which the repository that it is of has too, after this.
@@ -82,7 +82,7 @@ pub fn brought(tree: &Path, scratch: &Path) -> Result<Option<String>, Error> {
     if let Some(lender) = lender_of(tree) {
         fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
         carry(tree, &lender, scratch, &head)?;
-        large_files::bring(tree, &lender)?;
+        large_files::bring(tree, &lender);
     }
     Ok(Some(head))
 }
@@ -147,7 +147,9 @@ impl Way<'_> {
             return Ok(());
         }
         self.carry(&commit)?;
-        let was = self.brought.get(branch).or_else(|| lent?.get(branch));
+        // Renamed at home, it is on record by the name that it had.
+        let was = [branch, here].into_iter().find_map(|name| self.brought.get(name));
+        let was = was.or_else(|| [branch, here].into_iter().find_map(|name| lent?.get(name)));
         let is_behind = |there: &str| {
             self.there().run(&["merge-base", "--is-ancestor", "--end-of-options", there, &commit]).is_ok()
         };

@@ -22,6 +22,7 @@ pub mod gitdirs;
 pub mod homing;
 pub mod index_lock;
 pub mod joining;
+pub mod keys;
 pub mod landing;
 mod large_files;
 pub mod lending;

@@ -60,8 +60,14 @@ pub const GIT_ENTRIES_MAX: usize = 200_000;
 /// Levels of directories that are looked into for that. Names of branches have few.
 pub const GIT_LEVELS_MAX: usize = 64;
 
-/// Files that git keeps elsewhere for their size, brought from one worktree at a time.
+/// Bytes from which the name in an address may be a token. No service gives shorter ones, and few people have such names.
+pub const TOKEN_BYTES_MIN: usize = 20;
+
+/// Files that git-lfs keeps for their size, brought from one worktree at a time. The rest comes the next time.
 pub const LARGE_FILES_MAX: usize = 10_000;
+
+/// Bytes that are read of them at a time, each file twice: half a minute. A worktree with more is not cleaned up.
+pub const LARGE_FILES_BYTES_MAX: u64 = 32 * 1024 * 1024 * 1024;
 
 /// Objects that are brought to another repository one by one; more are kept there as they come, in one file. As git has it.
 pub const LOOSE_OBJECTS_MAX: u32 = 100;

@@ -1,62 +1,263 @@
 //! What an agent has left in the `.git` of its worktree that git would stop at.
 //!
 //! Owns that a worktree stays one, whatever is run in it. What git never puts there goes: links, and what is waited for when it is
-//! opened. A directory that is no repository any more (`rm -rf .git`) is made anew from the one that has lent it what it had, with
-//! all that has come home; the files are not touched. Refuses to throw away what may be work: what there was before stays inside.
+//! opened. What git takes a directory for a repository by, and is lost or broken (`rm -rf .git`), is made anew from the one that
+//! has lent it what it had, with all that has come home; no file of the worktree is touched. Refuses to throw away what may be
+//! work, which is put aside inside of it, and to put another directory in the place of `.git`: what holds an agent's commands is
+//! mounted upon this one.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, fsync, mkdirat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
 
-use crate::apart::{Entry, part_again};
-use crate::gitdirs::{self, LEADS_AWAY};
+use crate::apart::{Entry, Shown, alternate, stage_anew};
+use crate::git::Git;
+use crate::gitdirs::{self, LEADS_AWAY, Lender};
 use crate::homing::Error;
-use crate::{lending, limits};
+use crate::{checkout, lending, limits, place};
 
-/// Where the directory has what there was before it was made anew.
+/// Where the directory has what was broken.
 pub(crate) const BROKEN: &str = "longhaul-broken";
 
 /// What git follows or opens, with all that is below it.
-const FOLLOWED: [&str; 3] = ["logs", "objects", "refs"];
+const FOLLOWED: [&str; 6] = ["logs", "objects", "rebase-apply", "rebase-merge", "refs", "sequencer"];
 
-/// Sees to the worktree at `tree`, if its directory is one of ours.
+/// Sees to the worktree at `tree`, if its directory is one of ours, without running git.
 pub(crate) fn mend(tree: &Path) -> Result<(), Error> {
     let Ok(top) = tree.canonicalize() else { return Ok(()) };
     if !gitdirs::is_ours(&top) {
         return Ok(());
     }
-    if let Ok(directory) = File::open(&top).and_then(|top| Ok(inside(top.as_fd(), c".git")?)) {
-        Sweep { left: limits::GIT_ENTRIES_MAX }.top(&directory);
+    let Some(directory) = opened(&top) else { return Ok(()) };
+    Sweep { left: limits::GIT_ENTRIES_MAX }.top(&directory);
+    match gitdirs::lender(&top) {
+        Some(lender) if !is_repository(&directory) => Repair::of(&top, directory, lender)?.begin_with_files(),
+        Some(_) | None => Ok(()),
     }
-    let Some(lender) = gitdirs::lender(&top).filter(|_| !is_repository(&top.join(".git"))) else {
-        return Ok(());
-    };
-    let _lock = lending::taken(&lender)?.ok_or(Error::Busy)?;
-    // Another of ours may have seen to it meanwhile.
-    if is_repository(&top.join(".git")) {
-        return Ok(());
-    }
-    let again = part_again(&top, &Entry { directory: &lender.entry, common: &lender.common });
-    again.map_err(|error| Error::Broken { path: top, source: Box::new(error) })
 }
 
-/// Was it ever made anew?
+/// The same, and asks git whether it can read what is there. For a worktree alone, and before anything is kept of it.
+pub(crate) fn mend_for_git(tree: &Path) -> Result<(), Error> {
+    mend(tree)?;
+    let Ok(top) = tree.canonicalize() else { return Ok(()) };
+    let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(()) };
+    let can = |words: &[&str]| Git::at(&top).run(words).is_ok();
+    let has_names = can(&["for-each-ref", "--count=1"]);
+    let has_stage = can(&["ls-files", "--", ":(top,literal).git"]);
+    if has_names && has_stage && has_own(&top, &lender) {
+        return Ok(());
+    }
+    let repair = Repair::of(&top, directory, lender)?;
+    if !has_names {
+        repair.names()?;
+    }
+    if !has_own(&top, &repair.lender) {
+        repair.own()?;
+    }
+    if !has_stage {
+        repair.put_aside(c"index")?;
+    }
+    repair.stage()
+}
+
+/// Is the branch there that a worktree is for, if it stands on it?
+fn has_own(top: &Path, lender: &Lender) -> bool {
+    let own = lender.own().map(|own| own.here);
+    let head = Git::at(top).run(&["symbolic-ref", "--quiet", "HEAD"]).ok();
+    let is_there = || Git::at(top).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).is_ok();
+    own.is_none() || own != head || is_there()
+}
+
+/// Was anything broken there?
 pub(crate) fn has_broken(tree: &Path) -> bool {
     tree.join(".git").join(BROKEN).symlink_metadata().is_ok()
 }
 
+/// The `.git` of a worktree. Its owner may always look into it.
+fn opened(top: &Path) -> Option<OwnedFd> {
+    let top_directory = File::open(top).ok()?;
+    match inside(top_directory.as_fd(), c".git") {
+        Err(Errno::ACCESS) => {
+            // Not a link: what holds commands is mounted there, and it is one of ours.
+            std::fs::set_permissions(top.join(".git"), Permissions::from_mode(0o755)).ok()?;
+            inside(top_directory.as_fd(), c".git").ok()
+        }
+        opened => opened.ok(),
+    }
+}
+
 /// Has this what git takes a directory for a repository by?
-fn is_repository(directory: &Path) -> bool {
-    let is_directory = |name: &str| directory.join(name).symlink_metadata().is_ok_and(|facts| facts.is_dir());
+fn is_repository(directory: &OwnedFd) -> bool {
+    has_head(directory)
+        && [c"objects", c"refs"].into_iter().all(|name| inside(directory.as_fd(), name).is_ok())
+}
+
+fn has_head(directory: &OwnedFd) -> bool {
     let is_id =
         |said: &str| matches!(said.len(), 40 | 64) && said.chars().all(|letter| letter.is_ascii_hexdigit());
-    let says = gitdirs::small(&directory.join("HEAD")).unwrap_or_default();
-    let says = says.trim_end();
-    let is_head = says.strip_prefix("ref: ").is_some_and(|name| name.starts_with("refs/")) || is_id(says);
-    is_head && is_directory("objects") && is_directory("refs")
+    let head = read(directory, c"HEAD").unwrap_or_default();
+    let says = head.trim_end();
+    says.strip_prefix("ref: ").is_some_and(|name| name.starts_with("refs/")) || is_id(says)
+}
+
+/// A small file whole, or nothing of it.
+fn read(directory: &OwnedFd, name: &CStr) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, name, flags, Mode::empty()).ok()?);
+    let facts = file.metadata().ok()?;
+    let is_small = facts.is_file() && facts.len() <= limits::GIT_LINK_BYTES_MAX;
+    is_small.then(|| io::read_to_string(file).ok())?
+}
+
+/// Making anew what is broken, while nobody else of ours does.
+struct Repair<'a> {
+    top: &'a Path,
+    directory: OwnedFd,
+    lender: Lender,
+    _lock: File,
+}
+
+impl Repair<'_> {
+    fn of(top: &Path, directory: OwnedFd, lender: Lender) -> Result<Repair<'_>, Error> {
+        let lock = lending::taken(&lender)?.ok_or(Error::Busy)?;
+        Ok(Repair { top, directory, lender, _lock: lock })
+    }
+
+    /// What can be seen to be missing without git.
+    fn begin_with_files(&self) -> Result<(), Error> {
+        if is_repository(&self.directory) {
+            // Another of ours has seen to it meanwhile.
+            return Ok(());
+        }
+        if inside(self.directory.as_fd(), c"objects").is_err() {
+            self.put_aside(c"objects")?;
+            self.make_directories(c"objects", [c"info", c"pack"])?;
+            let info = inside(self.directory.as_fd(), c"objects")
+                .and_then(|objects| inside(objects.as_fd(), c"info"));
+            let info = info.map_err(|errno| self.failed(errno.into()))?;
+            put(&info, c"alternates", &alternate(&self.lender.common)).map_err(|error| self.failed(error))?;
+        }
+        if !has_head(&self.directory) {
+            self.head()?;
+        }
+        if inside(self.directory.as_fd(), c"refs").is_err() {
+            self.names()?;
+        }
+        self.stage()
+    }
+
+    /// Has the worktree stand on its own branch again.
+    fn head(&self) -> Result<(), Error> {
+        let head = match self.lender.own() {
+            Some(own) => format!("ref: {}\n", own.here),
+            None => self.entry().head().map_err(|error| self.broken(error))?,
+        };
+        if read(&self.directory, c"HEAD").is_some_and(|says| says == head) {
+            return Ok(());
+        }
+        self.put_aside(c"HEAD")?;
+        put(&self.directory, c"HEAD", head.as_bytes()).map_err(|error| self.failed(error))
+    }
+
+    /// Its own branch, as it came home.
+    fn own(&self) -> Result<(), Error> {
+        if let Some(own) = self.lender.own() {
+            let commit = self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?;
+            Git::at(self.top).run(&["update-ref", "--end-of-options", &own.here, &commit])?;
+        }
+        Ok(())
+    }
+
+    /// All branches and tags as they are at home, and the worktree's own.
+    fn names(&self) -> Result<(), Error> {
+        let shown = Shown::of(&self.entry()).map_err(|error| self.broken(error))?;
+        let mut packed = shown.packed.clone();
+        if let Some(own) = self.lender.own().filter(|own| own.here != own.there) {
+            let commit = self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?;
+            packed = sorted_with(&packed, format!("{commit} {}", own.here).as_bytes());
+        }
+        self.put_aside(c"refs")?;
+        self.put_aside(c"packed-refs")?;
+        self.make_directories(c"refs", [c"heads", c"tags"])?;
+        put(&self.directory, c"packed-refs", &packed).map_err(|error| self.failed(error))?;
+        shown.record(&self.entry()).map_err(|error| self.broken(error))?;
+        // What it stood on may be among what was put aside.
+        self.head()
+    }
+
+    fn stage(&self) -> Result<(), Error> {
+        stage_anew(self.top).map_err(|error| self.broken(error))
+    }
+
+    fn put_aside(&self, name: &CStr) -> Result<(), Error> {
+        if facts(&self.directory, name).is_none() {
+            return Ok(());
+        }
+        let aside = || -> rustix::io::Result<()> {
+            let broken = CString::new(BROKEN).unwrap_or_default();
+            match mkdirat(&self.directory, &broken, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            let broken = inside(self.directory.as_fd(), &broken)?;
+            let numbered = |number: usize| {
+                CString::new([name.to_bytes(), format!("-{number}").as_bytes()].concat()).unwrap_or_default()
+            };
+            let free = (1..).map(numbered).find(|name| facts(&broken, name).is_none());
+            renameat(&self.directory, name, &broken, free.unwrap_or_default())
+        };
+        aside().map_err(|errno| self.failed(errno.into()))
+    }
+
+    fn make_directories(&self, name: &CStr, below: [&CStr; 2]) -> Result<(), Error> {
+        let make = || -> rustix::io::Result<()> {
+            let mode = Mode::from_raw_mode(0o777);
+            mkdirat(&self.directory, name, mode)?;
+            let made = inside(self.directory.as_fd(), name)?;
+            below.into_iter().try_for_each(|name| mkdirat(&made, name, mode))
+        };
+        make().map_err(|errno| self.failed(errno.into()))
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        Entry { directory: &self.lender.entry, common: &self.lender.common }
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        checkout::io_error("mend", &self.top.join(".git"))(error).into()
+    }
+
+    fn broken(&self, error: place::Error) -> Error {
+        Error::Broken { path: self.top.to_owned(), source: Box::new(error) }
+    }
+}
+
+/// Git looks through a file of references by their order.
+fn sorted_with(packed: &[u8], line: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<&[u8]> = packed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    let name = |line: &[u8]| line.splitn(2, |byte| *byte == b' ').nth(1).map(<[u8]>::to_vec);
+    lines.push(line);
+    lines[1..].sort_by_key(|line| name(line));
+    [&lines.join(&b'\n')[..], b"\n"].concat()
+}
+
+/// Puts a whole file in place, whatever stands there.
+fn put(directory: &OwnedFd, name: &CStr, bytes: &[u8]) -> io::Result<()> {
+    let fresh = c"longhaul-mending";
+    unlinkat(directory, fresh, AtFlags::empty()).ok();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(directory, fresh, flags, Mode::from_raw_mode(0o666))?);
+    file.write_all(bytes)?;
+    fsync(&file)?;
+    Ok(renameat(directory, fresh, directory, name)?)
 }
 
 /// Going through a directory that somebody may be changing: by open directories alone, so that no link leads elsewhere.
@@ -69,7 +270,7 @@ impl Sweep {
         for (name, kind) in self.entries(directory) {
             let is = |known: &&str| name.to_bytes() == known.as_bytes();
             let is_usual = matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Socket);
-            if !is_usual || LEADS_AWAY.iter().any(is) {
+            if !is_usual || LEADS_AWAY.iter().any(is) || is_huge_at_top(directory, &name) {
                 unlinkat(directory, &name, AtFlags::empty()).ok();
             } else if let Some(root) = FOLLOWED.into_iter().find(is) {
                 self.below(root, directory, &name, limits::GIT_LEVELS_MAX);
@@ -84,8 +285,8 @@ impl Sweep {
                 self.below(root, &directory, &name, levels - 1);
                 continue;
             }
-            let is_odd = kind != FileType::RegularFile || (root == "refs" && is_huge(&directory, &name));
-            if is_odd {
+            let is_huge = || root == "refs" && is_over(&directory, &name, limits::REFERENCE_FILE_BYTES_MAX);
+            if kind != FileType::RegularFile || is_huge() {
                 unlinkat(&directory, &name, AtFlags::empty()).ok();
             }
         }
@@ -107,15 +308,26 @@ impl Sweep {
     }
 }
 
-fn is_huge(directory: &OwnedFd, name: &CStr) -> bool {
-    facts(directory, name).is_some_and(|facts| facts.st_size as u64 > limits::REFERENCE_FILE_BYTES_MAX)
+/// What git reads into memory whole.
+fn is_huge_at_top(directory: &OwnedFd, name: &CStr) -> bool {
+    let max = match name.to_bytes() {
+        b"FETCH_HEAD" | b"shallow" => limits::FILE_BYTES_MAX,
+        name if name.ends_with(b"HEAD") => limits::REFERENCE_FILE_BYTES_MAX,
+        _ => return false,
+    };
+    is_over(directory, name, max)
+}
+
+fn is_over(directory: &OwnedFd, name: &CStr, bytes_max: u64) -> bool {
+    facts(directory, name).is_some_and(|facts| facts.st_size as u64 > bytes_max)
 }
 
 fn facts(directory: &OwnedFd, name: &CStr) -> Option<Stat> {
     statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
-fn inside(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+/// A directory in another one, and no link to one.
+pub(crate) fn inside(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::empty())
 }

@@ -13,24 +13,23 @@ use crate::lending::References;
 const BRANCHES: &str = "refs/heads/";
 
 /// What comes first in names of git's own, and of ours.
-const FIRST: &[&str] = &[
-    "bisect",
-    "heads",
-    "longhaul",
-    "notes",
-    "original",
-    "prefetch",
-    "refs",
-    "remotes",
-    "replace",
-    "rewritten",
-    "stash",
-    "tags",
-    "worktree",
+const FIRST: &[&str] = &["heads", "longhaul", "refs", "remotes", "stash", "tags"];
+
+/// What git keeps beside its references, by names as a branch could have them.
+const BESIDE: &[&str] = &[
+    "auto_merge",
+    "bisect_head",
+    "cherry_pick_head",
+    "fetch_head",
+    "head",
+    "merge_head",
+    "orig_head",
+    "rebase_head",
+    "revert_head",
 ];
 
-/// Letters from which git takes a word for the beginning of a commit's id.
-const ID_LETTERS_MIN: usize = 4;
+/// Letters of a commit's id that git prints for it. It also takes fewer, which are words too (`cafe`, `2024`).
+const ID_LETTERS_MIN: usize = 7;
 
 /// The names of a repository.
 pub(crate) struct Names<'a> {
@@ -38,21 +37,32 @@ pub(crate) struct Names<'a> {
     references: References,
     /// All of them, and their beginnings, in small letters.
     folded: BTreeSet<String>,
-    remotes: BTreeSet<String>,
+    /// What remotes' branches are called there, in small letters.
+    of_remotes: BTreeSet<String>,
+    remotes: Vec<String>,
 }
 
 impl<'a> Names<'a> {
     pub(crate) fn of(lender: &'a Lender) -> Result<Names<'a>, git::Error> {
         let references = References::of(lender.git(), "")?;
-        let mut folded = BTreeSet::new();
-        for (name, _) in references.iter() {
-            let name = name.to_lowercase();
-            let ends = name.match_indices('/').map(|(at, _)| name[..at].to_owned());
-            folded.extend(ends);
-            folded.insert(name);
-        }
         let remotes = lender.git().run(&["remote"])?.lines().map(str::to_lowercase).collect();
-        Ok(Names { lender, references, folded, remotes })
+        let mut names =
+            Names { lender, references, folded: BTreeSet::new(), of_remotes: BTreeSet::new(), remotes };
+        let all: Vec<String> = names.references.iter().map(|(name, _)| name.to_lowercase()).collect();
+        for name in all {
+            names.of_remotes.extend(names.short_of_remote(&name).map(str::to_owned));
+            names.folded.extend(name.match_indices('/').map(|(at, _)| name[..at].to_owned()));
+            names.folded.insert(name);
+        }
+        Ok(names)
+    }
+
+    /// `topic` of `refs/remotes/origin/topic`. A remote that is gone has a name without `/`, as nearly all have.
+    fn short_of_remote<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let rest = name.strip_prefix("refs/remotes/")?;
+        let known =
+            self.remotes.iter().find_map(|remote| rest.strip_prefix(remote.as_str())?.strip_prefix('/'));
+        known.or_else(|| rest.split_once('/').map(|(_, short)| short))
     }
 
     /// What a branch is there.
@@ -78,11 +88,9 @@ impl<'a> Names<'a> {
         // As `git describe` prints it.
         let described = short.rsplit_once("-g").map_or("", |(_, id)| id);
         short.starts_with('-')
-            || short.chars().all(|letter| letter == '_')
-            || short == "head"
-            || short.ends_with("_head")
             || is_id(short)
             || is_id(described)
+            || BESIDE.contains(&short)
             || FIRST.contains(&first)
             || self.folded.contains(&format!("refs/{first}"))
     }
@@ -90,11 +98,9 @@ impl<'a> Names<'a> {
     fn is_taken(&self, short: &str) -> bool {
         let is_remote =
             self.remotes.iter().any(|remote| short == remote || short.starts_with(&format!("{remote}/")));
-        // `git checkout` takes the name of a remote's branch for a wish to have it here.
-        let end = format!("/{short}");
-        let mut of_remotes = self.folded.iter().filter(|name| name.starts_with("refs/remotes/"));
         is_remote
-            || of_remotes.any(|name| name.ends_with(&end))
+            // `git checkout` takes the name of a remote's branch for a wish to have it here.
+            || self.of_remotes.contains(short)
             || ["heads", "tags"].iter().any(|kind| self.folded.contains(&format!("refs/{kind}/{short}")))
     }
 

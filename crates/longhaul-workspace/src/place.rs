@@ -250,7 +250,7 @@ fn lender_has_all(tree: &Path, lender: &Lender) -> bool {
     let Ok(there) = lender.git().printing_much().run(&["for-each-ref", "--format=^%(objectname)"]) else {
         return false;
     };
-    let own = ["rev-list", "--max-count=1", "HEAD", "--all", "--stdin"];
+    let own = ["rev-list", "--max-count=1", "HEAD", "--exclude=refs/remotes/*", "--all", "--stdin"];
     let has_all = Git::at(tree).reading(there.into_bytes()).run(&own).is_ok_and(|own| own.is_empty());
     has_all && large_files::are_there(tree, lender) && !mending::has_broken(tree)
 }

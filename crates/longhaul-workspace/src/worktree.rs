@@ -42,7 +42,7 @@ fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Re
     let common = common_directory(repo)?;
     let mut registration = Registration::find(&common, path)?;
     match inspect(path, &common, registration.as_ref())? {
-        State::Good => Ok(()),
+        State::Good(directory) => claim(&Entry { directory: &directory, common: &common }, branch),
         State::Linked(directory) => {
             let entry = Entry { directory: &directory, common: &common };
             part(path, &entry)?;
@@ -193,7 +193,7 @@ enum State {
     /// An empty directory.
     Vacant,
     /// A complete worktree of this repository, with a directory of its own.
-    Good,
+    Good(PathBuf),
     /// The same without one: that of the repository is its own, too.
     Linked(PathBuf),
     /// Somebody was killed while this was made; nobody has worked in it.
@@ -235,8 +235,8 @@ fn inspect(path: &Path, common: &Path, registration: Option<&Registration>) -> R
 
 /// The same where `.git` is a directory.
 fn own_state(path: &Path, common: &Path, registration: Option<&Registration>) -> State {
-    if gitdirs::lender(path).is_some_and(|lender| lender.common == common) {
-        return State::Good;
+    if let Some(lender) = gitdirs::lender(path).filter(|lender| lender.common == common) {
+        return State::Good(lender.entry);
     }
     let named = gitdirs::worktree_of(path).filter(|entry| entry.parent() == Some(&common.join("worktrees")));
     // Another way of keeping references has none of the files by which it could be known again.

@@ -429,6 +429,13 @@ fn older_workspaces_are_set_apart() {
         ensure(&place).unwrap();
         assert!(is_apart(), "{steps}");
     }
+    // Nothing is put where a link leads.
+    let outside = fixture.base().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::remove_dir_all(&fetched).unwrap();
+    std::os::unix::fs::symlink(&outside, &fetched).unwrap();
+    assert!(ensure(&place).is_err());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
 #[test]

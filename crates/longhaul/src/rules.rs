@@ -15,6 +15,36 @@ use crate::settings::Source;
 #[derive(Clone, Debug)]
 pub struct WrittenRules(Vec<(Source, Permissions)>);
 
+/// A rule that holds, as it is shown.
+pub struct Holding {
+    pub name: RuleName,
+    pub action: Action,
+    pub source: Source,
+    pub reach: Reach,
+}
+
+/// What a rule can do to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// What it says.
+    Whole,
+    /// It allows, and only what the same project's other rules would be stricter about: the user's have to be passed as well.
+    OwnRules,
+    /// It allows what nothing but the user's rules speaks of, and those it cannot change.
+    Nothing,
+}
+
+impl Reach {
+    /// What its reader should know of it.
+    pub fn note(self) -> Option<&'static str> {
+        match self {
+            Reach::Whole => None,
+            Reach::OwnRules => Some("loosens only this project's own rules"),
+            Reach::Nothing => Some("no effect: a project can only tighten"),
+        }
+    }
+}
+
 impl WrittenRules {
     /// Only the defaults.
     pub fn new() -> WrittenRules {
@@ -48,15 +78,17 @@ impl WrittenRules {
         std::iter::once(first).chain(projects.into_iter().map(|(_, rules)| rules.clone())).collect()
     }
 
-    /// Every rule that holds, with its source. A default that the user changed is not among them.
-    pub fn all(&self) -> Vec<(RuleName, Action, Source)> {
+    /// Every rule that holds. A default that the user changed is not among them.
+    pub fn all(&self) -> Vec<Holding> {
         let mut all = Vec::new();
-        for (layer, rules) in self.layers().iter().enumerate() {
-            for (section, rules) in &rules.0 {
+        for (layer, permissions) in self.layers().iter().enumerate() {
+            for (section, rules) in &permissions.0 {
                 for (pattern, action) in &rules.0 {
                     let name = RuleName { section: section.clone(), pattern: pattern.clone() };
-                    let source = self.source(layer, &name);
-                    all.extend(source.map(|source| (name, *action, source)));
+                    let Some(source) = self.source(layer, &name) else { continue };
+                    let is_loose = *action == Action::Allow && !is_own(source);
+                    let reach = if is_loose { reach_of_leave(permissions, &name) } else { Reach::Whole };
+                    all.push(Holding { name, action: *action, source, reach });
                 }
             }
         }
@@ -75,6 +107,23 @@ impl WrittenRules {
         let mut written = self.0.iter().rev().filter(|(source, _)| is_own(*source) == (layer == 0));
         written.find(|(_, rules)| has(rules)).map(|(source, _)| *source)
     }
+}
+
+/// What a rule of a project can do that allows. Between ask and allow the longer pattern is meant, a named one goes before `*`, and a
+/// section of a tool's own before those for many tools and before what is said of the same in bash.
+fn reach_of_leave(permissions: &Permissions, rule: &RuleName) -> Reach {
+    let may_give_way = |section: &str, pattern: &str, action: Action| match action {
+        Action::Allow => false,
+        Action::Ask | Action::Deny if section != rule.section => {
+            section.contains('*') || (section == "bash" && rule.section.starts_with("git_"))
+        }
+        Action::Ask => true,
+        Action::Deny => pattern == "*",
+    };
+    let all =
+        permissions.0.iter().flat_map(|(section, rules)| rules.0.iter().map(move |rule| (section, rule)));
+    let mut others = all.map(|(section, (pattern, action))| may_give_way(section, pattern, *action));
+    if others.any(|may| may) { Reach::OwnRules } else { Reach::Nothing }
 }
 
 /// A project's settings that are a link are the file it leads to: who changes that is asked about as well.

@@ -32,6 +32,8 @@ pub fn servers(app: &App, settings: &Settings, sandbox: &Sandbox) -> Result<Serv
     };
     let servers = Servers::new(settings.mcp_servers.clone(), options)
         .map_err(|error| Failure::usage(error.to_string()))?;
+    // Whoever drives a run shows this where the run is shown.
+    servers.listen(Arc::new(render::talk));
     app.secrets.learn(servers.secrets().into_iter().map(Into::into));
     Ok(servers)
 }

@@ -78,8 +78,11 @@ pub(super) fn place(workspace: &str, cwd: &str, path: &str) -> Place {
     if path.starts_with('~') {
         return Place::Outside(path.to_owned());
     }
-    // A pattern such as `.*` also matches `..` in older shells.
-    let climbing_pattern = |part: &str| part.starts_with('.') && part.contains(['*', '?', '[']);
+    // A pattern such as `.*` also matches `..` in older shells; one such as `.e*` does not.
+    let may_be_dots =
+        |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+    let climbing_pattern =
+        |part: &str| part.contains(['*', '?', '[']) && part.strip_prefix('.').is_some_and(may_be_dots);
     if path.split('/').any(climbing_pattern) {
         return Place::Outside(path.to_owned());
     }

@@ -31,6 +31,25 @@ fn check(permissions: &Permissions, cases: &[(&str, Action)]) {
 
 use Action::{Allow, Ask, Deny};
 
+/// D7.5: a wildcard leads upwards only if it may become `..`.
+#[test]
+fn wildcards_behind_a_point_are_what_they_may_become() {
+    check(
+        &Permissions::default(),
+        &[
+            ("cat .en?", Ask),
+            ("cat .e*", Ask),
+            ("rm .en?", Ask),
+            ("cat .gitignore*", Allow),
+            ("cat .*", Deny),
+            ("cat .?", Deny),
+            ("cat .?/x", Deny),
+            ("cat .[.]/x", Deny),
+            ("rm .*/x", Deny),
+        ],
+    );
+}
+
 /// D7.5, D2.6: the rules that hold when nobody wrote any.
 #[test]
 fn the_defaults_let_work_go_on() {

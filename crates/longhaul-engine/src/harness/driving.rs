@@ -1,5 +1,6 @@
 //! Taking a run up in this process: with what, by whom it is asked, and when it rests.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_core::command::{Command, Wish};
@@ -12,6 +13,8 @@ use longhaul_core::spec::Limits;
 use longhaul_core::status::Status;
 use longhaul_model::{Deltas, Quiet};
 use longhaul_store::Store;
+use longhaul_workspace::keys;
+use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -191,6 +194,9 @@ impl Harness {
         deltas: Arc<dyn Deltas>,
     ) -> Result<Hands, Error> {
         let secrets = self.secrets.clone();
+        // A command may print the settings of the repository that it works in.
+        let keys = keys::of(Path::new(&run.spec.workspace));
+        secrets.learn(keys.into_iter().map(SecretString::from));
         let blobs = RunBlobs {
             store: Arc::clone(store),
             run: run.spec.id.clone(),

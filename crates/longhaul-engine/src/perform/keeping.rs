@@ -53,6 +53,15 @@ pub struct RunBlobs {
 }
 
 impl RunBlobs {
+    fn blob(&self, hash: &str) -> Result<Vec<u8>, String> {
+        let own = self.store.blob(&self.run, hash);
+        let found = match &self.earlier {
+            Some(earlier) => own.or_else(|error| self.store.blob(earlier, hash).map_err(|_| error)),
+            None => own,
+        };
+        found.map_err(|error| error.to_string())
+    }
+
     /// What a call came to is in the journal, and nowhere else if it was short.
     fn result_of(&self, call: CallId) -> Result<Vec<u8>, String> {
         let read = || -> Result<Run, Error> {
@@ -63,7 +72,11 @@ impl RunBlobs {
         let run = read().map_err(|error| error.to_string())?;
         let outcome = run.call(call).and_then(Call::outcome);
         let outcome = outcome.ok_or_else(|| format!("{call} has no result"))?;
-        Ok(outcome.for_model().as_bytes().to_vec())
+        match outcome.output().and_then(|output| output.blob.as_deref()) {
+            // What was cut is there as a whole.
+            Some(blob) => self.blob(blob),
+            None => Ok(outcome.for_model().as_bytes().to_vec()),
+        }
     }
 }
 
@@ -76,11 +89,6 @@ impl Blobs for RunBlobs {
         if let Some(call) = call_of(hash) {
             return self.result_of(call);
         }
-        let own = self.store.blob(&self.run, hash);
-        let found = match &self.earlier {
-            Some(earlier) => own.or_else(|error| self.store.blob(earlier, hash).map_err(|_| error)),
-            None => own,
-        };
-        found.map_err(|error| error.to_string())
+        self.blob(hash)
     }
 }

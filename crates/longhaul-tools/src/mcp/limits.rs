@@ -38,6 +38,9 @@ pub const GARBAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Time a server has to start, unless its settings say otherwise: `npx` may have to fetch it first.
 pub const START_TIME: Duration = Duration::from_secs(60);
 
+/// How long a start may take before it is said that it is waited for. Most take less, and nobody wonders so soon.
+pub const START_QUIET_TIME: Duration = Duration::from_secs(2);
+
 /// The longest time one call or one start may be given by the settings. Longer work is not a call.
 pub const TIME_MAX: Duration = Duration::from_secs(60 * 60);
 

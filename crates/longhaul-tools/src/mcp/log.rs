@@ -3,9 +3,10 @@
 //! Owns one file for each server, of bounded size, and its last words for an error message. Refuses to write a key: what
 //! is known to be one is struck out first.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::limits;
@@ -27,6 +28,11 @@ struct Inner {
 impl Log {
     pub(super) fn new(path: Option<PathBuf>, strike: Strike) -> Log {
         Log(Arc::new(Inner { path, strike, last_words: Mutex::default() }))
+    }
+
+    /// The file, if anything was ever written to it.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref().filter(|path| path.is_file())
     }
 
     /// A line of ours. A log that cannot be written is missed by nobody but the reader of the log.
@@ -62,12 +68,18 @@ impl Log {
     }
 
     fn open(&self, path: &PathBuf) -> std::io::Result<File> {
-        let open = || OpenOptions::new().create(true).append(true).open(path);
+        // For its owner alone: servers log what they are asked.
+        let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(path);
         open().or_else(|_| {
-            fs::create_dir_all(path.parent().unwrap_or(path))?;
+            make_dir(path.parent().unwrap_or(path))?;
             open()
         })
     }
+}
+
+/// Makes the directory of pins and logs if it is not there, for its owner alone.
+pub(super) fn make_dir(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Programs that break say what it was first, and then where, down to a closing bracket.
@@ -78,7 +90,13 @@ fn says_an_error(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
 
     #[test]
     fn the_log_is_bounded_and_holds_no_key() {
@@ -87,6 +105,7 @@ mod tests {
         let strike: Strike = Arc::new(|text| text.replace("sk-canary", "[secret]"));
         let log = Log::new(Some(path.clone()), strike);
         log.note("started with sk-canary");
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700), "for its owner alone");
         log.heard("my key is sk-canary\u{1b}[31m");
         assert_eq!(log.take_last_words().as_deref(), Some("my key is [secret] [31m"));
         assert_eq!(log.take_last_words(), None);

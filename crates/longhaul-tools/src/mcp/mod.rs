@@ -177,14 +177,24 @@ impl Servers {
         server.look(self.nobody(), false).await
     }
 
-    /// Accepts a server as it is now. What was accepted before comes with it, for people to compare.
-    pub async fn accept(&self, name: &str) -> Result<(Look, Option<Pin>), Error> {
+    /// Looks at a server as it is now, also if its program has changed, for a person to accept. What was accepted before comes
+    /// with it, to compare.
+    pub async fn look_anew(&self, name: &str) -> Result<(Look, Option<Pin>), Error> {
         let server = self.enabled(name)?;
         // A pin that cannot be read is one reason to accept again.
         let before = server.read_pin().unwrap_or_default();
         let look = server.look(self.nobody(), true).await?;
-        server.keep(&look.pin)?;
         Ok((look, before))
+    }
+
+    /// Accepts a server as it was seen: what it has become since is not accepted.
+    pub fn accept(&self, name: &str, seen: &Look) -> Result<(), Error> {
+        self.enabled(name)?.keep(&seen.pin)
+    }
+
+    /// The file that holds what a server said, if there is one.
+    pub fn log_path(&self, name: &str) -> Option<&Path> {
+        self.servers.get(name)?.log_path()
     }
 
     /// Calls a tool by the server's own name for it, for a person to try. Ends the server afterwards.

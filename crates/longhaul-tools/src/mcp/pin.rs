@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::limits;
+use super::log::make_dir;
 
 /// Version of the file. A file of another version is not read, so the server has to be accepted again.
 const SCHEMA: u32 = 1;
@@ -107,6 +109,10 @@ impl Identity {
 }
 
 impl Offered {
+    pub fn is_same(&self, now: &Offered) -> bool {
+        self.changes(now).is_empty()
+    }
+
     fn changes(&self, now: &Offered) -> Vec<String> {
         let parts = [
             ("description", self.description_digest != now.description_digest),
@@ -253,16 +259,18 @@ impl Pins {
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir)?;
+    make_dir(path.parent().unwrap_or(Path::new(".")))?;
     let temporary = path.with_extension(format!("tmp-{}", std::process::id()));
-    let mut file = fs::File::create(&temporary)?;
+    let mut open = fs::OpenOptions::new();
+    let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(bytes).and_then(|()| file.sync_all())?;
     fs::rename(&temporary, path)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use serde_json::json;
 
     use super::*;
@@ -320,6 +328,8 @@ mod tests {
         let pin = Pin::new(identity("s", "1"), vec![offered("one", "adds", json!({}))]);
         pins.put("s", &pin).unwrap();
         assert_eq!(pins.get("s").unwrap(), Some(pin.clone()));
+        let mode = fs::metadata(dir.path().join("mcp/s.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         fs::write(dir.path().join("mcp/s.json"), "{").unwrap();
         assert!(matches!(pins.get("s"), Err(PinError::Read { .. })));
         let held = Pins::new(None);

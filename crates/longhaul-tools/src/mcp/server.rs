@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use longhaul_core::secret::is_secret;
 use longhaul_core::tool::Failure;
 use longhaul_workspace::digest_of;
 use rmcp::model::JsonObject;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::{Client, Heard, file_uri};
@@ -47,7 +49,7 @@ pub enum Error {
     Slow { server: String, ms: u128 },
     #[error(
         "MCP server `{server}` is not what was accepted: {} changed; nothing of it is used until a person accepts it with \
-         `longhaul mcp accept {server}`, which shows what is different",
+         `longhaul mcp accept {server}`, which shows what is different and asks",
         changed.join(", ")
     )]
     Changed { server: String, changed: Vec<String> },
@@ -99,6 +101,13 @@ pub struct Look {
     pub(super) pin: Pin,
 }
 
+impl Look {
+    /// Is it another program than what was accepted, or the same one started in another way?
+    pub fn is_another(&self, accepted: &Pin) -> bool {
+        !accepted.identity.changes(&self.pin.identity).is_empty()
+    }
+}
+
 /// How a call went, also if it did not come to one.
 pub(super) enum Put {
     Called(Called),
@@ -133,6 +142,11 @@ impl Server {
         let log = Log::new(log_path, Arc::clone(&shared.strike));
         let (accepted, seats) = (RwLock::default(), Mutex::default());
         Ok(Server { name: name.to_owned(), config, shared, log, accepted, seats })
+    }
+
+    /// Where what it said can be read, if it is a program of ours that has said anything.
+    pub(super) fn log_path(&self) -> Option<&Path> {
+        self.config.url.is_none().then(|| self.log.path()).flatten()
     }
 
     /// What was accepted, unless what is configured now is something else.
@@ -188,7 +202,7 @@ impl Server {
         }
         let unpinned = place.unpinned();
         let link = self.open(&place, visit).await?;
-        let listing = timeout(self.config.start_time(), link.listing()).await;
+        let listing = self.waited_for(link.listing()).await;
         link.close().await;
         let listing = self.in_time(listing)?;
         let difference = accepted.map(|pin| {
@@ -341,7 +355,7 @@ impl Server {
 
     async fn check_tools(&self, link: &Link) -> Result<(), Error> {
         let Some(pin) = self.accepted() else { return Ok(()) };
-        let (tools, _) = self.in_time(timeout(self.config.start_time(), link.tools()).await)?;
+        let (tools, _) = self.in_time(self.waited_for(link.tools()).await)?;
         self.noted(pin.difference(&tools).changed)
     }
 
@@ -351,7 +365,7 @@ impl Server {
         let key = key(&self.name, visit.run);
         let mark = Mark { run: visit.run.map(RunId::as_str), key: &key, root: visit.root };
         let opening = Link::open(place, &mark, &self.log, Client { heard, root });
-        let opened = timeout(self.config.start_time(), opening).await;
+        let opened = self.waited_for(opening).await;
         match (opened, place) {
             (Ok(Err(why)), Place::Address { .. }) => {
                 Err(Error::Unreachable { server: self.name.clone(), why: self.struck(why) })
@@ -360,7 +374,24 @@ impl Server {
         }
     }
 
-    fn in_time<T>(&self, came: Result<Result<T, String>, tokio::time::error::Elapsed>) -> Result<T, Error> {
+    /// What a start takes, within its time. Whoever waits longer than a moment is told for what, and for how long at most.
+    async fn waited_for<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        let time = self.config.start_time();
+        let mut work = pin!(timeout(time, work));
+        if let Ok(came) = timeout(limits::START_QUIET_TIME, &mut work).await {
+            return came;
+        }
+        let listener = self.shared.listening.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(listener) = listener {
+            let name = &self.name;
+            listener(&format!(
+                "waiting for MCP server `{name}` to start, {time:?} at most (`start_timeout_ms`)"
+            ));
+        }
+        work.await
+    }
+
+    fn in_time<T>(&self, came: Result<Result<T, String>, Elapsed>) -> Result<T, Error> {
         let server = self.name.clone();
         match came {
             Ok(Ok(came)) => Ok(came),

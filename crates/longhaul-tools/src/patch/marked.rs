@@ -40,7 +40,7 @@ pub(super) fn parse(lines: &[&str]) -> Result<Vec<FileChange>, String> {
 }
 
 fn change(path: &str, action: Action) -> FileChange {
-    FileChange { path: path.trim().to_owned(), action }
+    FileChange { path: path.trim().to_owned(), action, executable: None }
 }
 
 struct Reader<'a> {

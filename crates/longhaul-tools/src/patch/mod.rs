@@ -17,6 +17,8 @@ use crate::limits;
 pub(crate) struct FileChange {
     pub(crate) path: String,
     pub(crate) action: Action,
+    /// Whether the file may be run afterwards; `None` leaves that as it is.
+    pub(crate) executable: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +88,7 @@ fn joined(changes: Vec<FileChange>) -> Vec<FileChange> {
         match (earlier.map(|earlier| &mut earlier.action), change) {
             (
                 Some(Action::Update { hunks: earlier, move_to: None }),
-                FileChange { action: Action::Update { mut hunks, move_to: None }, .. },
+                FileChange { action: Action::Update { mut hunks, move_to: None }, executable: None, .. },
             ) => {
                 if let Some(first) = hunks.first_mut() {
                     first.from_top = true;

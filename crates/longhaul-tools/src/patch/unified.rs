@@ -1,7 +1,7 @@
 //! The unified form of diff and git.
 //!
 //! Owns its headers: renames, new and deleted files, hunks with their line numbers, which are a hint and no more, since models
-//! count badly. Refuses binary patches and modes: a patch moves text, not rights.
+//! count badly, and of modes whether a file may be run. Refuses binary patches, links and submodules.
 
 use super::{Action, FileChange, Hunk, Line, without_trailing_blanks};
 
@@ -60,11 +60,13 @@ impl<'a> Reader<'a> {
 
     /// A file as git describes it, which may be renamed or deleted without a hunk.
     fn git(&mut self) -> Result<Option<FileChange>, String> {
-        let (mut from, mut to) = (None, None);
+        let (mut from, mut to, mut executable) = (None, None, None);
+        let named = self.at.checked_sub(1).and_then(|header| name_of_both(self.lines[header]));
         while let Some(line) = self.peek() {
             if self.is_header() {
                 let (old, new) = self.names();
                 let mut change = self.file(old, new)?;
+                change.executable = executable.filter(|_| change.action != Action::Delete);
                 if let (Some(from), Some(to), Action::Update { move_to, .. }) = (from, to, &mut change.action)
                 {
                     change.path = from;
@@ -82,6 +84,10 @@ impl<'a> Reader<'a> {
             if mode.is_some_and(|mode| matches!(mode.trim(), "120000" | "160000")) {
                 return Err("the patch makes a link or a submodule, not a file; make it with bash".to_owned());
             }
+            // Files are made so that nobody may run them.
+            let is_new = line.starts_with("new file mode ");
+            let may_run = mode.map(|mode| mode.trim() == "100755").filter(|may_run| !is_new || *may_run);
+            executable = may_run.or(executable);
             if let Some(path) = line.strip_prefix("rename from ") {
                 from = Some(path.trim().to_owned());
             }
@@ -90,11 +96,12 @@ impl<'a> Reader<'a> {
             }
             self.at += 1;
         }
-        let renamed = from.zip(to);
-        Ok(renamed.map(|(path, to)| FileChange {
-            path,
-            action: Action::Update { hunks: Vec::new(), move_to: Some(to) },
-        }))
+        let action = |move_to| Action::Update { hunks: Vec::new(), move_to };
+        Ok(match (from.zip(to), named.filter(|_| executable.is_some())) {
+            (Some((path, to)), _) => Some(FileChange { path, action: action(Some(to)), executable }),
+            (None, Some(path)) => Some(FileChange { path, action: action(None), executable }),
+            (None, None) => None,
+        })
     }
 
     fn file(&mut self, old: &str, new: &str) -> Result<FileChange, String> {
@@ -103,7 +110,7 @@ impl<'a> Reader<'a> {
             hunks.push(self.hunk()?);
         }
         let (old, new) = without_prefixes(old, new);
-        let change = |path: &str, action| FileChange { path: path.to_owned(), action };
+        let change = |path: &str, action| FileChange { path: path.to_owned(), action, executable: None };
         Ok(match (old, new) {
             (NOWHERE, path) => change(path, Action::Add { text: inserted(&hunks) }),
             (path, NOWHERE) => change(path, Action::Delete),
@@ -151,6 +158,14 @@ impl Hunk {
             Some(Line::Keep(_)) | None => {}
         }
     }
+}
+
+/// The one name in `diff --git a/NAME b/NAME`.
+fn name_of_both(header: &str) -> Option<String> {
+    let names = header.strip_prefix("diff --git ")?;
+    let (old, new) = names.split_at_checked(names.len() / 2)?;
+    let (old, new) = (old.strip_prefix("a/")?, new.strip_prefix(" b/")?);
+    (old == new).then(|| old.to_owned())
 }
 
 /// `a/` and `b/` are git's, unless only one of the names has its own.

@@ -562,8 +562,14 @@ mod tests {
         ];
         assert_eq!(below(&policy, &base), expected);
         let git = base.join("repo/.git");
-        let swept = ["commondir", "config.worktree", "gitdir"].map(|name| git.join(name));
+        let swept = ["commondir", "config.worktree", "gitdir", "longhaul-fetched", "longhaul-worktree"];
+        let swept = swept.map(|name| git.join(name));
         assert_eq!(policy.swept, [&swept[..], &[base.join("repo/longhaul.yaml")]].concat());
+        // Whoever says that he is a run's worktree is not believed.
+        fs::write(git.join("longhaul-worktree"), format!("{}/worktrees/x\n", git.display())).unwrap();
+        let policy = Policy::new(&host, &base.join("repo"), Network::None).unwrap();
+        assert!(below(&policy, &git).contains(&"nothing modules".to_owned()));
+        fs::remove_file(git.join("longhaul-worktree")).unwrap();
         // Neither where git looks for objects, nor what it takes for others, can be exchanged with what lies above it.
         fs::create_dir_all(git.join("objects/info")).unwrap();
         fs::create_dir_all(git.join("refs")).unwrap();

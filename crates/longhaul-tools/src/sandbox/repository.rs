@@ -18,6 +18,7 @@ const GIT_GUARDED: &[&str] = &[
     "gitdir",
     "hooks",
     "info",
+    "longhaul-broken",
     "longhaul-fetched",
     "longhaul-worktree",
     "modules",
@@ -33,7 +34,7 @@ const GIT_COVERED: &[&str] = &["hooks", "info", "modules", "objects/info", "refs
 
 /// Those that, where they are missing, cannot be covered without leaving a file that means something to git. Nobody makes them
 /// in the middle of a user's own work, so that one that appears is the command's.
-const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir"];
+const GIT_SWEPT: &[&str] = &["config.worktree", "gitdir", "longhaul-fetched", "longhaul-worktree"];
 
 /// Parts of a repository's `.git` that belong to the user's own checkout of it, which a linked worktree leaves alone. What is
 /// only there while a user merges (`MERGE_HEAD`, locks) is not among them: it can neither be covered, because then git takes it
@@ -144,7 +145,7 @@ impl World {
             self.swept.push(forged.clone());
         }
         // A run's own submodules are its own affair.
-        let is_apart = directory.join("longhaul-worktree").exists();
+        let is_apart = directory.parent().and_then(gitdirs::lender).is_some();
         let names = GIT_GUARDED.iter().filter(|name| !is_apart || **name != "modules");
         let guarded = names.map(|name| directory.join(name));
         let guarded = guarded.filter(|path| kind == GitDirectory::Linked || *path != forged);

@@ -1,5 +1,6 @@
 """An MCP server that misbehaves in the way its first argument says. `honest` does not."""
 
+import base64
 import json
 import os
 import sys
@@ -80,6 +81,13 @@ def call(params, respond):
         for step in range(200):
             progress = {"progressToken": token, "progress": step, "total": 200, "message": "at\x1b[31m it"}
             send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+    if mode == "pictures":
+        picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x14\0\0\0\x14\x08\x02\0\0\0crc!\0\0\0\0IENDcrc!"
+        shown = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(picture).decode()}
+        heard = {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}
+        parts = [shown, heard, {"type": "text", "text": "That was it."}]
+        respond({"content": [{"type": "text", "text": text}] + parts})
+        return
     respond({"content": [{"type": "text", "text": text}]})
 
 

@@ -36,6 +36,20 @@ async fn a_server_that_cannot_be_met_is_refused() {
     refused("malformed", &["tools/list"]).await;
 }
 
+/// Whoever waits for a server that says nothing is told for which, and how long that may take.
+#[tokio::test]
+async fn a_start_that_takes_long_is_said_to_be_waited_for() {
+    let fixture = crate::fixture::Fixture::new();
+    let mut server = hostile(&fixture, "silent");
+    server["start_timeout_ms"] = json!(2500);
+    let rig = Rig::over(fixture, server);
+    assert!(rig.servers.meet("srv").await.is_err());
+    let line = "waiting for MCP server `srv` to start, 2.5s at most (`start_timeout_ms`)";
+    assert_eq!(*rig.heard.lock().unwrap(), [line]);
+    let rig = Rig::hostile("slow").met().await;
+    assert_eq!(*rig.heard.lock().unwrap(), Vec::<String>::new(), "a second is nothing");
+}
+
 /// A server elsewhere that answers without end is not listened to without end, whether it says how much will come or not.
 #[tokio::test]
 async fn an_answer_over_http_without_end_is_not_kept() {
@@ -124,7 +138,9 @@ async fn a_description_that_changes_is_refused_until_accepted() {
     assert!(matches!(&not_offered[0].why, Why::Error(Error::Changed { .. })));
     let look = rig.servers.look("srv").await.unwrap();
     assert_eq!(look.difference.unwrap().changed, ["the description of `say`"]);
-    let (_, before) = rig.servers.accept("srv").await.unwrap();
+    let (look, before) = rig.servers.look_anew("srv").await.unwrap();
+    assert_eq!(rig.names(), Vec::<String>::new(), "it was looked at, not accepted");
+    rig.servers.accept("srv", &look).unwrap();
     assert_eq!(before.unwrap().tools[0].description, "version 1");
     assert_eq!(rig.tool("say").spec().description, "version 4");
 }
@@ -136,7 +152,8 @@ async fn tools_that_come_later_wait_for_acceptance() {
     assert_eq!(done(&rig.call("say", json!({ "text": "x" })).await), "x");
     assert_eq!(rig.names(), ["srv__say"]);
     rig.rest().await;
-    rig.servers.accept("srv").await.unwrap();
+    let (look, _) = rig.servers.look_anew("srv").await.unwrap();
+    rig.servers.accept("srv", &look).unwrap();
     assert_eq!(rig.names(), ["srv__say", "srv__more1", "srv__more2"]);
 }
 

@@ -108,7 +108,7 @@ impl Work {
     }
 
     fn open_worktree(&self, filters: Filters) -> Result<Checkout, Error> {
-        mending::mend(&self.worktree)?;
+        mending::mend_for_git(&self.worktree)?;
         Ok(Checkout::open(&self.worktree, &self.scratch, filters)?)
     }
 

@@ -160,6 +160,9 @@ fn names_that_would_be_taken_for_something_else_stay() {
         git(repo, &["commit", "--quiet", "-m", "files"]);
         git(repo, &["pack-refs", "--all"]);
         fs::create_dir(repo.join("untracked")).unwrap();
+        git(repo, &["update-ref", "refs/remotes/origin/fix/login", "HEAD"]);
+        git(repo, &["update-ref", "refs/remotes/team/x/wip/parser", "HEAD"]);
+        git(repo, &["config", "remote.team/x.url", "https://example.com/a"]);
     });
     let (repo, tree) = (fixture.repo(), fixture.tree());
     let first = fixture.commit("shown");
@@ -174,11 +177,12 @@ fn names_that_would_be_taken_for_something_else_stay() {
         "untracked",
         "stash",
         "Main",
-        "notes/x",
         "head",
         "orig_head",
         "Agent/Run_1",
         "longhaul/x",
+        "fix/login",
+        "wip/parser",
         "-x",
     ];
     for name in names {
@@ -186,7 +190,9 @@ fn names_that_would_be_taken_for_something_else_stay() {
     }
     fixture.publish();
     assert_eq!(git(&repo, &["for-each-ref", "--format=%(refname)"]), before);
-    for name in ["face/it", "add", "src-2", "v2-g", "mains"] {
+    for name in
+        ["face/it", "cafe", "2024", "list_head", "replace/old", "login", "parser", "src-2", "v2-g", "mains"]
+    {
         git(&tree, &["branch", name]);
         fixture.publish();
         assert_eq!(fixture.home(&format!("refs/heads/{name}")), Some(first.clone()), "{name}");
@@ -225,7 +231,9 @@ fn a_branch_that_was_renamed_is_followed() {
     fixture.publish();
     git(&repo, &["branch", "-m", BRANCH, "better"]);
     for name in ["two", "three"] {
-        let next = fixture.commit(name);
+        fixture.commit(&format!("draft of {name}"));
+        git(&tree, &["commit", "--quiet", "--amend", "-m", name]);
+        let next = git(&tree, &["rev-parse", "HEAD"]);
         refresh(&tree).unwrap();
         publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
         assert_eq!((fixture.home("better"), fixture.home(BRANCH)), (Some(next), None));
@@ -275,10 +283,21 @@ fn large_files_come_home() {
     assert_eq!(at_home(large).as_deref(), Some("large\n"));
     assert!(!is_unsaved(&tree));
     put(other);
+    let odd = "1".repeat(64);
+    let above = tree.join(".git/lfs/objects/11/11");
+    fs::create_dir_all(&above).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", above.join(&odd)).unwrap();
     fixture.publish();
-    assert_eq!(at_home(other), None, "it is not what it is called");
+    assert_eq!((at_home(other), at_home(&odd)), (None, None), "neither is what it is called");
     assert!(is_unsaved(&tree));
     assert_eq!(fs::read_dir(repo.join(".git/lfs/tmp")).unwrap().count(), 0);
+    // Those of another repository, by a link.
+    let theirs = fixture.at("theirs");
+    fs::rename(tree.join(".git/lfs/objects"), &theirs).unwrap();
+    fs::remove_dir_all(repo.join(".git/lfs/objects")).unwrap();
+    std::os::unix::fs::symlink(&theirs, tree.join(".git/lfs/objects")).unwrap();
+    fixture.publish();
+    assert_eq!(at_home(large), None);
 }
 
 /// What has a name of any kind there, and none at home, is nowhere else.

@@ -1,10 +1,12 @@
 //! What an agent has done to its worktree's own directory, and what becomes of that.
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use longhaul_workspace::checkout::{Checkout, Filters};
+use longhaul_workspace::commit::{Kept, commit};
 use longhaul_workspace::homing::{publish, publish_if_moved};
 use longhaul_workspace::place::{Place, ensure, head, is_unsaved};
 use longhaul_workspace::source::{Address, Store};
@@ -17,39 +19,93 @@ fn shell(tree: &Path, command: &str) {
 }
 
 /// F48: a worktree whose `.git` was broken, as far as a sandbox lets it be, is one again with all that had come home, and the files
-/// are as they were. What was broken is kept, and so is the workspace.
+/// are as they were. A48: it is the same directory, upon which is mounted what holds commands.
 #[test]
-fn a_broken_repository_is_made_anew() {
+fn a_broken_repository_is_mended() {
     let rest = "config|hooks|info|longhaul-worktree|objects";
     let wiped = format!(
         "cd .git && for f in *; do case $f in {rest}) ;; *) rm -rf $f; esac; done; find objects -mindepth 1 -maxdepth 1 ! -name info -exec rm -rf {{}} +"
     );
-    for command in [
-        &wiped,
-        "echo garbage > .git/HEAD",
-        "rm -rf .git/refs .git/HEAD",
-        "rm -rf .git/refs; echo > .git/refs",
-    ] {
+    let broken = [
+        (wiped.as_str(), &[][..]),
+        ("rm -rf .git/objects", &[]),
+        ("echo garbage > .git/HEAD", &["HEAD-1"]),
+        ("truncate -s 3G .git/HEAD", &[]),
+        ("rm -rf .git/refs .git/HEAD", &["packed-refs-1"]),
+        ("rm -rf .git/refs; echo > .git/refs", &["packed-refs-1", "refs-1"]),
+    ];
+    for (command, aside) in broken {
         let fixture = Fixture::new();
         let (repo, tree, scratch) = (fixture.repo(), fixture.tree(), fixture.at("scratch"));
         let one = fixture.commit("one");
         publish_if_moved(&tree, &scratch).unwrap();
-        git(&tree, &["branch", "lost"]);
+        let inode = fs::metadata(tree.join(".git")).unwrap().ino();
         fs::write(tree.join("work"), "not committed").unwrap();
         shell(&tree, command);
         publish_if_moved(&tree, &scratch).unwrap();
+        assert_eq!(fs::metadata(tree.join(".git")).unwrap().ino(), inode);
         assert_eq!(git(&tree, &["rev-parse", "HEAD", "main"]), git(&repo, &["rev-parse", BRANCH, "main"]));
         assert_eq!(git(&tree, &["symbolic-ref", "HEAD"]), format!("refs/heads/{BRANCH}"));
         assert_eq!(git(&tree, &["status", "--porcelain"]), "?? work", "{command}");
-        assert!(tree.join(".git/longhaul-broken/config").exists());
+        assert_eq!(put_aside(&tree), aside, "{command}");
         let two = fixture.commit("two");
         publish_if_moved(&tree, &scratch).unwrap();
         assert_eq!(fixture.home(BRANCH), Some(two.clone()));
         assert_eq!(git(&repo, &["rev-parse", &format!("{two}~")]), one);
-        assert!(is_unsaved(&tree), "what was broken may have had something");
+        assert_eq!(is_unsaved(&tree), !aside.is_empty(), "what was broken may have had something");
         ensure(&fixture.place()).unwrap();
         assert_eq!(git(&tree, &["rev-parse", "HEAD"]), two);
     }
+}
+
+fn put_aside(tree: &Path) -> Vec<String> {
+    let found = fs::read_dir(tree.join(".git/longhaul-broken")).into_iter().flatten().flatten();
+    let mut names: Vec<String> = found.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// F48: what only git can tell is broken is seen to before work is committed.
+#[test]
+fn what_git_cannot_read_is_mended() {
+    for command in [
+        "head -c 1000 /dev/urandom > .git/packed-refs",
+        "echo short > .git/index",
+        "rm -r .git/refs/heads/agent",
+    ] {
+        let fixture = Fixture::new();
+        let tree = fixture.tree();
+        fixture.commit("one");
+        fixture.publish();
+        git(&fixture.repo(), &["branch", "-m", BRANCH, "better"]);
+        fs::write(tree.join("work"), "new").unwrap();
+        shell(&tree, command);
+        let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
+        let kept = commit(&checkout, "run_1", "work").unwrap();
+        assert!(matches!(kept, Kept::Committed(_)), "{command}: {kept:?}");
+        assert_eq!(fixture.home("better"), Some(git(&tree, &["rev-parse", "HEAD"])), "{command}");
+        assert_eq!(git(&fixture.repo(), &["show", "better:work"]), "new", "{command}");
+        assert_eq!(git(&fixture.repo(), &["show", "better:one"]), "one", "{command}");
+    }
+}
+
+/// F48: what a sparse checkout leaves out is not taken for deleted when its index is made anew.
+#[test]
+fn a_sparse_checkout_stays_sparse() {
+    let fixture = Fixture::of(&[], |repo| {
+        for name in ["in", "out"] {
+            fs::create_dir_all(repo.join(name)).unwrap();
+            fs::write(repo.join(name).join("file"), name).unwrap();
+        }
+        git(repo, &["add", "."]);
+        git(repo, &["commit", "--quiet", "-m", "more"]);
+        git(repo, &["sparse-checkout", "set", "in"]);
+    });
+    let tree = fixture.tree();
+    assert!(tree.join("in/file").exists() && !tree.join("out").exists());
+    shell(&tree, "rm .git/HEAD .git/index");
+    publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
+    assert_eq!(git(&tree, &["status", "--porcelain"]), "");
 }
 
 /// F48, A48: what git would follow, wait for, or read into memory whole goes, wherever it is; nothing goes through a link.
@@ -66,6 +122,10 @@ fn what_git_would_stop_at_goes() {
     for at in ["refs/heads/out", "objects/pack/out", "logs/out", "out"] {
         symlink(&outside, own.join(at)).unwrap();
     }
+    shell(
+        &tree,
+        "mkdir .git/rebase-merge; mkfifo .git/rebase-merge/head-name; truncate -s 1G .git/EVIL_HEAD",
+    );
     File::create(own.join("refs/heads/huge")).unwrap().set_len(1 << 30).unwrap();
     publish(&tree, &fixture.at("scratch")).unwrap();
     assert_eq!(fixture.home(BRANCH), Some(one));
@@ -78,6 +138,8 @@ fn what_git_would_stop_at_goes() {
         "objects/ab/cdef",
         "logs/refs/heads/pipe",
         "logs/out",
+        "rebase-merge/head-name",
+        "EVIL_HEAD",
         "odd",
         "out",
         "commondir",

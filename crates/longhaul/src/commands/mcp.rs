@@ -1,16 +1,16 @@
-//! `mcp`: the configured servers, what they offer, and the user's word on it.
+//! `mcp`: the configured servers, what they offer, and trying their tools.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_core::tool::{EffectClass, Outcome};
+use longhaul_core::tool::{EffectClass, Outcome, Output};
 use longhaul_tools::mcp::{Error, Look, Offered, ServerConfig, Servers};
 use longhaul_tools::{Blobs, Cancel};
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
+use super::accepting;
 use super::drive::runtime;
-use super::trust::refuse_agents;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -44,11 +44,7 @@ pub enum What {
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
     },
-    /// Accept a server as it is now, after it or one of its tools has changed
-    Accept {
-        #[arg(value_name = "NAME")]
-        name: String,
-    },
+    Accept(accepting::Args),
 }
 
 pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
@@ -61,12 +57,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
             let servers = app.servers(&settings, &sandbox)?;
             call(app, &settings, servers, &name, &tool, &arguments)
         }
-        What::Accept { name } => {
-            refuse_agents("accept an MCP server")?;
-            // Pins are kept with the runs, under what keeps them out of git.
-            drop(app.make_home()?);
-            accept(app, app.servers(&settings, &sandbox)?, &name)
-        }
+        What::Accept(args) => accepting::run(app, &settings, &sandbox, &args),
     }
 }
 
@@ -137,7 +128,7 @@ fn remarks(row: &Row) -> Vec<String> {
     if let Some(difference) = &look.difference {
         if !difference.changed.is_empty() {
             let changed = difference.changed.join(", ");
-            remarks.push(format!("{changed} changed; `longhaul mcp accept {}` accepts it", row.name));
+            remarks.push(format!("{changed} changed; `longhaul mcp accept {}` shows it and asks", row.name));
         }
         if !difference.added.is_empty() {
             let added = table::clean(&difference.added.join(", "));
@@ -209,7 +200,7 @@ fn as_json(row: &Row) -> Value {
     value
 }
 
-fn tool_json(offered: &Offered) -> Value {
+pub fn tool_json(offered: &Offered) -> Value {
     json!({
         "name": offered.name, "tool": offered.tool, "class": offered.class, "hints": offered.hints,
         "description": offered.description, "schema": offered.input,
@@ -224,7 +215,7 @@ fn tools(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
     let config = servers.configs().find(|(known, _)| *known == name).map(|(_, config)| config.clone());
     let seen = match runtime()?.block_on(servers.look(name)) {
         Err(error @ Error::Changed { .. }) => return accepted_tools(app, servers, name, &error),
-        seen => seen.map_err(refused)?,
+        seen => seen.map_err(|error| refused(servers, &error))?,
     };
     let row = Row { name: name.to_owned(), config: config.unwrap_or_default(), seen: Some(Ok(seen)) };
     if app.json() {
@@ -247,7 +238,8 @@ fn tools(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
 
 /// The tools as they were accepted, of a server that is not started because it is not what was accepted.
 fn accepted_tools(app: &App, servers: &Servers, name: &str, changed: &Error) -> Result<Exit, Failure> {
-    let tools = servers.accepted(name).map_err(refused)?.map_or(Vec::new(), |pin| pin.tools);
+    let tools =
+        servers.accepted(name).map_err(|error| refused(servers, &error))?.map_or(Vec::new(), |pin| pin.tools);
     if app.json() {
         let tools: Vec<Value> = tools.iter().map(tool_json).collect();
         render::json(
@@ -260,7 +252,7 @@ fn accepted_tools(app: &App, servers: &Servers, name: &str, changed: &Error) -> 
     Ok(Exit::Ok)
 }
 
-fn show_tool(offered: &Offered) {
+pub fn show_tool(offered: &Offered) {
     let hints =
         if offered.hints.is_empty() { String::new() } else { format!(" ({})", offered.hints.join(", ")) };
     render::data(&format!("{}  {}{hints}", offered.name, class(offered.class)));
@@ -268,7 +260,7 @@ fn show_tool(offered: &Offered) {
 }
 
 /// The class, and in brief what it means.
-fn class(class: EffectClass) -> &'static str {
+pub fn class(class: EffectClass) -> &'static str {
     match class {
         EffectClass::Repeatable => "repeatable",
         EffectClass::Checkable => "checkable",
@@ -276,42 +268,8 @@ fn class(class: EffectClass) -> &'static str {
     }
 }
 
-fn indented(text: &str) -> String {
+pub fn indented(text: &str) -> String {
     table::clean(text).lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
-}
-
-fn accept(app: &App, servers: &Servers, name: &str) -> Result<Exit, Failure> {
-    let (look, before) = runtime()?.block_on(servers.accept(name)).map_err(refused)?;
-    let difference = look.difference.clone().unwrap_or_default();
-    if app.json() {
-        let (changed, added, gone) = (difference.changed, difference.added, difference.gone);
-        let unpinned = look.unpinned;
-        render::json(
-            &json!({ "name": name, "changed": changed, "added": added, "gone": gone, "unpinned": unpinned }),
-        );
-        return Ok(Exit::Ok);
-    }
-    let before = before.map_or(Vec::new(), |pin| pin.tools);
-    for now in &look.listing.tools {
-        match before.iter().find(|then| then.tool == now.tool) {
-            Some(then) if then.description == now.description => {}
-            Some(then) => render::data(&format!(
-                "{}\n  was:\n{}\n  is:\n{}",
-                now.name,
-                indented(&then.description),
-                indented(&now.description)
-            )),
-            None => render::data(&format!("{}\n{}", now.name, indented(&now.description))),
-        }
-    }
-    for line in &difference.changed {
-        render::talk(&format!("changed: {line}"));
-    }
-    render::talk(&format!("{name} is accepted with {} tools", look.listing.tools.len()));
-    if let Some(unpinned) = &look.unpinned {
-        render::talk(unpinned);
-    }
-    Ok(Exit::Ok)
 }
 
 fn call(
@@ -324,13 +282,12 @@ fn call(
 ) -> Result<Exit, Failure> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments)
         .map_err(|error| Failure::usage(format!("the arguments are not a JSON object: {error}")))?;
-    servers.listen(Arc::new(render::talk));
     let time = Duration::from_millis(settings.retry.timeout_ms);
-    let blobs = Arc::new(Shown::default());
+    let kept = Arc::new(Kept::default());
     let outcome = runtime()?.block_on(async {
         let (switch, cancel) = Cancel::new();
-        let calling =
-            servers.call(name, tool, arguments, time, &cancel, Arc::clone(&blobs) as Arc<dyn Blobs>);
+        let blobs = Arc::clone(&kept) as Arc<dyn Blobs>;
+        let calling = servers.call(name, tool, arguments, time, &cancel, blobs);
         tokio::pin!(calling);
         tokio::select! {
             outcome = &mut calling => return outcome,
@@ -339,35 +296,62 @@ fn call(
         // The server is told, and ended.
         calling.await
     });
-    report(app, &outcome.map_err(refused)?, &blobs)
+    let outcome = whole(outcome.map_err(|error| refused(servers, &error))?, &kept);
+    report(app, outcome)
 }
 
-fn report(app: &App, outcome: &Outcome, blobs: &Shown) -> Result<Exit, Failure> {
-    let secrets = &app.secrets;
-    let outcome = secrets.strike_outcome(outcome.clone());
-    let whole = blobs.whole().map(|text| secrets.strike(&text).into_owned());
+/// The outcome with all of its text, and no word of a blob: there is no run that would keep one.
+fn whole(outcome: Outcome, kept: &Kept) -> Outcome {
+    let whole = |output: Output| {
+        let bytes = output.blob.as_deref().and_then(|name| kept.fetch(name).ok());
+        let text = bytes.map_or(output.text, |bytes| String::from_utf8_lossy(&bytes).into_owned().into());
+        Output { text, blob: None, ..output }
+    };
+    match outcome {
+        Outcome::Done { output } => Outcome::Done { output: whole(output) },
+        Outcome::Failed { failure, message, output } => {
+            Outcome::Failed { failure, message, output: whole(output) }
+        }
+        Outcome::Unknown { message } => Outcome::Unknown { message },
+    }
+}
+
+fn report(app: &App, outcome: Outcome) -> Result<Exit, Failure> {
+    let outcome = app.secrets.strike_outcome(outcome);
     if app.json() {
-        render::json(&outcome);
+        render::json(&outcome_json(&outcome));
     } else {
-        let text = whole.unwrap_or_else(|| outcome.for_model().to_string());
-        render::data(&table::clean(&text));
+        render::data(&table::clean(&outcome.for_model()));
     }
     Ok(if outcome.is_done() { Exit::Ok } else { Exit::Failed })
 }
 
+fn outcome_json(outcome: &Outcome) -> Value {
+    let mut value = json!(outcome);
+    let images = value.pointer_mut("/output/images").and_then(Value::as_array_mut);
+    for image in images.into_iter().flatten().filter_map(Value::as_object_mut) {
+        image.remove("blob");
+    }
+    value
+}
+
 /// A server that cannot be used is a matter of settings.
-fn refused(error: Error) -> Failure {
-    let hint = match &error {
+pub fn refused(servers: &Servers, error: &Error) -> Failure {
+    let hint = match error {
         Error::Changed { .. } | Error::NotNamed { .. } => None,
-        Error::Config(_) | Error::NoProgram { .. } | Error::Unknown { .. } | Error::Disabled { .. } => {
-            Some("servers stand under `mcp.servers` in longhaul.yaml; `longhaul mcp list` shows them")
+        Error::Config(_) | Error::NoProgram { .. } | Error::Unknown { .. } | Error::Disabled { .. } => Some(
+            "servers stand under `mcp.servers` in longhaul.yaml; `longhaul mcp list` shows them".to_owned(),
+        ),
+        Error::Start { server, .. }
+        | Error::Unreachable { server, .. }
+        | Error::NotTaken { server, .. }
+        | Error::Slow { server, .. }
+        | Error::Resting { server, .. } => {
+            servers.log_path(server).map(|path| format!("what it said is in `{}`", path.display()))
         }
-        Error::Start { .. }
-        | Error::Unreachable { .. }
-        | Error::NotTaken { .. }
-        | Error::Slow { .. }
-        | Error::Resting { .. } => Some("what it said is in `mcp/NAME.log` of the state directory"),
-        Error::Pin { .. } => Some("`longhaul mcp accept NAME` accepts it anew"),
+        Error::Pin { server, .. } => {
+            Some(format!("`longhaul mcp accept {server}` shows what it is now, and asks"))
+        }
     };
     let failure = Failure::usage(error.to_string());
     match hint {
@@ -376,24 +360,20 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-/// Keeps a long answer whole, to print it.
+/// Keeps what is too long for a conversation, and images, while the command lasts.
 #[derive(Default)]
-struct Shown(std::sync::Mutex<Option<Vec<u8>>>);
+struct Kept(Mutex<Vec<Vec<u8>>>);
 
-impl Shown {
-    fn whole(&self) -> Option<String> {
-        let kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        kept.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-    }
-}
-
-impl Blobs for Shown {
+impl Blobs for Kept {
     fn keep(&self, bytes: &[u8]) -> Result<String, String> {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(bytes.to_vec());
-        Ok("shown".to_owned())
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push(bytes.to_vec());
+        Ok((kept.len() - 1).to_string())
     }
 
-    fn fetch(&self, _hash: &str) -> Result<Vec<u8>, String> {
-        Err("nothing is kept".to_owned())
+    fn fetch(&self, name: &str) -> Result<Vec<u8>, String> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = name.parse::<usize>().ok().and_then(|place| kept.get(place).cloned());
+        bytes.ok_or_else(|| "nothing is kept by that name".to_owned())
     }
 }

@@ -1,5 +1,6 @@
 //! One file for each command: what may be typed, and what is done about it.
 
+mod accepting;
 pub mod agents;
 pub mod answering;
 pub mod approvals;

@@ -4,6 +4,7 @@ use longhaul_core::permission::{ALWAYS, Action, Explanation, Here, Verdict, expl
 use longhaul_core::spec::Autonomy;
 use longhaul_tools::mcp::DIVIDER;
 use longhaul_tools::{Fetch, Sandbox, Toolbox};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -72,24 +73,46 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     }
 }
 
+/// A rule as it is listed.
+#[derive(Serialize)]
+struct Row<'a> {
+    section: &'a str,
+    pattern: &'a str,
+    action: Action,
+    origin: &'a str,
+    /// What keeps it from doing all that it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+}
+
+impl Row<'_> {
+    fn cells(&self) -> Vec<String> {
+        let origin = match self.note {
+            Some(note) => format!("{} ({note})", self.origin),
+            None => self.origin.to_owned(),
+        };
+        [self.section, self.pattern, self.action.as_str(), &origin].map(table::clean).to_vec()
+    }
+}
+
 fn show(app: &App, rules: &WrittenRules) -> Exit {
     let written = rules.all();
-    let written = written
-        .iter()
-        .map(|(rule, action, source)| (&*rule.section, &*rule.pattern, *action, source.as_str()));
-    let always = ALWAYS.iter().map(|pattern| ("always", *pattern, Action::Deny, BUILT_IN));
-    let all: Vec<(&str, &str, Action, &str)> = written.chain(always).collect();
+    let written = written.iter().map(|rule| {
+        let (section, pattern) = (rule.name.section.as_str(), rule.name.pattern.as_str());
+        Row { section, pattern, action: rule.action, origin: rule.source.as_str(), note: rule.reach.note() }
+    });
+    let always = ALWAYS.iter().map(|pattern| Row {
+        section: "always",
+        pattern,
+        action: Action::Deny,
+        origin: BUILT_IN,
+        note: None,
+    });
+    let all = written.chain(always);
     if app.json() {
-        let shown = all.iter().map(|(section, pattern, action, origin)| {
-            json!({ "section": section, "pattern": pattern, "action": action, "origin": origin })
-        });
-        render::json(&shown.collect::<Vec<Value>>());
+        render::json(&all.collect::<Vec<Row<'_>>>());
     } else {
-        let lines = all.iter().map(|(section, pattern, action, origin)| {
-            let cells = [section, pattern, action.as_str(), origin];
-            cells.map(table::clean).to_vec()
-        });
-        render::data(&table::rows(&["FOR", "PATTERN", "ACTION", "ORIGIN"], lines));
+        render::data(&table::rows(&["FOR", "PATTERN", "ACTION", "ORIGIN"], all.map(|row| row.cells())));
     }
     let warnings = rules.layers().iter().flat_map(|rules| rules.warnings()).collect::<Vec<String>>();
     warnings.iter().for_each(|warning| render::warn(warning));

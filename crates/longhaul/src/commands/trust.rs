@@ -49,7 +49,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::talk("you trust this already");
         return Ok(Exit::Ok);
     }
-    if !args.yes && !agreed()? {
+    if !args.yes && !agreed("Trust exactly this? It runs with your rights and your keys. [y/N]")? {
         return Err(
             Failure::usage("nothing is trusted").hint("`longhaul trust --yes` trusts it without asking")
         );
@@ -85,12 +85,13 @@ fn show(app: &App, items: &[Item], trusted: bool) {
     }
 }
 
-fn agreed() -> Result<bool, Failure> {
+/// Puts a question to whoever sits at the terminal. Where nobody does, nobody agrees.
+pub fn agreed(question: &str) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Ok(false);
     }
-    render::talk("Trust exactly this? It runs with your rights and your keys. [y/N]");
+    render::talk(question);
     let mut line = String::new();
     stdin.lock().read_line(&mut line)?;
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use longhaul_core::text::undisguised;
+use longhaul_core::text::visible;
 
 use crate::limits::CELL_CHARS_MAX;
 
@@ -38,13 +38,10 @@ pub fn cut(text: &mut String, width: usize) {
     }
 }
 
-/// Text without the control characters that move cursors, set titles or colour, and with the letters written out that turn its
-/// direction or have no width: what a model or a task says must not do that to somebody's terminal, nor read as something else.
+/// Text with the control characters written out that move cursors, set titles or colour, and the letters that turn its direction
+/// or have no width: what a model or a task says must not do that to somebody's terminal, nor read as something else.
 pub fn clean(text: &str) -> String {
-    let shown = |letter: char| {
-        if letter.is_control() && !matches!(letter, '\n' | '\t') { '\u{fffd}' } else { letter }
-    };
-    undisguised(&text.chars().map(shown).collect::<String>())
+    visible(text)
 }
 
 /// One clean line of at most `width` characters.
@@ -98,7 +95,7 @@ mod tests {
         assert_eq!(short("abc", 5), "abc");
         assert_eq!(short("abcdef", 5), "abcd…");
         assert_eq!(short("abc\ndef", 5), "abc…");
-        assert_eq!(one_line(" abc\n  def\u{7}\n"), "abc def\u{fffd}");
+        assert_eq!(one_line(" abc\n  def\u{7}\n"), "abc def\\u{7}");
         assert_eq!(duration(61_500), "1 min 1 s");
     }
 
@@ -116,10 +113,12 @@ mod tests {
 
     /// A54: nobody is shown a command that reads as another.
     #[test]
-    fn directions_and_letters_without_width_are_written_out() {
+    fn what_nobody_would_see_is_written_out() {
         assert_eq!(
             clean("echo \u{202E}gnihton\u{202C} \u{200B}ok\u{7}"),
-            "echo \\u{202e}gnihton\\u{202c} \\u{200b}ok\u{fffd}"
+            "echo \\u{202e}gnihton\\u{202c} \\u{200b}ok\\u{7}"
         );
+        assert_eq!(clean("a\u{1b}b\n\tc"), "a\\u{1b}b\n\tc");
+        assert_eq!(clean("a\rb\r\n"), "a\\rb\\r\n");
     }
 }

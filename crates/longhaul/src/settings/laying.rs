@@ -120,6 +120,8 @@ fn taken(layer: &mut Value, section: &str) -> Option<Value> {
     layer.as_object_mut()?.remove(section)
 }
 
+const SANDBOX: &str = "permissions.sandbox";
+
 /// A project's file comes with the project, and an agent may have written it: it may hold commands tighter than the user
 /// does, never looser.
 fn refuse_loosening(
@@ -130,12 +132,15 @@ fn refuse_loosening(
     // What cannot be read is refused later, with its place.
     let mode = |value: &Value| value.as_str()?.parse::<Mode>().ok();
     let network = |value: &Value| serde_json::from_value::<Network>(value.clone()).ok();
-    for key in ["permissions.sandbox", "permissions.network"] {
+    for key in [SANDBOX, "permissions.network"] {
         let asked =
             leaves.iter().find(|(name, value)| name == key && !value.is_null()).map(|(_, value)| value);
         let (Some(asked), Some((given, _))) = (asked, origins.get(key)) else { continue };
-        let loosened = mode(asked).zip(mode(given)).is_some_and(|(asked, given)| asked < given)
-            || network(asked).zip(network(given)).is_some_and(|(asked, given)| !asked.is_within(&given));
+        // Nearly any word could be the name of a host, so what is no mode is not taken for a network.
+        let loosened = match key {
+            SANDBOX => mode(asked).zip(mode(given)).is_some_and(|(asked, given)| asked < given),
+            _ => network(asked).zip(network(given)).is_some_and(|(asked, given)| !asked.is_within(&given)),
+        };
         if loosened {
             let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let (asked, given) = (plain(asked), plain(given));

@@ -68,6 +68,22 @@ fn the_users_repository_gets_commits_and_nothing_else() {
     plain(&desk, &["fsck", "--strict"]);
 }
 
+/// A97: keys in the settings of the repository that a run works in are struck out of what its commands print.
+#[test]
+fn keys_in_addresses_are_struck_out() {
+    let script = "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: git remote -v } }, { tool: read, args: { path: .git/config } } ] }, { text: ok } ] } ]";
+    let desk = checkout::repository(script, &[]);
+    plain(&desk, &["remote", "add", "origin", "https://user:passCANARY99@example.com/x.git"]);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--in-place"]);
+    let found = results(&desk, &shown["id"]);
+    assert!(found[0].to_string().contains("https://user:[secret]@example.com"), "{}", found[0]);
+    let kept = std::process::Command::new("grep")
+        .args(["-r", "passCANARY99", ".longhaul"])
+        .current_dir(desk.path(""))
+        .output();
+    assert_eq!(String::from_utf8_lossy(&kept.unwrap().stdout), "");
+}
+
 /// A48: what the environment tells git to run is not run, and a commit is by the user's own name.
 #[test]
 fn a_commit_is_the_users_and_the_environment_runs_nothing() {

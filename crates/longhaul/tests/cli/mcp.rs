@@ -1,6 +1,7 @@
 //! MCP servers from the settings to the journal.
 
-use std::process::{Child, Stdio};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use expect_test::expect;
@@ -135,7 +136,21 @@ fn a_changed_server_is_refused_until_it_is_accepted() {
     let granted = grants(&desk, &[]);
     assert!(granted.contains(&"bash once".to_owned()), "{granted:?}");
     assert!(granted.iter().all(|tool| !tool.starts_with("srv__")), "{granted:?}");
-    let said = desk.say(&["mcp", "accept", "srv"]);
+    let pin = std::fs::read(desk.path(".longhaul/mcp/srv.json")).unwrap();
+    let unasked = desk.say(&["mcp", "accept", "srv"]);
+    assert_eq!(unasked.code, 2, "nobody is there to say yes");
+    assert!(unasked.out.contains("version 1") && unasked.out.contains("version 4"), "{}", unasked.out);
+    assert!(
+        unasked.err.contains(
+            "error: nothing is accepted: srv is treated as before\n\
+             hint: `longhaul mcp accept srv --yes` accepts it without asking"
+        ),
+        "{}",
+        unasked.err
+    );
+    assert_eq!(std::fs::read(desk.path(".longhaul/mcp/srv.json")).unwrap(), pin);
+    assert!(!grants(&desk, &[]).contains(&"srv__say once".to_owned()), "and it is still refused");
+    let said = desk.say(&["mcp", "accept", "srv", "--yes"]);
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(grants(&desk, &[]).contains(&"srv__say once".to_owned()), "accepted, it is offered again");
     expect![[r#"
@@ -143,11 +158,12 @@ fn a_changed_server_is_refused_until_it_is_accepted() {
           was:
             version 1
           is:
-            version 4
+            version 5
     "#]]
     .assert_eq(&said.out);
     assert!(said.err.contains("changed: the description of `say`"), "{}", said.err);
-    let inside = desk.command(&["mcp", "accept", "srv"]).env("LONGHAUL_RUN", "run_x").output().unwrap();
+    let inside =
+        desk.command(&["mcp", "accept", "srv", "--yes"]).env("LONGHAUL_RUN", "run_x").output().unwrap();
     assert_eq!(inside.status.code(), Some(2));
 }
 
@@ -161,8 +177,11 @@ fn servers_are_listed_and_tried() {
     "#]]
     .assert_eq(&without_place(&desk.get(&["mcp", "list"])));
     assert!(!desk.path(".longhaul").exists(), "looking leaves nothing behind");
-    desk.get(&["mcp", "accept", "srv"]);
+    assert_eq!(desk.say(&["mcp", "accept", "srv"]).code, 2);
+    assert!(!desk.path(".longhaul").exists(), "and neither does a question that nobody answers");
+    desk.get(&["mcp", "accept", "srv", "--yes"]);
     assert_eq!(desk.json(&["mcp", "list"])[0]["state"], "accepted");
+    assert!(desk.say(&["mcp", "accept", "srv"]).err.contains("srv is accepted already, as it is"));
     expect![[r#"
         srv__say  once
             says what it is told
@@ -273,8 +292,78 @@ fn a_changed_program_is_shown_and_accepted() {
         shown.err
     );
     assert_eq!(desk.json(&["mcp", "tools", "srv"])["state"], "changed");
-    desk.get(&["mcp", "accept", "srv"]);
+    let asked = desk.say(&["mcp", "accept", "srv"]);
+    assert!(asked.out.contains("srv__say  once") && asked.out.contains("srv__count  once"), "{}", asked.out);
+    assert!(asked.err.contains(&format!("changed: the program {}", script.display())), "{}", asked.err);
+    assert_eq!(desk.json(&["mcp", "tools", "srv"])["state"], "changed", "nobody said yes");
+    desk.get(&["mcp", "accept", "srv", "--yes"]);
     assert_eq!(desk.get(&["mcp", "call", "srv", "say", r#"{"text": "hello"}"#]), "hello\n");
+}
+
+/// Whoever sits at a terminal is shown what is different, and asked.
+#[test]
+fn a_person_is_asked_before_a_server_is_accepted() {
+    if Command::new("script").arg("--version").output().is_err() {
+        return println!("SKIP: script is not installed");
+    }
+    let desk = desk("honest", "say");
+    for (typed, code, exists) in [("n\n", 2, false), ("\n", 2, false), ("y\n", 0, true)] {
+        let mut command = desk.on_terminal(&["mcp", "accept", "srv"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(typed.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{typed:?}: {shown}");
+        let (before, _) = shown.split_once("Accept it as it is now?").unwrap();
+        assert!(before.contains("srv__say  once") && before.contains("says what it is told"), "{shown}");
+        assert_eq!(desk.path(".longhaul/mcp/srv.json").exists(), exists, "{typed:?}: {shown}");
+    }
+}
+
+/// What a tool shows is described, as in a run, beside its words; and no blob is named where none is kept.
+#[test]
+fn an_answer_with_images_is_described() {
+    let desk = desk("honest", "say");
+    settings(&desk, "pictures", "");
+    assert_eq!(
+        desk.get(&["mcp", "call", "srv", "say", r#"{"text": "Here it is:"}"#]),
+        "Here it is:\n[image/png, 20×20, 45 bytes]\n[sound, audio/wav, 3 bytes; it cannot be shown here]\nThat was it.\n"
+    );
+    let long = json!({ "text": "x".repeat(100_000) }).to_string();
+    for text in [r#"{"text": "Here it is:"}"#, &long] {
+        let outcome = desk.json(&["mcp", "call", "srv", "say", text]);
+        assert!(!outcome.to_string().contains("blob"), "{outcome}");
+        let image = json!({ "mediaType": "image/png", "width": 20, "height": 20, "bytes": 45 });
+        assert_eq!(outcome["output"]["images"], json!([image]));
+        let said = outcome["output"]["text"].as_str().unwrap();
+        assert_eq!(outcome["output"]["bytes"], said.len(), "all of it");
+    }
+    let said = desk.get(&["mcp", "call", "srv", "say", &long]);
+    assert!(said.starts_with(&"x".repeat(100_000)) && said.ends_with("\nThat was it.\n"), "{}", said.len());
+}
+
+/// A server that does not start is waited for aloud, and where it spoke is named only if that is a file.
+#[test]
+fn a_silent_server_is_waited_for_and_its_log_is_named() {
+    let desk = Desk::new();
+    settings(&desk, "silent", "      start_timeout_ms: 2100\n");
+    let listed = desk.say(&["mcp", "list"]);
+    let line = "waiting for MCP server `srv` to start, 2.1s at most (`start_timeout_ms`)";
+    assert!(listed.err.contains(line), "{}", listed.err);
+    let refused = desk.say(&["mcp", "tools", "srv"]);
+    assert!(refused.err.contains("did not start within 2100 ms"), "{}", refused.err);
+    assert!(!refused.err.contains("hint:"), "nothing is kept where no run is: {}", refused.err);
+    desk.get(&["create", "--task", "x", "--model", "scripted/s.yaml", "--tools", "read"]);
+    let refused = desk.say(&["mcp", "tools", "srv"]);
+    let log = desk.path(".longhaul/mcp/srv.log").canonicalize().unwrap();
+    assert!(
+        refused.err.contains(&format!("hint: what it said is in `{}`", log.display())),
+        "{}",
+        refused.err
+    );
+    desk.write("longhaul.yaml", "mcp: { servers: { srv: { url: \"http://127.0.0.1:9/mcp\" } } }\n");
+    let refused = desk.say(&["mcp", "tools", "srv"]);
+    assert!(refused.code == 2 && !refused.err.contains("hint:"), "{}", refused.err);
 }
 
 /// The settings' list of tools holds for people too, and a run that is refused accepts no server.
@@ -327,7 +416,7 @@ fn code_that_is_not_pinned_is_named() {
     let inline = format!("exec python3 {script} honest {}", desk.path("memory").display());
     let line = "its code is pinned only as its command line says it; what that code runs or loads is not";
     let says = |args: &[&str]| desk.say(args).err.contains(line);
-    assert!(!says(&["mcp", "list"]) && !says(&["mcp", "accept", "srv"]));
+    assert!(!says(&["mcp", "list"]) && !says(&["mcp", "accept", "srv", "--yes"]));
     std::fs::remove_file(desk.path(".longhaul/mcp/srv.json")).unwrap();
     let command = json!(["sh", "-c", inline]);
     desk.write("longhaul.yaml", &format!("mcp:\n  servers:\n    srv:\n      command: {command}\n"));

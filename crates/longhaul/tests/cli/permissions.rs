@@ -28,6 +28,44 @@ fn rules_are_shown_with_their_origin() {
     assert_eq!(desk.say(&["permissions", "check", "git push"]).code, 1);
 }
 
+/// D7.5: a project's rule that only allows is listed with what it can do, which is little or nothing.
+#[test]
+fn what_a_project_cannot_loosen_is_said() {
+    let desk = Desk::new();
+    user(&desk, "permissions: { bash: { 'git push *': ask } }\n");
+    let notes = |rules: &str| -> Vec<(String, String)> {
+        desk.write("longhaul.yaml", &format!("permissions: {{ {rules} }}\n"));
+        let all = desk.json(&["permissions", "show"]);
+        let projects = all.as_array().unwrap().iter().filter(|rule| rule["origin"] == "project");
+        projects.map(|rule| (text(&rule["pattern"]), text(&rule["note"]))).collect()
+    };
+    let (nothing, own) = ("no effect: a project can only tighten", "loosens only this project's own rules");
+    for (rules, expected) in [
+        ("bash: { 'rm -rf *': allow }", vec![("rm -rf *", nothing)]),
+        ("bash: { 'git push *': allow, 'make *': deny }", vec![("git push *", nothing), ("make *", "")]),
+        ("bash: { 'make *': ask, 'make test': allow }", vec![("make *", ""), ("make test", own)]),
+        ("bash: { '*': deny, 'ls *': allow }", vec![("*", ""), ("ls *", own)]),
+        ("'*': ask, read: allow", vec![("*", ""), ("*", own)]),
+        ("bash: { 'git commit *': ask }, git_commit: allow", vec![("git commit *", ""), ("*", own)]),
+    ] {
+        let expected: Vec<(String, String)> =
+            expected.into_iter().map(|(pattern, note)| (pattern.to_owned(), note.to_owned())).collect();
+        assert_eq!(notes(rules), expected, "{rules}");
+    }
+    // The notes are true: what they say has no effect has none, and the others have one.
+    let code = |rules: &str, command: &str| {
+        desk.write("longhaul.yaml", &format!("permissions: {{ {rules} }}\n"));
+        desk.say(&["permissions", "check", command, "--autonomy", "3"]).code
+    };
+    assert_eq!(code("bash: { 'rm -rf *': allow }", "rm -rf x"), 1);
+    assert_eq!(code("bash: { 'git push *': allow }", "git push origin"), 3);
+    assert_eq!(code("bash: { 'make *': ask }", "make test"), 3);
+    assert_eq!(code("bash: { 'make *': ask, 'make test': allow }", "make test"), 0);
+    desk.write("longhaul.yaml", "permissions: { bash: { 'rm -rf *': allow } }\n");
+    let shown = desk.get(&["permissions", "show"]);
+    assert!(shown.contains("allow   project (no effect: a project can only tighten)\n"), "{shown}");
+}
+
 /// A73: rules that cannot be read are an error with their place; never no rules.
 #[test]
 fn wrong_rules_are_refused() {
@@ -551,7 +589,7 @@ fn all_of_what_waits_is_shown() {
         (
             "edit",
             json!({ "path": "a.txt", "edits": [{ "old": "a", "new": "b\u{202E}\u{7}" }, { "old": "c\n", "new": "" }] }),
-            "edit a.txt\n edits.1.new: b\\u{202e}\u{fffd}\n edits.1.old: a\n edits.2.new:\n edits.2.old:\n | c\n |",
+            "edit a.txt\n edits.1.new: b\\u{202e}\\u{7}\n edits.1.old: a\n edits.2.new:\n edits.2.old:\n | c\n |",
         ),
         (
             "bash",
@@ -571,6 +609,26 @@ fn all_of_what_waits_is_shown() {
         let expected = shown.replace("\n ", &format!("\n{:13}", ""));
         let lines: Vec<&str> = whole.lines().map(str::trim_end).collect();
         assert!(lines.join("\n").contains(&format!("\naction       {expected}\ndigest ")), "{whole}");
+    }
+}
+
+/// A54: two actions that differ in a letter nobody sees do not look the same.
+#[test]
+fn control_characters_of_what_waits_are_told_apart() {
+    for (command, shown) in
+        [("echo a\u{1b}b", "bash echo a\\u{1b}b"), ("echo a\rb\necho c", "bash echo a\\rb ⏎ echo c")]
+    {
+        let script = json!({ "conversations": [{ "turns": [
+            { "calls": [{ "tool": "bash", "args": { "command": command } }] }, { "text": "ok" },
+        ] }] });
+        let desk = Desk::with_script(&script.to_string());
+        let waits = desk.say(&["run", "x", "--model", "scripted/s.yaml", "--ask", "bash", "--autonomy", "3"]);
+        assert_eq!(waits.code, 3, "{}", waits.err);
+        let gate = text(&desk.json(&["approvals"])[0]["id"]);
+        for args in [&["approvals"][..], &["approvals", "show", &gate]] {
+            let said = desk.get(args);
+            assert!(said.contains(shown) && !said.contains('\u{fffd}'), "{args:?}: {said}");
+        }
     }
 }
 

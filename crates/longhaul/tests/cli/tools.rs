@@ -79,6 +79,20 @@ fn an_old_result_is_read_by_its_call() {
     assert_eq!(std::fs::read_to_string(desk.path("log")).unwrap(), "once\n");
 }
 
+/// D4.1: of a result that was cut, it is the whole that is read so.
+#[test]
+fn a_result_that_was_cut_is_read_whole_by_its_call() {
+    let script = r#"conversations: [ { turns: [
+        { calls: [ { tool: bash, args: { command: "seq 1 200000" } } ] },
+        { calls: [ { tool: read, args: { path: "blob:call_1", offset: 100000, limit: 1 } } ] },
+        { text: ok } ] } ]"#;
+    let desk = Desk::with_script(script);
+    let shown = desk.json(&["run", "x", "--model", "scripted/s.yaml", "--in-place"]);
+    let tools = desk.json(&["tools", shown["id"].as_str().unwrap()]);
+    let page = tools["calls"][1]["result"].to_string();
+    assert!(page.contains("100000\\t100000\\n"), "{page}");
+}
+
 /// A3.4, AE5: a call over its timeout is ended with its processes and recorded as a timeout.
 #[test]
 fn a_slow_call_times_out() {

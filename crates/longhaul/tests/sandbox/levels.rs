@@ -111,9 +111,12 @@ fn a_project_cannot_loosen_the_sandbox() {
             "{said}"
         );
     }
-    fs::write(&settings, "permissions: { sandbox: none }\n").unwrap();
-    let said = told(&longhaul(Command::new(LONGHAUL), desk.path(), &RUN));
-    assert!(said.contains("`none` is not a sandbox mode"), "{said}");
+    for word in ["none", "strict"] {
+        fs::write(&settings, format!("permissions: {{ sandbox: {word} }}\n")).unwrap();
+        let said = told(&longhaul(Command::new(LONGHAUL), desk.path(), &RUN));
+        let wrong = format!("`{word}` is not a sandbox mode; there are: required, best_effort, off");
+        assert!(said.contains(&wrong), "{said}");
+    }
     fs::write(&settings, "permissions: { network: ['*'] }\n").unwrap();
     let said = told(&longhaul(Command::new(LONGHAUL), desk.path(), &RUN));
     assert!(said.contains("`*` is not a host"), "{said}");
