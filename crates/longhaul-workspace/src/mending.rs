@@ -7,10 +7,9 @@
 //! mounted upon this one.
 
 use std::ffi::{CStr, CString};
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::fs::{
@@ -81,23 +80,19 @@ pub(crate) fn has_broken(tree: &Path) -> bool {
     tree.join(".git").join(BROKEN).symlink_metadata().is_ok()
 }
 
-/// The `.git` of a worktree. Its owner may always look into it.
 fn opened(top: &Path) -> Option<OwnedFd> {
-    let top_directory = File::open(top).ok()?;
-    match inside(top_directory.as_fd(), c".git") {
-        Err(Errno::ACCESS) => {
-            // Not a link: what holds commands is mounted there, and it is one of ours.
-            std::fs::set_permissions(top.join(".git"), Permissions::from_mode(0o755)).ok()?;
-            inside(top_directory.as_fd(), c".git").ok()
-        }
-        opened => opened.ok(),
-    }
+    inside(File::open(top).ok()?.as_fd(), c".git").ok()
 }
 
 /// Has this what git takes a directory for a repository by?
 fn is_repository(directory: &OwnedFd) -> bool {
-    has_head(directory)
-        && [c"objects", c"refs"].into_iter().all(|name| inside(directory.as_fd(), name).is_ok())
+    has_head(directory) && has(directory, &[c"objects"]) && has(directory, &[c"refs", c"heads"])
+}
+
+/// Is there a directory by this way?
+fn has(directory: &OwnedFd, way: &[&CStr]) -> bool {
+    let own = directory.try_clone().ok();
+    way.iter().fold(own, |above, name| inside(above?.as_fd(), name).ok()).is_some()
 }
 
 fn has_head(directory: &OwnedFd) -> bool {
@@ -137,7 +132,7 @@ impl Repair<'_> {
             // Another of ours has seen to it meanwhile.
             return Ok(());
         }
-        if inside(self.directory.as_fd(), c"objects").is_err() {
+        if !has(&self.directory, &[c"objects"]) {
             self.put_aside(c"objects")?;
             self.make_directories(c"objects", [c"info", c"pack"])?;
             let info = inside(self.directory.as_fd(), c"objects")
@@ -148,7 +143,7 @@ impl Repair<'_> {
         if !has_head(&self.directory) {
             self.head()?;
         }
-        if inside(self.directory.as_fd(), c"refs").is_err() {
+        if !has(&self.directory, &[c"refs", c"heads"]) {
             self.names()?;
         }
         self.stage()
@@ -176,7 +171,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// All branches and tags as they are at home, and the worktree's own.
+    /// All branches and tags as they are at home, and the worktree's own. Those that it has by files of their own stay.
     fn names(&self) -> Result<(), Error> {
         let shown = Shown::of(&self.entry()).map_err(|error| self.broken(error))?;
         let mut packed = shown.packed.clone();
@@ -184,7 +179,9 @@ impl Repair<'_> {
             let commit = self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?;
             packed = sorted_with(&packed, format!("{commit} {}", own.here).as_bytes());
         }
-        self.put_aside(c"refs")?;
+        if !has(&self.directory, &[c"refs"]) {
+            self.put_aside(c"refs")?;
+        }
         self.put_aside(c"packed-refs")?;
         self.make_directories(c"refs", [c"heads", c"tags"])?;
         put(&self.directory, c"packed-refs", &packed).map_err(|error| self.failed(error))?;
@@ -220,9 +217,10 @@ impl Repair<'_> {
     fn make_directories(&self, name: &CStr, below: [&CStr; 2]) -> Result<(), Error> {
         let make = || -> rustix::io::Result<()> {
             let mode = Mode::from_raw_mode(0o777);
-            mkdirat(&self.directory, name, mode)?;
+            let there = |made| if made == Err(Errno::EXIST) { Ok(()) } else { made };
+            there(mkdirat(&self.directory, name, mode))?;
             let made = inside(self.directory.as_fd(), name)?;
-            below.into_iter().try_for_each(|name| mkdirat(&made, name, mode))
+            below.into_iter().try_for_each(|name| there(mkdirat(&made, name, mode)))
         };
         make().map_err(|errno| self.failed(errno.into()))
     }

@@ -101,7 +101,7 @@ impl<'a> Names<'a> {
         is_remote
             // `git checkout` takes the name of a remote's branch for a wish to have it here.
             || self.of_remotes.contains(short)
-            || ["heads", "tags"].iter().any(|kind| self.folded.contains(&format!("refs/{kind}/{short}")))
+            || ["heads", "remotes", "tags"].iter().any(|kind| self.folded.contains(&format!("refs/{kind}/{short}")))
     }
 
     /// Those that no file or directory is called by, in what is checked out there: git asks whoever says such a name what he means.

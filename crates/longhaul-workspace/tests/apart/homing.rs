@@ -162,6 +162,7 @@ fn names_that_would_be_taken_for_something_else_stay() {
         fs::create_dir(repo.join("untracked")).unwrap();
         git(repo, &["update-ref", "refs/remotes/origin/fix/login", "HEAD"]);
         git(repo, &["update-ref", "refs/remotes/team/x/wip/parser", "HEAD"]);
+        git(repo, &["update-ref", "refs/remotes/gone/branch", "HEAD"]);
         git(repo, &["config", "remote.team/x.url", "https://example.com/a"]);
     });
     let (repo, tree) = (fixture.repo(), fixture.tree());
@@ -182,6 +183,7 @@ fn names_that_would_be_taken_for_something_else_stay() {
         "Agent/Run_1",
         "longhaul/x",
         "fix/login",
+        "gone/branch",
         "wip/parser",
         "-x",
     ];

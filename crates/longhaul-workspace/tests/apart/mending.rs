@@ -22,9 +22,11 @@ fn shell(tree: &Path, command: &str) {
 /// are as they were. A48: it is the same directory, upon which is mounted what holds commands.
 #[test]
 fn a_broken_repository_is_mended() {
-    let rest = "config|hooks|info|longhaul-worktree|objects";
+    // What is mounted there stays.
+    let rest = "config|hooks|info|longhaul-worktree|objects|refs";
     let wiped = format!(
-        "cd .git && for f in *; do case $f in {rest}) ;; *) rm -rf $f; esac; done; find objects -mindepth 1 -maxdepth 1 ! -name info -exec rm -rf {{}} +"
+        "cd .git && for f in *; do case $f in {rest}) ;; *) rm -rf $f; esac; done; rm -rf refs/heads refs/tags; mkdir refs/replace; \
+         find objects -mindepth 1 -maxdepth 1 ! -name info -exec rm -rf {{}} +"
     );
     let broken = [
         (wiped.as_str(), &[][..]),
