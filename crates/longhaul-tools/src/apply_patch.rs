@@ -74,10 +74,9 @@ impl ApplyPatch {
             let all: Vec<Work<'_>> = all.collect::<Result<_, _>>()?;
             let mut done = Vec::new();
             for work in &all {
-                match work.kept(&context).and_then(|before| work.perform(&context).map(|()| before)) {
-                    Ok(before) => done.push((work, before)),
-                    Err(error) => return Err(stuck(&context, &error, &done)),
-                }
+                // Before it is done: it may be done in part.
+                let kept = work.kept(&context).map(|before| done.push((work, before)));
+                kept.and_then(|()| work.perform(&context)).map_err(|error| stuck(&context, &error, &done))?;
             }
             Ok(Outcome::done(report(&changes, &all)))
         })
@@ -271,38 +270,46 @@ impl<'a> Work<'a> {
     /// What is at the path now, to be put back if need be.
     fn kept(&self, context: &Context) -> Result<Before, Error> {
         let (workspace, path) = (&context.workspace, self.step.path);
-        match self.todo {
-            Todo::Write(_) | Todo::Remove if self.trace.before == ABSENT => Ok(Before::Absent),
-            Todo::Write(_) | Todo::Remove => {
-                Ok(Before::File { bytes: workspace.read(path)?, executable: workspace.is_executable(path)? })
-            }
-            Todo::Nothing => Ok(Before::Unknown),
-        }
+        let executable = workspace.is_executable(path).ok();
+        Ok(match self.todo {
+            Todo::Write(_) | Todo::Remove if self.trace.before == ABSENT => Before::Absent,
+            Todo::Write(_) | Todo::Remove => Before::File { bytes: workspace.read(path)?, executable },
+            Todo::Nothing => Before::Same { executable },
+        })
     }
 
     /// Makes the path what it was, if it is what this has made of it. Answers whether it is that.
     fn take_back(&self, context: &Context, before: &Before) -> bool {
         let (workspace, path) = (&context.workspace, self.step.path);
-        if !workspace.digest(path).is_ok_and(|now| now == self.trace.after) {
-            return false;
-        }
-        let taken = match before {
-            Before::Absent => workspace.remove(path),
-            Before::File { bytes, executable } => workspace
-                .replace(path, bytes, &context.key)
-                .and_then(|()| workspace.set_executable(path, *executable)),
-            // Of an attempt before this one; its text is gone.
-            Before::Unknown => return self.trace.before == self.trace.after,
+        // Where nothing can be reached, nothing was put.
+        let Ok(now) = workspace.digest(path) else { return matches!(before, Before::Absent) };
+        let mode = |executable: &Option<bool>| {
+            executable.is_none_or(|executable| workspace.set_executable(path, executable).is_ok())
         };
-        taken.is_ok()
+        match before {
+            Before::Absent => now == ABSENT || (now == self.trace.after && workspace.remove(path).is_ok()),
+            Before::File { executable, .. } if now == self.trace.before => mode(executable),
+            Before::File { bytes, executable } if now == self.trace.after => {
+                workspace.replace(path, bytes, &context.key).is_ok() && mode(executable)
+            }
+            Before::File { .. } => false,
+            // What an attempt before this one has done stays done: its text is gone.
+            Before::Same { executable } => mode(executable) && now == self.trace.before,
+        }
     }
 }
 
 /// What was at a path.
 enum Before {
     Absent,
-    File { bytes: Vec<u8>, executable: bool },
-    Unknown,
+    File {
+        bytes: Vec<u8>,
+        executable: Option<bool>,
+    },
+    /// What the patch makes of it, but for whether it may be run.
+    Same {
+        executable: Option<bool>,
+    },
 }
 
 impl Step<'_> {
@@ -348,7 +355,7 @@ fn patched(context: &Context, change: &FileChange) -> Result<Vec<u8>, Outcome> {
 fn stuck(context: &Context, error: &Error, done: &[(&Work<'_>, Before)]) -> Outcome {
     let stays = done.iter().rev().filter(|(work, before)| !work.take_back(context, before));
     let stays: Vec<String> = stays.map(|(work, _)| format!("`{}`", work.step.path)).collect();
-    match (stays.is_empty(), done.is_empty()) {
+    match (stays.is_empty(), done.len() < 2) {
         (true, true) => refused(error),
         (true, false) => Outcome::failed(Failure::Tool, format!("{error}; no file was changed")),
         (false, _) => {

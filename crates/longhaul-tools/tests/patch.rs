@@ -326,6 +326,14 @@ async fn what_was_done_is_taken_back() {
     assert!(failure(&outcome).1.ends_with("; no file was changed"), "{outcome:?}");
     assert_eq!(tree(&fixture), before);
     assert_eq!(fs::metadata(fixture.path("tool.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+    // A file that may be run now may not be run then.
+    let mode = "diff --git a/change b/change\nold mode 100644\nnew mode 100755\n\
+                diff --git a/n b/n\nnew file mode 100755\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+x\n\
+                diff --git a/n/x b/n/x\nnew file mode 100644\n--- /dev/null\n+++ b/n/x\n@@ -0,0 +1 @@\n+x\n";
+    let outcome = fixture.run("apply_patch", &args(mode)).await;
+    assert!(failure(&outcome).1.ends_with("; no file was changed"), "{outcome:?}");
+    assert_eq!(fs::metadata(fixture.path("change")).unwrap().permissions().mode() & 0o111, 0);
+    assert_eq!(tree(&fixture), before);
     // What somebody has made of a file since stays, and is named.
     let traces = prepared(&fixture, patch).await;
     fs::write(fixture.path("change"), "new\n").unwrap();

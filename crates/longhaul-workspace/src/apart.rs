@@ -103,6 +103,7 @@ const LINKS: &[&str] = &[
 pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     let (fresh, link) = (in_the_making(path), path.join(".git"));
     remove(&fresh)?;
+    note(path, entry)?;
     make(&fresh, path, entry).inspect_err(|_| drop(remove(&fresh)))?;
     match fs::remove_file(&link) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -122,7 +123,10 @@ pub(crate) fn stage_anew(path: &Path) -> Result<(), Error> {
     if path.join(".git/index").exists() {
         return Ok(());
     }
-    let git = || Git::at(path).printing_much();
+    // Beside its place until it is whole: without what is left out, everything that is would seem deleted.
+    let (fresh, place) = (path.join(".git/longhaul-index"), path.join(".git/index"));
+    fs::remove_file(&fresh).ok();
+    let git = || Git::at(path).printing_much().with("GIT_INDEX_FILE", &fresh);
     git().run(&["read-tree", "HEAD"])?;
     if git().run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).is_ok_and(|said| said == "true")
     {
@@ -134,7 +138,7 @@ pub(crate) fn stage_anew(path: &Path) -> Result<(), Error> {
         let left_out: Vec<u8> = left_out.flat_map(|name| [name, b"\0"].concat()).collect();
         git().reading(left_out).bytes(&["update-index", "-z", "--skip-worktree", "--stdin"])?;
     }
-    Ok(())
+    fs::rename(&fresh, &place).map_err(io_error("rename", &fresh))
 }
 
 /// Has the branch of a worktree brought home that it was made for, whatever was checked out there when it was parted. May be said
@@ -153,6 +157,11 @@ pub(crate) fn claim(entry: &Entry<'_>, branch: &str) -> Result<(), Error> {
     }
     write(&entry.directory.join(OWN), format!("{reference}\n").as_bytes())?;
     write(&head, line.as_bytes())
+}
+
+/// Notes beside a worktree whose it is.
+pub(crate) fn note(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+    write(&gitdirs::note_of(path), &[path_bytes(entry.directory), b"\n"].concat())
 }
 
 /// Where the directory is before it is whole.

@@ -115,17 +115,26 @@ impl Lender {
     }
 }
 
-/// Who lends its objects to the checkout at exactly `top`. Whoever works there can write what it says, so that it counts only if
-/// that repository knows the place.
+/// The note beside a worktree with a directory of its own, of what the repository keeps of it. Whoever works in there cannot write
+/// it: what he says himself may lead to a repository of his own making, in whose place anything may be linked.
+pub(crate) fn note_of(top: &Path) -> PathBuf {
+    let mut name = top.file_name().unwrap_or_default().to_owned();
+    name.push(".worktree-of");
+    top.with_file_name(name)
+}
+
+/// Who lends its objects to the checkout at exactly `top`, by the note beside it, if that repository knows the place.
 pub fn lender(top: &Path) -> Option<Lender> {
-    let entry = worktree_of(top)?.canonicalize().ok()?;
+    fs::symlink_metadata(top.join(".git")).ok().filter(fs::Metadata::is_dir)?;
+    let entry = PathBuf::from(small(&note_of(top))?.trim_end_matches('\n'));
+    let entry = entry.is_absolute().then(|| entry.canonicalize().ok())??;
     let worktrees =
         entry.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "worktrees"))?;
     let common = worktrees.parent()?.to_owned();
     points_back(&entry, top)?.then_some(Lender { common, entry })
 }
 
-/// What a checkout with a directory of its own says that a repository keeps of it, which may be gone.
+/// What a checkout with a directory of its own says itself that a repository keeps of it. Whoever works there may have written it.
 pub(crate) fn worktree_of(top: &Path) -> Option<PathBuf> {
     let own = top.join(".git");
     let says = fs::symlink_metadata(&own).ok()?.is_dir().then(|| small(&own.join(WORKTREE_OF)))??;
@@ -133,7 +142,7 @@ pub(crate) fn worktree_of(top: &Path) -> Option<PathBuf> {
 }
 
 /// Does what a repository keeps of a worktree name this place?
-fn points_back(entry: &Path, top: &Path) -> Option<bool> {
+pub(crate) fn points_back(entry: &Path, top: &Path) -> Option<bool> {
     let back = entry.join(small(&entry.join("gitdir"))?.trim_end());
     Some(back.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|back| back == top))
 }

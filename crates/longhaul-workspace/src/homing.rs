@@ -147,18 +147,26 @@ impl Way<'_> {
             return Ok(());
         }
         self.carry(&commit)?;
-        // Renamed at home, it is on record by the name that it had.
-        let was = [branch, here].into_iter().find_map(|name| self.brought.get(name));
-        let was = was.or_else(|| [branch, here].into_iter().find_map(|name| lent?.get(name)));
+        // Renamed at home, it is on record by a name that it had.
+        let records = [Some(&self.brought), lent];
+        let is_ours = |there: &str| {
+            let said =
+                records.into_iter().flatten().flat_map(|record| [record.get(branch), record.get(here)]);
+            { said }.any(|said| said == Some(there))
+        };
         let is_behind = |there: &str| {
             self.there().run(&["merge-base", "--is-ancestor", "--end-of-options", there, &commit]).is_ok()
         };
         match there.as_deref() {
-            Some(there) if self.stood_on.contains(branch) || (was != Some(there) && !is_behind(there)) => {
+            Some(there) if self.stood_on.contains(branch) || (!is_ours(there) && !is_behind(there)) => {
                 let (branch, repository) = (branch.to_owned(), self.lender.common.clone());
                 Err(Error::Diverged { branch, repository })
             }
-            there => self.move_there(branch, &commit, there.map(str::to_owned)),
+            there => {
+                self.move_there(branch, &commit, there.map(str::to_owned))?;
+                self.brought.set(here, &commit);
+                Ok(self.brought.record(&self.lender.entry, BROUGHT)?)
+            }
         }
     }
 
@@ -181,7 +189,7 @@ impl Way<'_> {
         let due = made().filter(|(name, commit)| is_due(name, commit) && !self.stood_on.contains(*name));
         let (known, new): (Vec<_>, Vec<_>) = due.partition(|(name, _)| names.get(name).is_some());
         let room = limits::BRANCHES_BROUGHT_MAX.saturating_sub(self.brought.count());
-        let new = names.but_for_files(new)?.into_iter().take(room);
+        let new = names.but_for_others(new)?.into_iter().take(room);
         for (name, commit) in known.into_iter().chain(new) {
             if !self.is_checked_out(name) && self.carry(commit).is_ok() {
                 self.move_there(name, commit, names.get(name).map(str::to_owned)).ok();

@@ -16,7 +16,9 @@ pub fn of(top: &Path) -> Vec<String> {
         Some(end) => (&pair[..end], &pair[end + 1..]),
         None => (pair, &[][..]),
     });
-    let keys = pairs.flat_map(|(name, value)| [sent_along(name, value), in_address(name), in_address(value)]);
+    let keys = pairs.flat_map(|(name, value)| {
+        [name, value].into_iter().flat_map(in_address).chain([sent_along(name, value)])
+    });
     keys.flatten().filter_map(|key| String::from_utf8(key.to_vec()).ok()).collect()
 }
 
@@ -26,14 +28,12 @@ fn sent_along<'a>(name: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
     value.rsplit(|byte| *byte == b' ').next().filter(|_| is_header)
 }
 
-/// The password in an address, or a name that is as long as a token.
-fn in_address(value: &[u8]) -> Option<&[u8]> {
-    let (start, end) = before_host(value)?;
-    let who = &value[start..end];
-    match who.iter().position(|byte| *byte == b':') {
-        Some(name) => Some(&who[name + 1..]),
-        None => Some(who).filter(|who| who.len() >= limits::TOKEN_BYTES_MIN),
-    }
+/// The password in an address, and a name that is as long as a token.
+fn in_address(value: &[u8]) -> [Option<&[u8]>; 2] {
+    let Some((start, end)) = before_host(value) else { return [None, None] };
+    let mut who = value[start..end].splitn(2, |byte| *byte == b':');
+    let name = who.next().filter(|name| name.len() >= limits::TOKEN_BYTES_MIN);
+    [name, who.next()]
 }
 
 /// Where it is said who asks, in `https://user:password@host/`.
@@ -73,6 +73,7 @@ mod tests {
         for (name, value) in [
             ("remote.a.url", "https://user:hunter2hunter@example.com/a.git"),
             ("remote.b.url", "https://ghp_0123456789abcdef0123@example.com/a.git"),
+            ("remote.e.url", "https://ghp_fedcba9876543210fedc:x-oauth-basic@example.com/a.git"),
             ("remote.c.url", "ssh://git@example.com/a.git"),
             ("remote.d.url", "https://user@example.com/a@b:c"),
             ("http.https://example.com/.extraheader", "AUTHORIZATION: basic dXNlcjpwYXNz"),
@@ -82,6 +83,16 @@ mod tests {
         }
         let mut found = of(place.path());
         found.sort();
-        assert_eq!(found, ["dXNlcjpwYXNz", "ghp_0123456789abcdef0123", "hunter2hunter", "second-key"]);
+        assert_eq!(
+            found,
+            [
+                "dXNlcjpwYXNz",
+                "ghp_0123456789abcdef0123",
+                "ghp_fedcba9876543210fedc",
+                "hunter2hunter",
+                "second-key",
+                "x-oauth-basic",
+            ]
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -93,7 +94,11 @@ fn found(tree: &Path, digest: &str) -> io::Result<File> {
     let above = inside(inside(store.as_fd(), &name(&digest[..2]))?.as_fd(), &name(&digest[2..4]))?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(above, digest, flags, Mode::empty())?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    let facts = file.metadata()?;
+    // What takes little room and is long is nobody's content, and would be read at each time.
+    let is_sparse = facts.len() / 2 > facts.blocks() * 512;
+    let is_whole = facts.is_file() && !is_sparse && facts.len() <= limits::LARGE_FILES_BYTES_MAX;
+    if is_whole { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 fn is_digest(name: &str) -> bool {

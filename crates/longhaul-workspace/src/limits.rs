@@ -57,6 +57,9 @@ pub const REFERENCE_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Entries of an agent's `.git` that are looked at for what git would stop at. Git packs loose objects when there are 6,700.
 pub const GIT_ENTRIES_MAX: usize = 200_000;
 
+/// Names that are tried for a file of our own there. One that was killed leaves one.
+pub const FRESH_NAMES_MAX: usize = 1000;
+
 /// Levels of directories that are looked into for that. Names of branches have few.
 pub const GIT_LEVELS_MAX: usize = 64;
 

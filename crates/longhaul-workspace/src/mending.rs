@@ -49,8 +49,9 @@ pub(crate) fn mend_for_git(tree: &Path) -> Result<(), Error> {
     let Ok(top) = tree.canonicalize() else { return Ok(()) };
     let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(()) };
     let can = |words: &[&str]| Git::at(&top).run(words).is_ok();
-    let has_names = can(&["for-each-ref", "--count=1"]);
-    let has_stage = can(&["ls-files", "--", ":(top,literal).git"]);
+    let has_names = Git::at(&top).printing_much().run(&["for-each-ref", "--format="]).is_ok();
+    // Without an index, all that a sparse checkout leaves out would be taken for deleted.
+    let has_stage = facts(&directory, c"index").is_some() && can(&["ls-files", "--", ":(top,literal).git"]);
     if has_names && has_stage && has_own(&top, &lender) {
         return Ok(());
     }
@@ -86,7 +87,12 @@ fn opened(top: &Path) -> Option<OwnedFd> {
 
 /// Has this what git takes a directory for a repository by?
 fn is_repository(directory: &OwnedFd) -> bool {
-    has_head(directory) && has(directory, &[c"objects"]) && has(directory, &[c"refs", c"heads"])
+    has_head(directory) && has(directory, &[c"objects"]) && has_names(directory)
+}
+
+/// Git writes the one anew and keeps the other, whatever branches are removed.
+fn has_names(directory: &OwnedFd) -> bool {
+    facts(directory, c"packed-refs").is_some() && has(directory, &[c"refs", c"heads"])
 }
 
 /// Is there a directory by this way?
@@ -143,7 +149,7 @@ impl Repair<'_> {
         if !has_head(&self.directory) {
             self.head()?;
         }
-        if !has(&self.directory, &[c"refs", c"heads"]) {
+        if !has_names(&self.directory) {
             self.names()?;
         }
         self.stage()
@@ -183,8 +189,8 @@ impl Repair<'_> {
             self.put_aside(c"refs")?;
         }
         self.put_aside(c"packed-refs")?;
-        self.make_directories(c"refs", [c"heads", c"tags"])?;
         put(&self.directory, c"packed-refs", &packed).map_err(|error| self.failed(error))?;
+        self.make_directories(c"refs", [c"heads", c"tags"])?;
         shown.record(&self.entry()).map_err(|error| self.broken(error))?;
         // What it stood on may be among what was put aside.
         self.head()
@@ -203,6 +209,11 @@ impl Repair<'_> {
             match mkdirat(&self.directory, &broken, Mode::from_raw_mode(0o777)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
+            }
+            // Somebody may have put a file there, which is nothing of ours.
+            if !has(&self.directory, &[&broken]) {
+                unlinkat(&self.directory, &broken, AtFlags::empty())?;
+                mkdirat(&self.directory, &broken, Mode::from_raw_mode(0o777))?;
             }
             let broken = inside(self.directory.as_fd(), &broken)?;
             let numbered = |number: usize| {
@@ -249,13 +260,17 @@ fn sorted_with(packed: &[u8], line: &[u8]) -> Vec<u8> {
 
 /// Puts a whole file in place, whatever stands there.
 fn put(directory: &OwnedFd, name: &CStr, bytes: &[u8]) -> io::Result<()> {
-    let fresh = c"longhaul-mending";
-    unlinkat(directory, fresh, AtFlags::empty()).ok();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(openat(directory, fresh, flags, Mode::from_raw_mode(0o666))?);
+    // Whatever stands by the names that are tried.
+    let numbered = |number| CString::new(format!("longhaul-mending-{number}")).unwrap_or_default();
+    let opened = (0..limits::FRESH_NAMES_MAX).map(numbered).find_map(|fresh| {
+        let file = openat(directory, &fresh, flags, Mode::from_raw_mode(0o666)).ok()?;
+        Some((File::from(file), fresh))
+    });
+    let (mut file, fresh) = opened.ok_or(io::ErrorKind::AlreadyExists)?;
     file.write_all(bytes)?;
     fsync(&file)?;
-    Ok(renameat(directory, fresh, directory, name)?)
+    Ok(renameat(directory, &fresh, directory, name)?)
 }
 
 /// Going through a directory that somebody may be changing: by open directories alone, so that no link leads elsewhere.
@@ -271,6 +286,8 @@ impl Sweep {
             if !is_usual || LEADS_AWAY.iter().any(is) || is_huge_at_top(directory, &name) {
                 unlinkat(directory, &name, AtFlags::empty()).ok();
             } else if let Some(root) = FOLLOWED.into_iter().find(is) {
+                // Each by itself: many of one kind hide nothing of another.
+                self.left = limits::GIT_ENTRIES_MAX;
                 self.below(root, directory, &name, limits::GIT_LEVELS_MAX);
             }
         }

@@ -28,7 +28,7 @@ const BESIDE: &[&str] = &[
     "revert_head",
 ];
 
-/// Letters of a commit's id that git prints for it. It also takes fewer, which are words too (`cafe`, `2024`).
+/// Letters of a commit's id that git prints for it. It also takes fewer, which may be words too (`cafe`, `2024`).
 const ID_LETTERS_MIN: usize = 7;
 
 /// The names of a repository.
@@ -104,20 +104,26 @@ impl<'a> Names<'a> {
             || ["heads", "remotes", "tags"].iter().any(|kind| self.folded.contains(&format!("refs/{kind}/{short}")))
     }
 
-    /// Those that no file or directory is called by, in what is checked out there: git asks whoever says such a name what he means.
-    pub(crate) fn but_for_files<'n>(
+    /// Those that no file or directory is called by, in what is checked out there, and no object's id begins with: git asks whoever
+    /// says such a name what he means, or shows him the branch.
+    pub(crate) fn but_for_others<'n>(
         &self,
         new: Vec<(&'n str, &'n str)>,
     ) -> Result<Vec<(&'n str, &'n str)>, git::Error> {
-        let asked: String = new.iter().map(|(name, _)| format!("HEAD:{}\n", short(name))).collect();
+        let asked = new.iter().map(|(name, _)| short(name)).map(|name| format!("HEAD:{name}\n{name}\n"));
         let git = self.lender.git().printing_much();
-        let found = git.reading(asked.into_bytes()).run(&["cat-file", "--batch-check"])?;
+        let found =
+            git.reading(asked.collect::<String>().into_bytes()).run(&["cat-file", "--batch-check"])?;
         let is_checkout = self.lender.common.file_name().is_some_and(|name| name == ".git");
         let top = self.lender.common.parent().filter(|_| is_checkout);
         let is_file = |name: &str| top.is_some_and(|top| top.join(short(name)).symlink_metadata().is_ok());
-        let is_nothing = |name: &str, line: &str| line.ends_with(" missing") && !is_file(name);
-        let both = new.into_iter().zip(found.lines());
-        Ok(both.filter(|((name, _), line)| is_nothing(name, line)).map(|(branch, _)| branch).collect())
+        let lines: Vec<&str> = found.lines().collect();
+        let is_nothing = |lines: &[&str]| lines.iter().all(|line| line.ends_with(" missing"));
+        let both = new.into_iter().zip(lines.chunks(2));
+        Ok(both
+            .filter(|((name, _), lines)| is_nothing(lines) && !is_file(name))
+            .map(|(branch, _)| branch)
+            .collect())
     }
 }
 

@@ -141,6 +141,7 @@ pub fn remove(place: &Place) -> Result<(), Error> {
     }
     // Not before: half a worktree that nobody says so of would be refused as somebody's work.
     forget(worktree::note(path))?;
+    forget(gitdirs::note_of(path))?;
     if let Place::Worktree { repo, .. } = place
         && repo.is_dir()
     {

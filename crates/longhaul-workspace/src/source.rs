@@ -556,7 +556,8 @@ fn make(
 fn set_objects_apart(workspace: &Path) -> io::Result<()> {
     let directory = workspace.join(".git");
     let (objects, fetched) = (directory.join("objects"), directory.join(FETCHED));
-    if [&directory, &objects, &fetched].into_iter().any(|path| path.is_symlink()) {
+    let inner = [objects.join("info"), fetched.join("objects")];
+    if [&directory, &objects, &fetched].into_iter().chain(&inner).any(|path| path.is_symlink()) {
         return Err(io::Error::other("there is a link in the place of a directory"));
     }
     if !fetched.join("objects").is_dir() {

@@ -20,7 +20,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
-use crate::apart::{Entry, claim, part, register, stage_anew};
+use crate::apart::{Entry, claim, note as note_owner, part, register, stage_anew};
 use crate::checkout::quiet_settings;
 use crate::git::{self, Git, Setting, past_new_worktrees};
 use crate::gitdirs::{self, GitDirs};
@@ -43,6 +43,7 @@ fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Re
     let mut registration = Registration::find(&common, path)?;
     match inspect(path, &common, registration.as_ref())? {
         State::Good(directory) => claim(&Entry { directory: &directory, common: &common }, branch),
+        State::Unnoted(directory) => note_owner(path, &Entry { directory: &directory, common: &common }),
         State::Linked(directory) => {
             let entry = Entry { directory: &directory, common: &common };
             part(path, &entry)?;
@@ -54,7 +55,9 @@ fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Re
             stage_anew(path)
         }
         State::Unregistered(directory) => {
-            register(path, &Entry { directory: &directory, common: &common }, branch)
+            let entry = Entry { directory: &directory, common: &common };
+            register(path, &entry, branch)?;
+            note_owner(path, &entry)
         }
         State::Vacant | State::HalfMade => {
             let is_ours = |registration: &mut Registration| registration.may_go(path);
@@ -85,6 +88,7 @@ fn undo(repo: &Path, path: &Path) -> Result<(), Error> {
     clear(path)?;
     let registration = Registration::find(&common_directory(repo)?, path)?;
     registration.filter(|found| found.may_go(path)).map_or(Ok(()), Registration::remove)?;
+    fs::remove_file(gitdirs::note_of(path)).ok();
     complete(path)
 }
 
@@ -169,7 +173,11 @@ fn forget_if_gone(common: &Path, path: &Path, may: impl Fn(&Registration) -> boo
     let forgotten = || {
         let path = path.canonicalize().map_err(io_error("resolve", path))?;
         match Registration::find(common, &path)?.filter(&may) {
-            Some(found) if entries(&path)?.is_empty() => found.remove().map(|()| true),
+            Some(found) if entries(&path)?.is_empty() => {
+                found.remove()?;
+                fs::remove_file(gitdirs::note_of(&path)).ok();
+                Ok(true)
+            }
             Some(_) | None => Ok(false),
         }
     };
@@ -194,6 +202,8 @@ enum State {
     Vacant,
     /// A complete worktree of this repository, with a directory of its own.
     Good(PathBuf),
+    /// The same, but for the note beside it.
+    Unnoted(PathBuf),
     /// The same without one: that of the repository is its own, too.
     Linked(PathBuf),
     /// Somebody was killed while this was made; nobody has worked in it.
@@ -239,6 +249,9 @@ fn own_state(path: &Path, common: &Path, registration: Option<&Registration>) ->
         return State::Good(lender.entry);
     }
     let named = gitdirs::worktree_of(path).filter(|entry| entry.parent() == Some(&common.join("worktrees")));
+    if let Some(entry) = named.as_ref().filter(|entry| gitdirs::points_back(entry, path) == Some(true)) {
+        return State::Unnoted(entry.clone());
+    }
     // Another way of keeping references has none of the files by which it could be known again.
     match named.filter(|entry| {
         registration.is_none() && !entry.join("gitdir").exists() && !common.join("reftable").exists()

@@ -14,6 +14,7 @@ use longhaul_core::status::Status;
 use longhaul_model::{Deltas, Quiet};
 use longhaul_store::Store;
 use longhaul_workspace::keys;
+use longhaul_workspace::place::Place;
 use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -194,9 +195,10 @@ impl Harness {
         deltas: Arc<dyn Deltas>,
     ) -> Result<Hands, Error> {
         let secrets = self.secrets.clone();
-        // A command may print the settings of the repository that it works in.
-        let keys = keys::of(Path::new(&run.spec.workspace));
-        secrets.learn(keys.into_iter().map(SecretString::from));
+        if let Place::InPlace(users) = self.place(&run.spec, Path::new(&run.spec.workspace)) {
+            // A command may print the settings of the repository. Elsewhere there are none of the user's keys.
+            secrets.learn(keys::of(&users).into_iter().map(SecretString::from));
+        }
         let blobs = RunBlobs {
             store: Arc::clone(store),
             run: run.spec.id.clone(),

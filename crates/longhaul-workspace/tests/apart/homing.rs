@@ -167,11 +167,13 @@ fn names_that_would_be_taken_for_something_else_stay() {
     });
     let (repo, tree) = (fixture.repo(), fixture.tree());
     let first = fixture.commit("shown");
+    let known = &git(&repo, &["rev-parse", "main"])[..5];
     let before = git(&repo, &["for-each-ref", "--format=%(refname)"]);
     let id = &first[..7];
     let described = format!("v1-3-g{id}");
     let names = [
         id,
+        known,
         &described,
         "src",
         "lib/README",
@@ -240,6 +242,10 @@ fn a_branch_that_was_renamed_is_followed() {
         publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
         assert_eq!((fixture.home("better"), fixture.home(BRANCH)), (Some(next), None));
     }
+    git(&repo, &["branch", "-m", "better", "best"]);
+    git(&tree, &["commit", "--quiet", "--amend", "-m", "four"]);
+    fixture.publish();
+    assert_eq!(fixture.home("best"), Some(git(&tree, &["rev-parse", "HEAD"])));
     assert!(!is_unsaved(&tree));
 }
 

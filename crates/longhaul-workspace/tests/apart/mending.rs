@@ -31,6 +31,8 @@ fn a_broken_repository_is_mended() {
     let broken = [
         (wiped.as_str(), &[][..]),
         ("rm -rf .git/objects", &[]),
+        ("rm .git/packed-refs; mkdir .git/longhaul-mending-0", &[]),
+        ("echo > .git/longhaul-broken; rm .git/packed-refs; echo x > .git/HEAD", &["HEAD-1"]),
         ("echo garbage > .git/HEAD", &["HEAD-1"]),
         ("truncate -s 3G .git/HEAD", &[]),
         ("rm -rf .git/refs .git/HEAD", &["packed-refs-1"]),
@@ -72,6 +74,7 @@ fn put_aside(tree: &Path) -> Vec<String> {
 fn what_git_cannot_read_is_mended() {
     for command in [
         "head -c 1000 /dev/urandom > .git/packed-refs",
+        "printf 'x\\0garbage\\n' >> .git/packed-refs",
         "echo short > .git/index",
         "rm -r .git/refs/heads/agent",
     ] {
@@ -108,6 +111,14 @@ fn a_sparse_checkout_stays_sparse() {
     shell(&tree, "rm .git/HEAD .git/index");
     publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
     assert_eq!(git(&tree, &["status", "--porcelain"]), "");
+    // Also if nothing but the index is lost, or somebody was killed while it was made.
+    for left in ["", "cp .git/index .git/longhaul-index"] {
+        shell(&tree, &format!("{left}\nrm .git/index; echo more >> in/file"));
+        let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
+        commit(&checkout, "run_1", "work").unwrap();
+        let listed = git(&fixture.repo(), &["ls-tree", "-r", "--name-only", BRANCH]);
+        assert_eq!(listed.lines().collect::<Vec<_>>(), ["file", "in/file", "out/file"]);
+    }
 }
 
 /// F48, A48: what git would follow, wait for, or read into memory whole goes, wherever it is; nothing goes through a link.

@@ -226,11 +226,31 @@ fn what_is_named_is_held_against_what_is_there() {
     let named = format!("{}\n# x\n{}/objects\n", secrets.display(), secrets.display());
     fs::write(own.join("objects/info/alternates"), named).unwrap();
     assert_eq!(gitdirs::lent(&own), Vec::<PathBuf>::new());
-    // A worktree of somebody else's, and another that says it is this one.
+    // What it says itself counts for nothing, also if a repository of an agent's own making agrees.
+    let fake = tree.join("fake/.git/worktrees/x");
+    fs::create_dir_all(&fake).unwrap();
+    fs::write(fake.join("gitdir"), format!("{}\n", own.display())).unwrap();
+    fs::write(own.join("longhaul-worktree"), format!("{}\n", fake.display())).unwrap();
+    assert_eq!(gitdirs::lender(&tree).unwrap().common, repo.join(".git"));
+    let fresh = fixture.at("fresh");
+    fs::create_dir(&fresh).unwrap();
+    git(&fresh, &["init", "--quiet"]);
+    fs::write(fake.join("gitdir"), format!("{}\n", fresh.join(".git").display())).unwrap();
+    fs::write(fresh.join(".git/longhaul-worktree"), format!("{}\n", fake.display())).unwrap();
+    assert_eq!(gitdirs::lender(&fresh), None);
+    // The note beside it counts if the repository knows the place.
+    let note = fixture.at("work/run_1.worktree-of");
     git(&repo, &["worktree", "add", "--quiet", "-b", "other", "../other"]);
-    fs::write(own.join("longhaul-worktree"), repo.join(".git/worktrees/other").display().to_string())
+    fs::write(&note, repo.join(".git/worktrees/other").display().to_string()).unwrap();
+    assert_eq!(gitdirs::lender(&tree), None);
+    fs::write(&note, "../..\n").unwrap();
+    assert_eq!(gitdirs::lender(&tree), None);
+    // One that is lost is written again, by whoever knows which repository it is.
+    fs::remove_file(&note).unwrap();
+    fs::write(own.join("longhaul-worktree"), repo.join(".git/worktrees/run_1").display().to_string())
         .unwrap();
-    assert_eq!(gitdirs::lender(&tree), None);
-    fs::write(own.join("longhaul-worktree"), "../..\n").unwrap();
-    assert_eq!(gitdirs::lender(&tree), None);
+    ensure(&fixture.place()).unwrap();
+    assert_eq!(gitdirs::lender(&tree).unwrap().common, repo.join(".git"));
+    remove(&fixture.place()).unwrap();
+    assert!(!note.exists());
 }
