@@ -232,7 +232,8 @@ impl Deep {
             worktrees.push(theirs_took, written(|| self.worktree(round))?);
             clones.push(theirs_took, written(|| self.clone(round))?);
             for place in fs::read_dir(&self.places)?.flatten().filter(|place| place.file_name() != "stores") {
-                fs::remove_dir_all(place.path())?;
+                let is_directory = place.file_type()?.is_dir();
+                if is_directory { fs::remove_dir_all(place.path()) } else { fs::remove_file(place.path()) }?;
             }
             run(&self.repo, &["worktree", "prune"])?;
         }

@@ -117,7 +117,10 @@ fn what_a_killed_fork_leaves_is_cleaned_up() {
     let mut found: Vec<String> =
         found.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     found.sort_unstable();
-    assert_eq!(found, runs);
+    // Each with the note whose worktree it is.
+    let kept: Vec<String> =
+        runs.iter().flat_map(|run| [(*run).to_owned(), format!("{run}.worktree-of")]).collect();
+    assert_eq!(found, kept);
     assert_eq!(git(&desk, &["branch", "--list", "agent/*"]).lines().count(), runs.len());
     assert_eq!(git(&desk, &["worktree", "list"]).lines().count(), runs.len() + 1);
     let locks = files_below(&desk.path(".git")).into_iter().map(|(path, _)| path);
