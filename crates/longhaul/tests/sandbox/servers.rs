@@ -148,8 +148,9 @@ fn a_server_of_a_run_writes_where_the_run_works() {
 }
 
 fn only(directory: &Path) -> PathBuf {
-    let mut entries = fs::read_dir(directory).unwrap().flatten();
-    let first = entries.next().unwrap().path();
+    let places = fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
+    let mut entries = places.filter(|path| path.is_dir());
+    let first = entries.next().unwrap();
     assert!(entries.next().is_none());
     first
 }
