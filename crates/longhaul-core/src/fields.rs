@@ -12,6 +12,8 @@ const ALL: &[&str] = &["seq", "at", "harnessId", "type"];
 const TYPES: &[(&str, &[&str])] = &[
     ("agent_stop", &["turn", "action", "iteration"]),
     ("aside_started", &["aside", "attempt"]),
+    ("branch_not_brought", &["level", "reason"]),
+    ("branches_brought", &["branches"]),
     ("budget_reached", &["limit", "spent", "max"]),
     ("checkpoint", &["number"]),
     ("checkpoint_guarded", &["number", "name", "callId", "command"]),
@@ -68,6 +70,7 @@ const TYPES: &[(&str, &[&str])] = &[
     ("work_committed", &["commit", "branch"]),
     ("work_uncommitted", &["level", "reason"]),
     ("work_unchanged", &[]),
+    ("workspace_mended", &["level", "parts"]),
 ];
 
 /// What is wrong with a line, in words; empty if nothing is.

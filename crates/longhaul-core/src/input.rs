@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::conduct::{Checks, Looping};
 use crate::conversation::{ModelFailure, ModelReply, Usage};
 use crate::effect::Wake;
-use crate::event::{Aside, Kept, Moment, Stored};
+use crate::event::{Aside, Brought, Kept, Moment, Stored};
 use crate::evidence::Examination;
 use crate::ids::{Attempt, CallId, CommandId};
 use crate::spec::Limits;
@@ -53,6 +53,7 @@ pub enum Input {
         duration_us: u64,
         /// Why a person should look before the run goes on, if a hook wants that.
         hold: Option<String>,
+        tended: Tended,
     },
     /// Before a call had any effect, a hook wants a person's leave for it.
     ToolHeld {
@@ -113,7 +114,10 @@ pub enum Input {
     WorkKept {
         steps: u32,
         kept: Kept,
+        tended: Tended,
     },
+    /// The worktree was seen to before anything works there: a process that died may have left it half done.
+    Tended(Tended),
     /// What stood in the workspace was stored, or not.
     FilesStored {
         stored: Stored,
@@ -145,4 +149,15 @@ pub enum Input {
     FellBack {
         reason: String,
     },
+}
+
+/// What was done about the git directory of a run's worktree, after a command or a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tended {
+    /// What the user's repository got.
+    pub brought: Vec<Brought>,
+    /// Why it did not get all that it was to get; if nothing is said, it has it.
+    pub not_brought: Option<String>,
+    /// What was broken and has been made anew.
+    pub mended: Vec<String>,
 }

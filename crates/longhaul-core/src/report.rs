@@ -43,6 +43,8 @@ pub struct Report {
     pub commit: Option<String>,
     /// Why what came after that is not committed, if it is not.
     pub uncommitted: Option<String>,
+    /// Why the user's repository does not have the commits, if it does not.
+    pub not_brought: Option<String>,
     pub evidence: Option<Evidence>,
     /// What the judge thought of the work when it was last claimed to be done.
     pub judgement: Option<Judgement>,
@@ -187,6 +189,7 @@ impl Report {
             changed_files: run.changed_files.clone(),
             commit: run.commits.last().cloned(),
             uncommitted: run.uncommitted.clone(),
+            not_brought: run.not_brought.clone(),
             evidence,
             judgement: run.judgement.clone(),
             protected: protected(run),
@@ -325,6 +328,12 @@ fn remaining(run: &Run) -> Vec<String> {
         let (id, place) = (&run.spec.id, &run.spec.workspace);
         left.push(format!(
             "the work is not committed: {why}; it stands in {place}, and `longhaul merge {id}` commits it and brings it in"
+        ));
+    }
+    if let Some(why) = &run.not_brought {
+        let place = &run.spec.workspace;
+        left.push(format!(
+            "what the run committed last is not in your repository: {why}; `git fetch {place} HEAD` brings it"
         ));
     }
     if let Some(seen) = &run.examined {

@@ -118,10 +118,10 @@ pub(crate) fn part(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes what is checked out for staged, where nothing says what is. No file is touched.
-pub(crate) fn stage_anew(path: &Path) -> Result<(), Error> {
+/// Takes what is checked out for staged, where nothing says what is, and answers whether that was so. No file is touched.
+pub(crate) fn stage_anew(path: &Path) -> Result<bool, Error> {
     if path.join(".git/index").exists() {
-        return Ok(());
+        return Ok(false);
     }
     // Beside its place until it is whole: without what is left out, everything that is would seem deleted.
     let (fresh, place) = (path.join(".git/longhaul-index"), path.join(".git/index"));
@@ -138,7 +138,8 @@ pub(crate) fn stage_anew(path: &Path) -> Result<(), Error> {
         let left_out: Vec<u8> = left_out.flat_map(|name| [name, b"\0"].concat()).collect();
         git().reading(left_out).bytes(&["update-index", "-z", "--skip-worktree", "--stdin"])?;
     }
-    fs::rename(&fresh, &place).map_err(io_error("rename", &fresh))
+    fs::rename(&fresh, &place).map_err(io_error("rename", &fresh))?;
+    Ok(true)
 }
 
 /// Has the branch of a worktree brought home that it was made for, whatever was checked out there when it was parted. May be said

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use crate::checkout::{self, Checkout, Index};
 use crate::files::STATE_DIRECTORY;
+use crate::homing::{self, Tended};
 use crate::index_lock::{self, IndexLock};
-use crate::{abandoned, homing, mending};
+use crate::{abandoned, mending};
 
 /// The trailer that says which run a commit is by.
 pub const TRAILER: &str = "Longhaul-Run";
@@ -59,12 +60,13 @@ pub struct Committed {
 }
 
 /// Commits everything that stands in the run's own worktree and is not ignored, unless it is committed already, and brings its
-/// branch to the repository that the worktree is of.
-pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {
-    mending::mend_for_git(checkout.top())?;
+/// branch to the repository that the worktree is of. What is committed is so also if it could not be brought.
+pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<(Kept, Tended), Error> {
+    let mut mended = mending::mend_for_git(checkout.top())?;
     let kept = commit_here(checkout, run, message)?;
-    homing::publish(checkout.top(), checkout.scratch())?;
-    Ok(kept)
+    let tended = homing::publish(checkout.top(), checkout.scratch());
+    mended.extend(&tended.mended);
+    Ok((kept, Tended { mended, ..tended }))
 }
 
 fn commit_here(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {

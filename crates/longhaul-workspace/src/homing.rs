@@ -24,13 +24,26 @@ use crate::{large_files, limits, mending};
 /// Where a pack ends that is on its way, after the number of the process that takes it there.
 pub(crate) const SUFFIX: &str = ".pack";
 
+/// What was done about a worktree with a git directory of its own.
+#[derive(Debug)]
+#[must_use]
+pub struct Tended {
+    /// Branches that its repository has got, with what they are there now.
+    pub brought: Vec<(String, String)>,
+    /// What was broken and has been made anew.
+    pub mended: Vec<&'static str>,
+    /// Has its repository got all that it was to get?
+    pub came: Result<(), Error>,
+}
+
 /// The same as [`publish`], unless it can be seen without git that the branch is there: most commands move none.
-pub fn publish_if_moved(tree: &Path, scratch: &Path) -> Result<(), Error> {
-    mending::mend(tree)?;
-    match lender_of(tree) {
-        Some(lender) if !is_there(tree, &lender) => brought_home(tree, &lender, scratch),
-        Some(_) | None => Ok(()),
-    }
+pub fn publish_if_moved(tree: &Path, scratch: &Path) -> Tended {
+    tended(tree, scratch, |lender| !is_there(tree, lender))
+}
+
+/// Can it be seen without git that the repository has the branch of its worktree as it is?
+pub fn is_home(tree: &Path) -> bool {
+    lender_of(tree).is_none_or(|lender| is_there(tree, &lender))
 }
 
 fn lender_of(tree: &Path) -> Option<Lender> {
@@ -55,18 +68,34 @@ fn is_there(tree: &Path, lender: &Lender) -> bool {
 
 /// Brings the branch of a worktree to the repository that it is of, and with it the branches that were made there under names
 /// that mean nothing to that repository. What has no directory of its own has them there already.
-pub fn publish(tree: &Path, scratch: &Path) -> Result<(), Error> {
-    let Some(lender) = lender_of(tree) else { return Ok(()) };
-    mending::mend(tree)?;
-    brought_home(tree, &lender, scratch)
+pub fn publish(tree: &Path, scratch: &Path) -> Tended {
+    tended(tree, scratch, |_| true)
 }
 
-fn brought_home(tree: &Path, lender: &Lender, scratch: &Path) -> Result<(), Error> {
+fn tended(tree: &Path, scratch: &Path, is_due: impl FnOnce(&Lender) -> bool) -> Tended {
+    let (mended, is_whole) = match mending::mend(tree) {
+        Ok(mended) => (mended, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    };
+    let mut brought = Vec::new();
+    let came = is_whole.and_then(|()| match lender_of(tree).filter(is_due) {
+        Some(lender) => bring_home(tree, &lender, scratch, &mut brought),
+        None => Ok(()),
+    });
+    Tended { brought, mended, came }
+}
+
+fn bring_home(
+    tree: &Path,
+    lender: &Lender,
+    scratch: &Path,
+    moved: &mut Vec<(String, String)>,
+) -> Result<(), Error> {
     fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
     let _lock = lending::taken(lender)?.ok_or(Error::Busy)?;
     let (lent, brought) = (References::on_record(lender, LENT), References::on_record(lender, BROUGHT));
     let stood_on = gitdirs::stood_on(&lender.common, &lender.entry);
-    let mut way = Way { tree, lender, scratch, stood_on, brought: brought.unwrap_or_default() };
+    let mut way = Way { tree, lender, scratch, stood_on, brought: brought.unwrap_or_default(), moved };
     way.settle()?;
     let own = lender.own();
     let own_came = own.as_ref().map_or(Ok(()), |own| way.bring_own(own, lent.as_ref()));
@@ -114,6 +143,8 @@ struct Way<'a> {
     stood_on: BTreeSet<String>,
     /// What came this way before.
     brought: References,
+    /// What comes now.
+    moved: &'a mut Vec<(String, String)>,
 }
 
 impl Way<'_> {
@@ -128,6 +159,7 @@ impl Way<'_> {
             if commit_of(self.there(), name).as_deref() == Some(commit) {
                 self.brought.set(name, commit);
                 self.brought.record(&self.lender.entry, BROUGHT)?;
+                self.moved.push((name.to_owned(), commit.to_owned()));
             }
         }
         fs::remove_file(self.lender.entry.join(COMING)).ok();
@@ -159,7 +191,8 @@ impl Way<'_> {
         };
         match there.as_deref() {
             Some(there) if self.stood_on.contains(branch) || (!is_ours(there) && !is_behind(there)) => {
-                let (branch, repository) = (branch.to_owned(), self.lender.common.clone());
+                let branch = branch.strip_prefix("refs/heads/").unwrap_or(branch).to_owned();
+                let repository = self.lender.common.clone();
                 Err(Error::Diverged { branch, repository })
             }
             there => {

@@ -152,7 +152,7 @@ impl Target {
     pub fn join(&self, works: &[Work], title: &str, resolved: &[Resolved]) -> Result<Joined, Error> {
         let checkout = self.checkout()?;
         if let Some(place) = self.checked_out(&checkout)? {
-            homing::publish(&place, &self.scratch)?;
+            homing::publish(&place, &self.scratch).came?;
         }
         let from = self.tip(&checkout)?;
         let (mut ours, mut tree) = (from.clone(), checkout.tree_of(&from)?);
@@ -282,7 +282,7 @@ impl Target {
             return Err(Error::Moved { branch: self.branch.clone() });
         }
         let landed = site.arrive(title, joined.from.clone(), joined.to.clone(), joined.tree.clone())?;
-        homing::publish(&place, &self.scratch)?;
+        homing::publish(&place, &self.scratch).came?;
         Ok(landed)
     }
 

@@ -29,33 +29,33 @@ pub(crate) const BROKEN: &str = "longhaul-broken";
 /// What git follows or opens, with all that is below it.
 const FOLLOWED: [&str; 6] = ["logs", "objects", "rebase-apply", "rebase-merge", "refs", "sequencer"];
 
-/// Sees to the worktree at `tree`, if its directory is one of ours, without running git.
-pub(crate) fn mend(tree: &Path) -> Result<(), Error> {
-    let Ok(top) = tree.canonicalize() else { return Ok(()) };
+/// Sees to the worktree at `tree`, if its directory is one of ours, without running git. Answers what it has made anew.
+pub(crate) fn mend(tree: &Path) -> Result<Vec<&'static str>, Error> {
+    let Ok(top) = tree.canonicalize() else { return Ok(Vec::new()) };
     if !gitdirs::is_ours(&top) {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let Some(directory) = opened(&top) else { return Ok(()) };
+    let Some(directory) = opened(&top) else { return Ok(Vec::new()) };
     Sweep { left: limits::GIT_ENTRIES_MAX }.top(&directory);
     match gitdirs::lender(&top) {
         Some(lender) if !is_repository(&directory) => Repair::of(&top, directory, lender)?.begin_with_files(),
-        Some(_) | None => Ok(()),
+        Some(_) | None => Ok(Vec::new()),
     }
 }
 
 /// The same, and asks git whether it can read what is there. For a worktree alone, and before anything is kept of it.
-pub(crate) fn mend_for_git(tree: &Path) -> Result<(), Error> {
-    mend(tree)?;
-    let Ok(top) = tree.canonicalize() else { return Ok(()) };
-    let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(()) };
+pub(crate) fn mend_for_git(tree: &Path) -> Result<Vec<&'static str>, Error> {
+    let mended = mend(tree)?;
+    let Ok(top) = tree.canonicalize() else { return Ok(mended) };
+    let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(mended) };
     let can = |words: &[&str]| Git::at(&top).run(words).is_ok();
     let has_names = Git::at(&top).printing_much().run(&["for-each-ref", "--format="]).is_ok();
     // Without an index, all that a sparse checkout leaves out would be taken for deleted.
     let has_stage = facts(&directory, c"index").is_some() && can(&["ls-files", "--", ":(top,literal).git"]);
     if has_names && has_stage && has_own(&top, &lender) {
-        return Ok(());
+        return Ok(mended);
     }
-    let repair = Repair::of(&top, directory, lender)?;
+    let mut repair = Repair { made_anew: mended, ..Repair::of(&top, directory, lender)? };
     if !has_names {
         repair.names()?;
     }
@@ -123,20 +123,22 @@ struct Repair<'a> {
     top: &'a Path,
     directory: OwnedFd,
     lender: Lender,
+    /// What was, for those who are told.
+    made_anew: Vec<&'static str>,
     _lock: File,
 }
 
 impl Repair<'_> {
     fn of(top: &Path, directory: OwnedFd, lender: Lender) -> Result<Repair<'_>, Error> {
         let lock = lending::taken(&lender)?.ok_or(Error::Busy)?;
-        Ok(Repair { top, directory, lender, _lock: lock })
+        Ok(Repair { top, directory, lender, made_anew: Vec::new(), _lock: lock })
     }
 
     /// What can be seen to be missing without git.
-    fn begin_with_files(&self) -> Result<(), Error> {
+    fn begin_with_files(mut self) -> Result<Vec<&'static str>, Error> {
         if is_repository(&self.directory) {
             // Another of ours has seen to it meanwhile.
-            return Ok(());
+            return Ok(self.made_anew);
         }
         if !has(&self.directory, &[c"objects"]) {
             self.put_aside(c"objects")?;
@@ -145,6 +147,7 @@ impl Repair<'_> {
                 .and_then(|objects| inside(objects.as_fd(), c"info"));
             let info = info.map_err(|errno| self.failed(errno.into()))?;
             put(&info, c"alternates", &alternate(&self.lender.common)).map_err(|error| self.failed(error))?;
+            self.made_anew.push("objects");
         }
         if !has_head(&self.directory) {
             self.head()?;
@@ -156,7 +159,7 @@ impl Repair<'_> {
     }
 
     /// Has the worktree stand on its own branch again.
-    fn head(&self) -> Result<(), Error> {
+    fn head(&mut self) -> Result<(), Error> {
         let head = match self.lender.own() {
             Some(own) => format!("ref: {}\n", own.here),
             None => self.entry().head().map_err(|error| self.broken(error))?,
@@ -165,20 +168,23 @@ impl Repair<'_> {
             return Ok(());
         }
         self.put_aside(c"HEAD")?;
-        put(&self.directory, c"HEAD", head.as_bytes()).map_err(|error| self.failed(error))
+        put(&self.directory, c"HEAD", head.as_bytes()).map_err(|error| self.failed(error))?;
+        self.made_anew.push("HEAD");
+        Ok(())
     }
 
     /// Its own branch, as it came home.
-    fn own(&self) -> Result<(), Error> {
+    fn own(&mut self) -> Result<(), Error> {
         if let Some(own) = self.lender.own() {
             let commit = self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?;
             Git::at(self.top).run(&["update-ref", "--end-of-options", &own.here, &commit])?;
+            self.made_anew.push("branch");
         }
         Ok(())
     }
 
     /// All branches and tags as they are at home, and the worktree's own. Those that it has by files of their own stay.
-    fn names(&self) -> Result<(), Error> {
+    fn names(&mut self) -> Result<(), Error> {
         let shown = Shown::of(&self.entry()).map_err(|error| self.broken(error))?;
         let mut packed = shown.packed.clone();
         if let Some(own) = self.lender.own().filter(|own| own.here != own.there) {
@@ -192,12 +198,16 @@ impl Repair<'_> {
         put(&self.directory, c"packed-refs", &packed).map_err(|error| self.failed(error))?;
         self.make_directories(c"refs", [c"heads", c"tags"])?;
         shown.record(&self.entry()).map_err(|error| self.broken(error))?;
+        self.made_anew.push("refs");
         // What it stood on may be among what was put aside.
         self.head()
     }
 
-    fn stage(&self) -> Result<(), Error> {
-        stage_anew(self.top).map_err(|error| self.broken(error))
+    fn stage(mut self) -> Result<Vec<&'static str>, Error> {
+        if stage_anew(self.top).map_err(|error| self.broken(error))? {
+            self.made_anew.push("index");
+        }
+        Ok(self.made_anew)
     }
 
     fn put_aside(&self, name: &CStr) -> Result<(), Error> {

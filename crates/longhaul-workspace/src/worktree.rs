@@ -52,7 +52,7 @@ fn make(repo: &Path, path: &Path, [branch, start]: [&str; 2], lock: &File) -> Re
         State::Unlinked(directory) => {
             let entry = Entry { directory: &directory, common: &common };
             part(path, &entry)?;
-            stage_anew(path)
+            stage_anew(path).map(drop)
         }
         State::Unregistered(directory) => {
             let entry = Entry { directory: &directory, common: &common };

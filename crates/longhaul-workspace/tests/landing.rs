@@ -73,7 +73,9 @@ impl Fixture {
 
     fn kept(&self) -> Result<commit::Kept, commit::Error> {
         let tree = Checkout::open(&self.tree(), &self.scratch(), Filters::Failing).unwrap();
-        commit(&tree, "run_1", "Do it")
+        let (kept, done) = commit(&tree, "run_1", "Do it")?;
+        done.came.unwrap();
+        Ok(kept)
     }
 
     fn commit(&self) -> Result<commit::Committed, commit::Error> {

@@ -577,7 +577,7 @@ fn work_in_an_inner_repository_is_unsaved() {
     assert!(is_unsaved(&path), "a file that no commit has");
     fs::remove_file(inner.join("work")).unwrap();
     assert!(is_unsaved(&path), "its commit is not at home");
-    publish(&path, &fixture.path().with_file_name("scratch")).unwrap();
+    publish(&path, &fixture.path().with_file_name("scratch")).came.unwrap();
     assert!(!is_unsaved(&path));
 }
 

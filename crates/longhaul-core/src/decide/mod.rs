@@ -25,7 +25,7 @@ mod turn;
 use self::recovery::Changed;
 use crate::effect::{Effect, Wake};
 use crate::event::{Cause, Event};
-use crate::input::Input;
+use crate::input::{Input, Tended};
 use crate::run::Run;
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -77,8 +77,8 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::ToolPrepared { call, attempt, traces, hold } => {
             Ok(call::prepared(run, call, attempt, traces, hold))
         }
-        Input::ToolEnded { call, attempt, outcome, duration_us, hold } => {
-            Ok(call::ended(run, at, call, attempt, outcome, duration_us, hold))
+        Input::ToolEnded { call, attempt, outcome, duration_us, hold, tended } => {
+            Ok(call::ended(run, at, call, attempt, outcome, duration_us, hold).with_tended(run, tended))
         }
         Input::ToolHeld { call, attempt, why } => Ok(call::held(run, call, attempt, &why)),
         Input::ToolChecked { call, attempt, found } => Ok(recovery::checked(run, call, attempt, found)),
@@ -96,7 +96,10 @@ pub fn decide(run: &Run, at: Timestamp, input: Input) -> Result<Decision, Refusa
         Input::ChecksChanged { checks } => Ok(lifecycle::checks_changed(run, checks)),
         Input::OutOfBudget(exhausted) => Ok(limit::out_of_budget(run, &exhausted)),
         Input::WorkspaceGone { why } => Ok(lifecycle::workspace_gone(run, why)),
-        Input::WorkKept { steps, kept } => Ok(lifecycle::work_kept(run, steps, kept)),
+        Input::WorkKept { steps, kept, tended } => {
+            Ok(lifecycle::work_kept(run, steps, kept).with_tended(run, tended))
+        }
+        Input::Tended(tended) => Ok(Decision::nothing().with_tended(run, tended)),
         Input::SpentBefore { usage } => Ok(lifecycle::spent_before(usage)),
         Input::SetUpStarted { commands } => Ok(Decision::remember(Event::SetUpStarted { commands })),
         Input::SetUpEnded { error, duration_us } => {
@@ -118,6 +121,23 @@ impl Decision {
 
     fn remember(event: Event) -> Decision {
         Decision { events: vec![event], effects: Vec::new() }
+    }
+
+    /// What was done in the user's repository is on record also when nothing else follows. What cannot be brought is tried again
+    /// after each command, and told when that begins or has another reason.
+    fn with_tended(mut self, run: &Run, tended: Tended) -> Decision {
+        let Tended { brought, not_brought, mended } = tended;
+        if !mended.is_empty() {
+            self.events.push(Event::WorkspaceMended { parts: mended });
+        }
+        let (has_brought, was_lacking) = (!brought.is_empty(), run.not_brought.is_some());
+        if has_brought || (was_lacking && not_brought.is_none()) {
+            self.events.push(Event::BranchesBrought { branches: brought });
+        }
+        if let Some(why) = not_brought.filter(|why| has_brought || run.not_brought.as_ref() != Some(why)) {
+            self.events.push(Event::BranchNotBrought { why });
+        }
+        self
     }
 
     /// The run as it will be when what was decided so far is remembered. `None` if it does not fit, which `apply` will say.

@@ -1,4 +1,4 @@
-//! What became of the files of a workspace when they were to be stored or committed.
+//! What became of the files of a workspace when they were to be stored or committed, and of its branches.
 
 use minicbor::{Decode, Encode};
 
@@ -60,6 +60,23 @@ pub enum Kept {
         #[n(0)]
         why: String,
     },
+}
+
+/// A branch that the user's repository got from a worktree with a git directory of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, serde::Serialize)]
+pub struct Brought {
+    #[n(0)]
+    pub branch: String,
+    /// What it is there now.
+    #[n(1)]
+    pub commit: String,
+}
+
+impl Brought {
+    /// The branch as people call it.
+    pub fn name(&self) -> &str {
+        self.branch.strip_prefix("refs/heads/").unwrap_or(&self.branch)
+    }
 }
 
 impl Kept {

@@ -12,7 +12,7 @@ use minicbor::{Decode, Encode};
 
 pub use self::ask::{Ask, AskKind};
 pub use self::cause::Cause;
-pub use self::files::{Kept, Moment, Stored};
+pub use self::files::{Brought, Kept, Moment, Stored};
 pub use self::rest::Rest;
 pub use self::stop::{Aside, FreshStart, Purpose, StopAction};
 
@@ -531,6 +531,24 @@ pub enum Event {
         #[n(1)]
         why: String,
     },
+    /// The user's repository got branches of the run's worktree. Without any: somebody else has brought what it lacked.
+    #[n(73)]
+    BranchesBrought {
+        #[n(0)]
+        branches: Vec<Brought>,
+    },
+    /// It did not get what it was to get, which stays in the worktree.
+    #[n(74)]
+    BranchNotBrought {
+        #[n(0)]
+        why: String,
+    },
+    /// An agent had broken the worktree's git directory, and these parts of it were made anew.
+    #[n(75)]
+    WorkspaceMended {
+        #[n(0)]
+        parts: Vec<String>,
+    },
 }
 
 impl Event {
@@ -594,6 +612,9 @@ impl Event {
             Event::ChildHeld { .. } => 68,
             Event::TornTailCut { .. } => 71,
             Event::DerivedFailed { .. } => 72,
+            Event::BranchesBrought { .. } => 73,
+            Event::BranchNotBrought { .. } => 74,
+            Event::WorkspaceMended { .. } => 75,
         }
     }
 }

@@ -96,6 +96,9 @@ impl Run {
             | Event::SpentBefore { .. }
             | Event::CheckpointGuarded { .. }
             | Event::TornTailCut { .. }
+            | Event::BranchesBrought { .. }
+            | Event::BranchNotBrought { .. }
+            | Event::WorkspaceMended { .. }
             | Event::DerivedFailed { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),
         }

@@ -177,6 +177,9 @@ pub struct Run {
     /// Why the work was not committed when it was last to be kept, if it was not.
     #[serde(skip)]
     pub uncommitted: Option<String>,
+    /// Why the user's repository does not have what was to be brought there, if it does not.
+    #[serde(skip)]
+    pub not_brought: Option<String>,
     /// Has a tool ever shown an image? Only then is a long conversation looked through for those it still has.
     #[serde(skip)]
     pub has_images: bool,
@@ -402,6 +405,7 @@ impl Run {
             setting_up: false,
             kept_steps: 0,
             uncommitted: None,
+            not_brought: None,
             has_images: false,
             files: Files::Untouched,
             checkpoint_names: Vec::new(),

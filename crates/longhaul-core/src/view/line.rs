@@ -97,6 +97,9 @@ fn called(event: &Event) -> &'static str {
         Event::WorkKept { kept: Kept::Committed { .. }, .. } => "work_committed",
         Event::WorkKept { kept: Kept::Unchanged { .. }, .. } => "work_unchanged",
         Event::WorkKept { kept: Kept::Uncommitted { .. }, .. } => "work_uncommitted",
+        Event::BranchesBrought { .. } => "branches_brought",
+        Event::BranchNotBrought { .. } => "branch_not_brought",
+        Event::WorkspaceMended { .. } => "workspace_mended",
         Event::FilesStored { stored: Stored::Tree { .. }, .. } => "files_stored",
         Event::FilesStored { stored: Stored::Failed { .. }, .. } => "files_not_stored",
         Event::SetUpStarted { .. } => "setup_started",
@@ -246,7 +249,10 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
             entries!(line, "commit": commit, "branch": branch);
         }
         Event::WorkKept { kept: Kept::Unchanged { head }, .. } => entries!(line, "head": head),
+        Event::BranchesBrought { branches } => entries!(line, "branches": branches),
+        Event::WorkspaceMended { parts } => entries!(line, "level": "warn", "parts": parts),
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. }
+        | Event::BranchNotBrought { why }
         | Event::FilesStored { stored: Stored::Failed { why }, .. } => {
             entries!(line, "level": "warn", "reason": why);
         }

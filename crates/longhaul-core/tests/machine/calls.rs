@@ -100,7 +100,7 @@ fn a_result_and_the_next_intent_share_a_moment() {
 #[test]
 fn an_old_result_is_dropped() {
     use longhaul_core::ids::{Attempt, CallId};
-    use longhaul_core::input::Input;
+    use longhaul_core::input::{Input, Tended};
     let mut world = World::with_turns(&[&["read"]]);
     let mut sim = Sim::create(spec());
     sim.start().unwrap();
@@ -111,6 +111,7 @@ fn an_old_result_is_dropped() {
         outcome: Outcome::done("late"),
         duration_us: 1,
         hold: None,
+        tended: Tended::default(),
     };
     let before = sim.run.clone();
     sim.give(late).unwrap();
@@ -184,7 +185,7 @@ fn asking_on_without_budget_pauses() {
 #[test]
 fn the_working_directory_is_on_record() {
     use longhaul_core::ids::CallId;
-    use longhaul_core::input::Input;
+    use longhaul_core::input::{Input, Tended};
     use longhaul_core::tool::Output;
     let mut sim = Sim::create(spec());
     sim.start().unwrap();
@@ -192,7 +193,15 @@ fn the_working_directory_is_on_record() {
     let output = Output { cwd: Some("src".to_owned()), ..Output::text("x") };
     let attempt = sim.run.calls[0].attempt();
     let outcome = Outcome::Done { output };
-    sim.give(Input::ToolEnded { call: CallId(1), attempt, outcome, duration_us: 1, hold: None }).unwrap();
+    sim.give(Input::ToolEnded {
+        call: CallId(1),
+        attempt,
+        outcome,
+        duration_us: 1,
+        hold: None,
+        tended: Tended::default(),
+    })
+    .unwrap();
     assert_eq!(sim.run.cwd.as_deref(), Some("src"));
     sim.give(Input::Restarted { generation: 2, limits: None, model: None, looping: None }).unwrap();
     assert_eq!(sim.run.cwd.as_deref(), Some("src"));
@@ -203,7 +212,7 @@ fn the_working_directory_is_on_record() {
 fn an_image_belongs_to_the_run() {
     use longhaul_core::conversation::Message;
     use longhaul_core::ids::CallId;
-    use longhaul_core::input::Input;
+    use longhaul_core::input::{Input, Tended};
     use longhaul_core::tool::{Image, Output};
     let mut sim = Sim::create(spec());
     sim.start().unwrap();
@@ -218,7 +227,15 @@ fn an_image_belongs_to_the_run() {
     let whole = Output { blob: Some("text".to_owned()), ..Output::text("x") };
     let outcome = Outcome::Done { output: whole.showing(vec![image("one"), image("two")]) };
     let attempt = sim.run.calls[0].attempt();
-    sim.give(Input::ToolEnded { call: CallId(1), attempt, outcome, duration_us: 1, hold: None }).unwrap();
+    sim.give(Input::ToolEnded {
+        call: CallId(1),
+        attempt,
+        outcome,
+        duration_us: 1,
+        hold: None,
+        tended: Tended::default(),
+    })
+    .unwrap();
     assert_eq!(sim.run.blobs().collect::<Vec<_>>(), ["text", "one", "two"]);
     let told = sim.run.messages.iter().find_map(|message| match message {
         Message::Tool { images, .. } => Some(images.clone()),

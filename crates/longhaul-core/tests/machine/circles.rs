@@ -4,7 +4,7 @@ use longhaul_core::conduct::Conduct;
 use longhaul_core::conversation::{ModelReply, ProposedCall};
 use longhaul_core::effect::Effect;
 use longhaul_core::event::{Cause, Event};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::repetition::{Remedy, Repetition};
 use longhaul_core::run::Call;
@@ -52,7 +52,14 @@ fn go_on<A: Into<String>>(
             }
             Effect::RunTool { call, attempt } => {
                 let outcome = result(call.0);
-                Input::ToolEnded { call, attempt, outcome, duration_us: 1, hold: None }
+                Input::ToolEnded {
+                    call,
+                    attempt,
+                    outcome,
+                    duration_us: 1,
+                    hold: None,
+                    tended: Tended::default(),
+                }
             }
             Effect::Examine { round, attempt, .. } => {
                 let found = Box::default();
@@ -135,9 +142,14 @@ fn calls_that_died_with_longhaul_do_not_count() {
                     generation += 1;
                     Input::Restarted { generation, limits: None, model: None, looping: None }
                 }
-                Effect::RunTool { call, attempt } => {
-                    Input::ToolEnded { call, attempt, outcome: same(call.0), duration_us: 1, hold: None }
-                }
+                Effect::RunTool { call, attempt } => Input::ToolEnded {
+                    call,
+                    attempt,
+                    outcome: same(call.0),
+                    duration_us: 1,
+                    hold: None,
+                    tended: Tended::default(),
+                },
                 Effect::Examine { round, attempt, .. } => {
                     Input::Examined { round, attempt, found: Box::default() }
                 }

@@ -11,7 +11,7 @@ use longhaul_core::conduct::{
 use longhaul_core::context::Shortening;
 use longhaul_core::conversation::{ModelFailureKind, ProposedCall, Raw, Stop, Usage};
 use longhaul_core::event::{
-    Aside, Ask, AskKind, Cause, Event, FreshStart, Kept, Moment, Purpose, Rest, StopAction, Stored,
+    Aside, Ask, AskKind, Brought, Cause, Event, FreshStart, Kept, Moment, Purpose, Rest, StopAction, Stored,
 };
 use longhaul_core::evidence::{Check, Examination, Features, ProtectedChange};
 use longhaul_core::ids::{Attempt, CallId, CommandId};
@@ -357,6 +357,9 @@ pub fn samples() -> Vec<Event> {
         Event::ChildHeld { number: 1 },
         Event::TornTailCut { bytes: 7 },
         Event::DerivedFailed { file: text(), why: text() },
+        Event::BranchesBrought { branches: vec![Brought { branch: text(), commit: text() }] },
+        Event::BranchNotBrought { why: text() },
+        Event::WorkspaceMended { parts: vec![text()] },
     ]
 }
 

@@ -5,7 +5,7 @@ use longhaul_core::conversation::{ModelReply, ProposedCall};
 use longhaul_core::effect::Effect;
 use longhaul_core::event::{Cause, Event};
 use longhaul_core::ids::{Attempt, CallId};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::limits::BROKEN_HOOKS_MAX;
 use longhaul_core::run::CallState;
@@ -34,7 +34,15 @@ fn held(sim: &mut Sim) {
 fn ended(sim: &mut Sim, call: u32, outcome: Outcome, hold: Option<&str>) {
     let hold = hold.map(str::to_owned);
     let attempt = sim.run.call(CallId(call)).unwrap().attempt();
-    sim.give(Input::ToolEnded { call: CallId(call), attempt, outcome, duration_us: 1, hold }).unwrap();
+    sim.give(Input::ToolEnded {
+        call: CallId(call),
+        attempt,
+        outcome,
+        duration_us: 1,
+        hold,
+        tended: Tended::default(),
+    })
+    .unwrap();
 }
 
 /// D7.1: a call that a hook interrupts waits for a person, also through a restart; with leave it is another attempt at the

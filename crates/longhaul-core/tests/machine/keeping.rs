@@ -3,9 +3,9 @@
 use longhaul_core::conduct::{Conduct, Judge, Looping};
 use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, ProposedCall, Stop, Usage};
 use longhaul_core::effect::Effect;
-use longhaul_core::event::{Cause, Event, Kept, Purpose};
+use longhaul_core::event::{Brought, Cause, Event, Kept, Purpose};
 use longhaul_core::evidence::{Examination, Features};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::report::{Evidence, Now, Report, Sameness};
@@ -180,11 +180,53 @@ fn kept(spec: RunSpec, world: &mut World, kept: &[Kept]) -> Sim {
     while sim.step(world) {
         if sim.run.owes_commit() {
             let steps = sim.run.plan.completed_count() as u32;
-            sim.give(Input::WorkKept { steps, kept: kept.next().unwrap().clone() }).unwrap();
+            sim.give(Input::WorkKept {
+                steps,
+                kept: kept.next().unwrap().clone(),
+                tended: Tended::default(),
+            })
+            .unwrap();
         }
     }
     assert_eq!(sim.run.status, Status::Completed);
     sim
+}
+
+/// F37: what the user's repository got, and what it did not get, is told when it happens; that it still lacks something once, and
+/// again when the reason is another one.
+#[test]
+fn what_comes_home_is_on_record() {
+    let mut sim = Sim::create(spec());
+    let brought = |branch: &str| Brought { branch: format!("refs/heads/{branch}"), commit: "1".to_owned() };
+    let came = |branch| Tended { brought: vec![brought(branch)], ..Tended::default() };
+    let lacks = |why: &str| Tended { not_brought: Some(why.to_owned()), ..Tended::default() };
+    let mended = Tended { mended: vec!["HEAD".to_owned()], ..came("b") };
+    let cases = [
+        ("nothing to do", Tended::default(), "", None),
+        ("the first", came("a"), "a", None),
+        ("it cannot", lacks("moved"), "!moved", Some("moved")),
+        ("it still cannot", lacks("moved"), "", Some("moved")),
+        ("for another reason", lacks("full"), "!full", Some("full")),
+        ("others can", Tended { brought: vec![brought("b")], ..lacks("full") }, "b !full", Some("full")),
+        ("somebody else did", Tended::default(), "all", None),
+        ("nothing to do again", Tended::default(), "", None),
+        ("mended and brought", mended, "+HEAD b", None),
+    ];
+    for (case, tended, told, lacking) in cases {
+        let before = sim.journal.len();
+        sim.give(Input::Tended(tended)).unwrap();
+        let said: Vec<String> = sim.events()[before..]
+            .iter()
+            .map(|event| match event {
+                Event::WorkspaceMended { parts } => format!("+{}", parts.join(",")),
+                Event::BranchesBrought { branches } if branches.is_empty() => "all".to_owned(),
+                Event::BranchesBrought { branches } => branches[0].name().to_owned(),
+                Event::BranchNotBrought { why } => format!("!{why}"),
+                other => panic!("{case}: {other:?}"),
+            })
+            .collect();
+        assert_eq!((said.join(" ").as_str(), sim.run.not_brought.as_deref()), (told, lacking), "{case}");
+    }
 }
 
 /// Where only the branch is left, evidence is of the commit that was kept right after the look, whoever made it. What an older

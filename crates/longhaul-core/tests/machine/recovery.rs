@@ -1,7 +1,7 @@
 //! Every prefix of a journal is a start. Killed anywhere, the run ends the same and tells the agent what it cannot know.
 
 use longhaul_core::event::Event;
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_core::tool::{EffectClass, Failure, Found, Outcome};
@@ -129,8 +129,15 @@ fn late_results_are_kept_through_a_pause() {
     let outcome = Outcome::failed(Failure::Cancelled, "paused");
     let attempt = longhaul_core::ids::Attempt::FIRST;
     let call = longhaul_core::ids::CallId(1);
-    sim.give(Input::ToolEnded { call, attempt, outcome: outcome.clone(), duration_us: 3, hold: None })
-        .unwrap();
+    sim.give(Input::ToolEnded {
+        call,
+        attempt,
+        outcome: outcome.clone(),
+        duration_us: 3,
+        hold: None,
+        tended: Tended::default(),
+    })
+    .unwrap();
     assert_eq!(sim.run.status, Status::Paused);
     sim.start().unwrap();
     sim.settle(&mut world);

@@ -10,7 +10,7 @@ use longhaul_core::effect::Effect;
 use longhaul_core::event::{Cause, Event, FreshStart};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::{Attempt, CallId};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::prompt;
@@ -90,7 +90,14 @@ impl Room {
             Effect::RunTool { call, attempt } => {
                 let line = format!("line of {call}\n");
                 let outcome = Outcome::done(line.repeat(self.result / line.len() + 1));
-                Input::ToolEnded { call, attempt, outcome, duration_us: 1, hold: None }
+                Input::ToolEnded {
+                    call,
+                    attempt,
+                    outcome,
+                    duration_us: 1,
+                    hold: None,
+                    tended: Tended::default(),
+                }
             }
             Effect::AskAside { aside, attempt } => {
                 self.summaries += 1;

@@ -10,7 +10,7 @@ use longhaul_core::effect::Effect;
 use longhaul_core::event::{Aside, Cause, Event, Purpose};
 use longhaul_core::evidence::{Check, Examination};
 use longhaul_core::ids::{Attempt, CallId, CommandId, RunId};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::money::Usd;
 use longhaul_core::plan::{Plan, Step, StepStatus};
@@ -363,7 +363,14 @@ impl Sim {
             }
             Effect::RunTool { call, attempt } => {
                 let outcome = self.run_tool(world, call, attempt);
-                Input::ToolEnded { call, attempt, outcome, duration_us: 0, hold: None }
+                Input::ToolEnded {
+                    call,
+                    attempt,
+                    outcome,
+                    duration_us: 0,
+                    hold: None,
+                    tended: Tended::default(),
+                }
             }
             Effect::CheckTool { call, attempt } => Input::ToolChecked { call, attempt, found: world.found },
             Effect::Sleep { wake, rest } => {

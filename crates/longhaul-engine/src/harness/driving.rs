@@ -13,8 +13,8 @@ use longhaul_core::spec::Limits;
 use longhaul_core::status::Status;
 use longhaul_model::{Deltas, Quiet};
 use longhaul_store::Store;
-use longhaul_workspace::keys;
 use longhaul_workspace::place::Place;
+use longhaul_workspace::{Workspace, keys};
 use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -142,7 +142,9 @@ impl Harness {
         if let Some(checks) = &wanted.checks {
             ledger.commit(Input::ChecksChanged { checks: checks.clone() })?;
         }
-        let hands = self.hands(ledger.run(), &store, models, deltas)?;
+        let (workspace, tended) = self.workspace(ledger.run())?;
+        ledger.commit(Input::Tended(tended))?;
+        let hands = self.hands(ledger.run(), workspace, &store, models, deltas);
         let (sender, commands) = mpsc::channel(HANDLE_COMMANDS_MAX);
         let hands: Arc<dyn Performer> = Arc::new(hands);
         let performer = match self.accounts.clone() {
@@ -190,10 +192,11 @@ impl Harness {
     pub(super) fn hands(
         &self,
         run: &Run,
+        workspace: Workspace,
         store: &Arc<dyn Store>,
         models: Shelf,
         deltas: Arc<dyn Deltas>,
-    ) -> Result<Hands, Error> {
+    ) -> Hands {
         let secrets = self.secrets.clone();
         if let Place::InPlace(users) = self.place(&run.spec, Path::new(&run.spec.workspace)) {
             // A command may print the settings of the repository. Elsewhere there are none of the user's keys.
@@ -205,17 +208,17 @@ impl Harness {
             secrets: secrets.clone(),
             earlier: run.spec.baseline_of.clone(),
         };
-        Ok(Hands {
+        Hands {
             models: Arc::new(models),
             secrets,
             deltas,
             toolbox: Arc::clone(&self.toolbox),
-            workspace: Arc::new(self.workspace(run)?),
+            workspace: Arc::new(workspace),
             rules: run.spec.rules().into(),
             scratch: self.home().map_or_else(std::env::temp_dir, |home| home.dir().join("scratch")),
             blobs: Arc::new(blobs),
             harness: Some(self.clone()),
-        })
+        }
     }
 
     /// The models a run goes on with, if it can: there is one to ask, and what a limit on cost needs is known of all of them.

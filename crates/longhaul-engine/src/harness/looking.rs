@@ -38,7 +38,8 @@ impl Harness {
         let id = run.spec.id.clone();
         longhaul_tools::reap_leftovers(&id);
         let shelf = Shelf::new(Arc::clone(&self.models), self.secrets.clone());
-        let hands = self.hands(run, &self.store_of(&id)?, shelf, Arc::new(Quiet))?;
+        let (workspace, _) = self.workspace(run)?;
+        let hands = self.hands(run, workspace, &self.store_of(&id)?, shelf, Arc::new(Quiet));
         let (round, attempt) = (run.examinations + 1, Attempt::FIRST);
         let look = Look { run: id, round, attempt, examine, baseline_of: None, is_in_place: false };
         Ok(match hands.perform(Work::Examine(look), cancel).await {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use longhaul_core::input::Tended;
 use longhaul_core::run::Run;
 use longhaul_core::spec::RunSpec;
 use longhaul_workspace::place::{self, Place};
@@ -10,6 +11,7 @@ use longhaul_workspace::{Guard, Workspace, abandoned, carry, homing, lending};
 use super::Harness;
 use crate::driver::Preparation;
 use crate::error::Error;
+use crate::perform::tended;
 
 impl Harness {
     pub(crate) fn place(&self, spec: &RunSpec, path: &Path) -> Place {
@@ -29,7 +31,8 @@ impl Harness {
         }
     }
 
-    pub(super) fn workspace(&self, run: &Run) -> Result<Workspace, Error> {
+    /// Makes or finds the workspace of a run, and tells what was done about it: what was committed when we were killed comes home.
+    pub(super) fn workspace(&self, run: &Run) -> Result<(Workspace, Tended), Error> {
         let path = PathBuf::from(&run.spec.workspace);
         // An agent that finds an empty directory where its work was would do it all again, or worse. One that is there is the user's
         // word that it may: we leave none behind.
@@ -43,19 +46,17 @@ impl Harness {
         if let (Place::Worktree { repo, .. }, false) = (&place, run.has_worked()) {
             carry::ignored(repo, &path, &self.copied).map_err(|error| failed(Box::new(error)))?;
         }
-        if self.home().is_some_and(|home| path.starts_with(home.dir())) {
+        let mut done = Tended::default();
+        if let Some(home) = self.home().filter(|home| path.starts_with(home.dir())) {
             // What an agent's git left that was killed with us: its next one would stop at it.
             abandoned::clear(&path);
-            // What was committed when we were killed comes home; what cannot is no reason not to work.
-            if let Some(home) = self.home() {
-                homing::publish_if_moved(&path, &home.dir().join("scratch")).ok();
-                if was_there {
-                    lending::refresh(&path).ok();
-                }
+            done = tended(homing::publish_if_moved(&path, &home.dir().join("scratch")));
+            if was_there {
+                lending::refresh(&path).ok();
             }
         }
         let workspace = Workspace::open(&path).map_err(|error| failed(Box::new(error)))?;
-        Ok(workspace.guarded(self.guard(&path)))
+        Ok((workspace.guarded(self.guard(&path)), done))
     }
 
     /// A run that works in place has our state directory, and the settings of the next run, in its workspace. One whose

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use longhaul_core::child::ChildEnding;
 use longhaul_core::event::Cause;
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::tool::{Failure, Found, Outcome, Trace};
 use longhaul_tools::hooks::{Hooks, Looked, Verdict, judged};
 use longhaul_tools::{Context, Tool};
@@ -76,7 +76,8 @@ pub(super) async fn hooked(
         Verdict::Broken(reason) => Some(Outcome::failed(Failure::Hook, reason)),
     };
     if let Some(outcome) = refused {
-        return Input::ToolEnded { call, attempt, outcome, duration_us: 1, hold: None };
+        let tended = Tended::default();
+        return Input::ToolEnded { call, attempt, outcome, duration_us: 1, hold: None, tended };
     }
     let started = Instant::now();
     let outcome = run(tool, &context, &work).await;
@@ -84,7 +85,7 @@ pub(super) async fn hooked(
     let verdict = hooks.after(&context, looked, &outcome).await;
     let (outcome, hold) = judged(outcome, verdict);
     let hold = gone(&context.workspace).or(hold);
-    Input::ToolEnded { call, attempt, outcome, duration_us, hold }
+    Input::ToolEnded { call, attempt, outcome, duration_us, hold, tended: Tended::default() }
 }
 
 async fn run(tool: Option<Arc<dyn Tool>>, context: &Context, work: &ToolWork) -> Outcome {

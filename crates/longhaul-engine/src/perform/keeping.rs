@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longhaul_core::event::{Kept, Stored};
+use longhaul_core::event::{Brought, Kept, Stored};
 use longhaul_core::ids::{CallId, RunId};
+use longhaul_core::input::Tended;
 use longhaul_core::run::{Call, Run};
 use longhaul_store::Store;
 use longhaul_tools::{Blobs, call_of};
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::checkpoints::Vault;
-use longhaul_workspace::commit;
+use longhaul_workspace::{abandoned, commit, homing};
 
 use super::Keep;
 use crate::error::Error;
@@ -31,16 +32,34 @@ pub(crate) fn stored(tree: &Path, state: &Path, quota: &Quota) -> Stored {
 }
 
 /// Commits what stands in a worktree. That it cannot be done is no reason for a run to end otherwise than it did.
-pub(super) fn kept(tree: &Path, scratch: &Path, keep: &Keep) -> Kept {
-    let commit = || -> Result<commit::Kept, commit::Error> {
+pub(super) fn kept(tree: &Path, scratch: &Path, keep: &Keep) -> (Kept, Tended) {
+    let commit = || {
         let checkout = Checkout::open(tree, scratch, Filters::Failing)?;
         commit::commit(&checkout, keep.run.as_str(), &keep.message)
     };
     match commit() {
-        Ok(commit::Kept::Committed(made)) => Kept::Committed { commit: made.commit, branch: made.branch },
-        Ok(commit::Kept::Unchanged { head }) => Kept::Unchanged { head: Some(head) },
-        Err(error) => Kept::Uncommitted { why: error.to_string() },
+        Ok((commit::Kept::Committed(made), done)) => {
+            (Kept::Committed { commit: made.commit, branch: made.branch }, tended(done))
+        }
+        Ok((commit::Kept::Unchanged { head }, done)) => (Kept::Unchanged { head: Some(head) }, tended(done)),
+        Err(error) => (Kept::Uncommitted { why: error.to_string() }, Tended::default()),
     }
+}
+
+/// Sees to a worktree of ours after a call. What could not be brought home is brought with what comes next, and at the end.
+pub(super) fn tended_after_call(tree: &Path, scratch: &Path, was_stopped: bool) -> Tended {
+    if was_stopped {
+        // A git that was stopped with its command would keep every later one from working.
+        abandoned::clear(tree);
+    }
+    tended(homing::publish_if_moved(tree, scratch))
+}
+
+/// What was done about a worktree, as the run remembers it.
+pub(crate) fn tended(done: homing::Tended) -> Tended {
+    let brought = done.brought.into_iter().map(|(branch, commit)| Brought { branch, commit }).collect();
+    let not_brought = done.came.err().map(|error| error.to_string());
+    Tended { brought, not_brought, mended: done.mended.into_iter().map(str::to_owned).collect() }
 }
 
 /// Large outputs kept in the run's own blobs.

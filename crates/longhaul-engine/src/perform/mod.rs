@@ -15,21 +15,21 @@ use longhaul_core::child::ChildReport;
 use longhaul_core::conversation::ModelRequest;
 use longhaul_core::event::{Aside, Kept, Moment, Purpose, Stored};
 use longhaul_core::ids::{Attempt, CallId, RunId};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::permission::Permissions;
 use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{Outcome, Trace};
 use longhaul_model::Deltas;
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Tool, Toolbox};
-use longhaul_workspace::{Workspace, abandoned, homing};
+use longhaul_workspace::Workspace;
 use tokio::task::{JoinError, spawn_blocking};
 
 pub use self::keeping::RunBlobs;
-pub(crate) use self::keeping::stored;
+pub(crate) use self::keeping::{stored, tended};
 
 use self::calling::{check, gone, hooked, prepared, stopped_by_hooks};
-use self::keeping::kept;
+use self::keeping::{kept, tended_after_call};
 use self::looking::{look_at_work, prepared_place};
 use self::said::{Shown, by_own_names, struck_out};
 use crate::asking::{Shelf, ask_aside, call_model};
@@ -209,18 +209,13 @@ impl Hands {
         let (toolbox, secrets) = (Arc::clone(&self.toolbox), self.secrets.clone());
         let (own_tree, scratch) = (self.own_tree(), self.scratch.clone());
         Box::pin(async move {
-            let input = hooked(&toolbox.hooks, tool, context, work).await;
-            if let (Some(tree), Input::ToolEnded { outcome, .. }) = (own_tree, &input) {
+            let mut input = hooked(&toolbox.hooks, tool, context, work).await;
+            if let (Some(tree), Input::ToolEnded { outcome, tended, .. }) = (own_tree, &mut input) {
                 let was_stopped = !matches!(outcome, Outcome::Done { .. });
-                let seen_to = move || {
-                    if was_stopped {
-                        // A git that was stopped with its command would keep every later one from working.
-                        abandoned::clear(&tree);
-                    }
-                    // What could not be brought is brought with what comes next, and at the end.
-                    homing::publish_if_moved(&tree, &scratch).ok();
-                };
-                spawn_blocking(seen_to).await.ok();
+                let tend = move || tended_after_call(&tree, &scratch, was_stopped);
+                let lost =
+                    |error: JoinError| Tended { not_brought: Some(error.to_string()), ..Tended::default() };
+                *tended = spawn_blocking(tend).await.unwrap_or_else(lost);
             }
             Some(struck_out(input, &secrets))
         })
@@ -281,8 +276,9 @@ impl Hands {
         Box::pin(async move {
             let steps = keep.steps;
             let kept = spawn_blocking(move || kept(&tree, &scratch, &keep)).await;
-            let lost = |error: JoinError| Kept::Uncommitted { why: error.to_string() };
-            Some(Input::WorkKept { steps, kept: kept.unwrap_or_else(lost) })
+            let lost = |error: JoinError| (Kept::Uncommitted { why: error.to_string() }, Tended::default());
+            let (kept, tended) = kept.unwrap_or_else(lost);
+            Some(Input::WorkKept { steps, kept, tended })
         })
     }
 }

@@ -35,12 +35,13 @@ pub(super) fn by_own_names(mut input: Input, toolbox: &Toolbox) -> Input {
 /// What a tool or a model says, without the providers' keys.
 pub(super) fn struck_out(input: Input, secrets: &Secrets) -> Input {
     match input {
-        Input::ToolEnded { call, attempt, outcome, duration_us, hold } => Input::ToolEnded {
+        Input::ToolEnded { call, attempt, outcome, duration_us, hold, tended } => Input::ToolEnded {
             call,
             attempt,
             outcome: secrets.strike_outcome(outcome),
             duration_us,
             hold: hold.map(|why| secrets.strike(&why).into_owned()),
+            tended,
         },
         Input::AsideEnded { aside, attempt, answer } => {
             let failed = |failure: ModelFailure| ModelFailure {
@@ -92,6 +93,7 @@ pub(super) fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::OutOfBudget(_)
         | Input::WorkspaceGone { .. }
         | Input::WorkKept { .. }
+        | Input::Tended(_)
         | Input::FilesStored { .. }
         | Input::SetUpStarted { .. }
         | Input::SetUpEnded { .. }

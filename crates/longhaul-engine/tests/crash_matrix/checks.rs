@@ -95,6 +95,9 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::LimitPassed { .. }
             | Event::ChecksChanged { .. }
             | Event::WorkKept { .. }
+            | Event::BranchesBrought { .. }
+            | Event::BranchNotBrought { .. }
+            | Event::WorkspaceMended { .. }
             | Event::FilesStored { .. }
             | Event::CheckpointNamed { .. }
             | Event::Reopened

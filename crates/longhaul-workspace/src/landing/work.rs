@@ -100,7 +100,8 @@ impl Work {
             return Ok(self.result()?.head);
         }
         let worktree = self.open_worktree(Filters::Failing)?;
-        commit::commit(&worktree, &self.run, &self.title)?;
+        let (_, tended) = commit::commit(&worktree, &self.run, &self.title)?;
+        tended.came?;
         let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
         let head = worktree.head()?;
         self.bring(&worktree, &home, &[&head])?;

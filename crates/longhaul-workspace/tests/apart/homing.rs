@@ -21,7 +21,7 @@ fn what_is_committed_comes_home() {
     let one = fixture.commit("one");
     assert_ne!(fixture.home(BRANCH), Some(one.clone()), "void: it is there by itself");
     for _ in 0..2 {
-        publish_if_moved(&tree, &scratch).unwrap();
+        publish_if_moved(&tree, &scratch).came.unwrap();
         assert_eq!(fixture.home(BRANCH), Some(one.clone()));
     }
     git(&tree, &["commit", "--quiet", "--amend", "-m", "other"]);
@@ -31,7 +31,7 @@ fn what_is_committed_comes_home() {
     for top in [&repo, &tree] {
         git(top, &["gc", "--quiet", "--prune=now"]);
         let next = fixture.commit(top.file_name().unwrap().to_str().unwrap());
-        publish_if_moved(&tree, &scratch).unwrap();
+        publish_if_moved(&tree, &scratch).came.unwrap();
         assert_eq!(fixture.home(BRANCH), Some(next));
     }
     // So many that they come as one pack.
@@ -73,11 +73,11 @@ fn what_lacks_something_does_not_come() {
     });
     let whole = fs::read(object(&lost)).unwrap();
     fs::remove_file(object(&lost)).unwrap();
-    assert!(publish(&tree, &fixture.at("scratch")).is_err());
+    assert!(publish(&tree, &fixture.at("scratch")).came.is_err());
     assert_eq!(fixture.home(BRANCH), before);
     // Another object under its name.
     fs::copy(object(&other), object(&lost)).unwrap();
-    assert!(publish(&tree, &fixture.at("scratch")).is_err());
+    assert!(publish(&tree, &fixture.at("scratch")).came.is_err());
     assert_eq!((fixture.home(BRANCH), fixture.home(&format!("{lost}^{{blob}}"))), (before, None));
     fs::remove_file(object(&lost)).unwrap();
     fs::write(object(&lost), whole).unwrap();
@@ -119,7 +119,7 @@ fn new_branches_come_home_under_names_that_are_free() {
     // It follows what is done in the worktree, as long as nobody else moves it.
     git(&tree, &["checkout", "--quiet", "topic"]);
     let next = fixture.commit("next");
-    publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
+    publish_if_moved(&tree, &fixture.at("scratch")).came.unwrap();
     assert_eq!(fixture.home("topic"), Some(next));
     git(&repo, &["branch", "-f", "topic", "main"]);
     fixture.commit("more");
@@ -239,7 +239,7 @@ fn a_branch_that_was_renamed_is_followed() {
         git(&tree, &["commit", "--quiet", "--amend", "-m", name]);
         let next = git(&tree, &["rev-parse", "HEAD"]);
         refresh(&tree).unwrap();
-        publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
+        publish_if_moved(&tree, &fixture.at("scratch")).came.unwrap();
         assert_eq!((fixture.home("better"), fixture.home(BRANCH)), (Some(next), None));
     }
     git(&repo, &["branch", "-m", "better", "best"]);
@@ -260,7 +260,7 @@ fn what_is_packed_at_home_is_there() {
         git(&repo, &["pack-refs", "--all"]);
         // It would come if anybody looked.
         git(&tree, &["branch", "unseen"]);
-        publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
+        publish_if_moved(&tree, &fixture.at("scratch")).came.unwrap();
         assert_eq!(fixture.home("unseen"), None);
         fixture.publish();
         assert!(fixture.home("unseen").is_some());
@@ -362,7 +362,7 @@ fn objects_are_looked_at_if_the_user_says_so() {
         let evil = String::from_utf8(made.output().unwrap().stdout).unwrap();
         let commit = git(&tree, &["commit-tree", "-p", "HEAD", "-m", "evil", evil.trim()]);
         git(&tree, &["update-ref", "HEAD", &commit]);
-        assert_eq!(publish(&tree, &fixture.at("scratch")).is_ok(), is_brought);
+        assert_eq!(publish(&tree, &fixture.at("scratch")).came.is_ok(), is_brought);
         assert_eq!(fixture.home(BRANCH) == Some(commit), is_brought);
     }
 }
@@ -378,11 +378,11 @@ fn a_branch_that_somebody_else_has_moved_stays() {
     let theirs = git(&repo, &["commit-tree", "-p", BRANCH, "-m", "theirs", &tree]);
     git(&repo, &["update-ref", &format!("refs/heads/{BRANCH}"), &theirs]);
     fixture.commit("two");
-    let said = publish(&fixture.tree(), &scratch).unwrap_err().to_string();
+    let said = publish(&fixture.tree(), &scratch).came.unwrap_err().to_string();
     assert!(said.contains("was moved or checked out in"), "{said}");
     assert_eq!(fixture.home(BRANCH), Some(theirs));
     git(&fixture.tree(), &["branch", "beside"]);
-    publish(&fixture.tree(), &scratch).unwrap_err();
+    publish(&fixture.tree(), &scratch).came.unwrap_err();
     assert!(fixture.home("beside").is_some(), "other branches come all the same");
     // Whoever takes it in gets on.
     git(&fixture.tree(), &["merge", "--quiet", "--no-edit", &fixture.home(BRANCH).unwrap()]);
@@ -463,7 +463,7 @@ fn links_in_the_directory_lead_nowhere() {
             Ok(checkout) => said.extend(commit(&checkout, "run_1", "x").err().map(|error| error.to_string())),
             Err(error) => said.push(error.to_string()),
         }
-        said.extend(publish(&tree, &scratch).err().map(|error| error.to_string()));
+        said.extend(publish(&tree, &scratch).came.err().map(|error| error.to_string()));
         refresh(&tree).ok();
         assert!(!said.iter().any(|said| said.contains("tok_1")), "{command}: {said:?}");
         assert_eq!(fixture.home("main"), main, "{command}");

@@ -42,18 +42,25 @@ fn a_broken_repository_is_mended() {
         let fixture = Fixture::new();
         let (repo, tree, scratch) = (fixture.repo(), fixture.tree(), fixture.at("scratch"));
         let one = fixture.commit("one");
-        publish_if_moved(&tree, &scratch).unwrap();
+        publish_if_moved(&tree, &scratch).came.unwrap();
         let inode = fs::metadata(tree.join(".git")).unwrap().ino();
         fs::write(tree.join("work"), "not committed").unwrap();
         shell(&tree, command);
-        publish_if_moved(&tree, &scratch).unwrap();
+        let done = publish_if_moved(&tree, &scratch);
+        done.came.unwrap();
+        assert!(!done.mended.is_empty() && done.brought.is_empty(), "{command}: {:?}", done.mended);
         assert_eq!(fs::metadata(tree.join(".git")).unwrap().ino(), inode);
         assert_eq!(git(&tree, &["rev-parse", "HEAD", "main"]), git(&repo, &["rev-parse", BRANCH, "main"]));
         assert_eq!(git(&tree, &["symbolic-ref", "HEAD"]), format!("refs/heads/{BRANCH}"));
         assert_eq!(git(&tree, &["status", "--porcelain"]), "?? work", "{command}");
         assert_eq!(put_aside(&tree), aside, "{command}");
         let two = fixture.commit("two");
-        publish_if_moved(&tree, &scratch).unwrap();
+        let done = publish_if_moved(&tree, &scratch);
+        done.came.unwrap();
+        assert_eq!(
+            (done.mended, done.brought),
+            (vec![], vec![(format!("refs/heads/{BRANCH}"), two.clone())])
+        );
         assert_eq!(fixture.home(BRANCH), Some(two.clone()));
         assert_eq!(git(&repo, &["rev-parse", &format!("{two}~")]), one);
         assert_eq!(is_unsaved(&tree), !aside.is_empty(), "what was broken may have had something");
@@ -72,11 +79,12 @@ fn put_aside(tree: &Path) -> Vec<String> {
 /// F48: what only git can tell is broken is seen to before work is committed.
 #[test]
 fn what_git_cannot_read_is_mended() {
-    for command in [
-        "head -c 1000 /dev/urandom > .git/packed-refs",
-        "printf 'x\\0garbage\\n' >> .git/packed-refs",
-        "echo short > .git/index",
-        "rm -r .git/refs/heads/agent",
+    for (command, mended) in [
+        ("head -c 1000 /dev/urandom > .git/packed-refs", &["refs"][..]),
+        ("printf 'x\\0garbage\\n' >> .git/packed-refs", &["refs"]),
+        ("echo short > .git/index", &["index"]),
+        ("rm -r .git/refs/heads/agent", &[]),
+        ("rm -r .git/refs/heads/agent; sed -i /agent/d .git/packed-refs", &["branch"]),
     ] {
         let fixture = Fixture::new();
         let tree = fixture.tree();
@@ -86,8 +94,10 @@ fn what_git_cannot_read_is_mended() {
         fs::write(tree.join("work"), "new").unwrap();
         shell(&tree, command);
         let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
-        let kept = commit(&checkout, "run_1", "work").unwrap();
+        let (kept, done) = commit(&checkout, "run_1", "work").unwrap();
         assert!(matches!(kept, Kept::Committed(_)), "{command}: {kept:?}");
+        assert_eq!(done.mended, mended, "{command}");
+        assert_eq!(done.brought, [("refs/heads/better".to_owned(), git(&tree, &["rev-parse", "HEAD"]))]);
         assert_eq!(fixture.home("better"), Some(git(&tree, &["rev-parse", "HEAD"])), "{command}");
         assert_eq!(git(&fixture.repo(), &["show", "better:work"]), "new", "{command}");
         assert_eq!(git(&fixture.repo(), &["show", "better:one"]), "one", "{command}");
@@ -109,13 +119,13 @@ fn a_sparse_checkout_stays_sparse() {
     let tree = fixture.tree();
     assert!(tree.join("in/file").exists() && !tree.join("out").exists());
     shell(&tree, "rm .git/HEAD .git/index");
-    publish_if_moved(&tree, &fixture.at("scratch")).unwrap();
+    publish_if_moved(&tree, &fixture.at("scratch")).came.unwrap();
     assert_eq!(git(&tree, &["status", "--porcelain"]), "");
     // Also if nothing but the index is lost, or somebody was killed while it was made.
     for left in ["", "cp .git/index .git/longhaul-index"] {
         shell(&tree, &format!("{left}\nrm .git/index; echo more >> in/file"));
         let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
-        commit(&checkout, "run_1", "work").unwrap();
+        commit(&checkout, "run_1", "work").unwrap().1.came.unwrap();
         let listed = git(&fixture.repo(), &["ls-tree", "-r", "--name-only", BRANCH]);
         assert_eq!(listed.lines().collect::<Vec<_>>(), ["file", "in/file", "out/file"]);
     }
@@ -140,7 +150,7 @@ fn what_git_would_stop_at_goes() {
         "mkdir .git/rebase-merge; mkfifo .git/rebase-merge/head-name; truncate -s 1G .git/EVIL_HEAD",
     );
     File::create(own.join("refs/heads/huge")).unwrap().set_len(1 << 30).unwrap();
-    publish(&tree, &fixture.at("scratch")).unwrap();
+    publish(&tree, &fixture.at("scratch")).came.unwrap();
     assert_eq!(fixture.home(BRANCH), Some(one));
     for gone in [
         "refs/heads/pipe",

@@ -49,7 +49,7 @@ impl Fixture {
     }
 
     pub fn publish(&self) {
-        publish(&self.tree(), &self.at("scratch")).unwrap();
+        publish(&self.tree(), &self.at("scratch")).came.unwrap();
     }
 
     pub fn commit(&self, name: &str) -> String {

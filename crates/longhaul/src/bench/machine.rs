@@ -8,7 +8,7 @@ use longhaul_core::decide::decide;
 use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
 use longhaul_core::ids::{CommandId, RunId};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::run::Run;
 use longhaul_core::time::Timestamp;
@@ -75,9 +75,14 @@ impl Machine {
                 let reply = ModelReply { text, calls, ..ModelReply::default() };
                 Input::ModelReplied { turn, attempt, reply, duration_us: 1 }
             }
-            Effect::RunTool { call, attempt } => {
-                Input::ToolEnded { call, attempt, outcome: Outcome::done(text), duration_us: 1, hold: None }
-            }
+            Effect::RunTool { call, attempt } => Input::ToolEnded {
+                call,
+                attempt,
+                outcome: Outcome::done(text),
+                duration_us: 1,
+                hold: None,
+                tended: Tended::default(),
+            },
             // A run of a tool of class once asks for nothing else.
             Effect::Examine { .. }
             | Effect::AskAside { .. }

@@ -10,7 +10,7 @@ use longhaul_core::decide::decide;
 use longhaul_core::effect::Effect;
 use longhaul_core::event::Event;
 use longhaul_core::ids::{CommandId, RunId};
-use longhaul_core::input::Input;
+use longhaul_core::input::{Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::prompt;
 use longhaul_core::run::Run;
@@ -97,7 +97,14 @@ impl Talk {
             }
             Effect::RunTool { call, attempt } => {
                 let outcome = Outcome::done(format!("// part {}\n{}", self.calls, self.result));
-                Input::ToolEnded { call, attempt, outcome, duration_us: 1, hold: None }
+                Input::ToolEnded {
+                    call,
+                    attempt,
+                    outcome,
+                    duration_us: 1,
+                    hold: None,
+                    tended: Tended::default(),
+                }
             }
             Effect::PrepareTool { .. }
             | Effect::CheckTool { .. }

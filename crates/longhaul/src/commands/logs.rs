@@ -110,6 +110,12 @@ pub fn retell(run: &Run, event: &Event) -> Vec<String> {
         Event::SetUpEnded { error: Some(error), .. } => format!("(not set up: {error})"),
         Event::WorkKept { kept: Kept::Committed { commit, .. }, .. } => format!("(committed {commit})"),
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => format!("(not committed: {why})"),
+        Event::BranchesBrought { branches } => {
+            let said = branches.iter().map(|brought| format!("{} {}", brought.name(), brought.commit));
+            format!("(in your repository now: {})", said.collect::<Vec<_>>().join(", "))
+        }
+        Event::BranchNotBrought { why } => format!("(not in your repository: {why})"),
+        Event::WorkspaceMended { parts } => format!("(.git was broken; made anew: {})", parts.join(", ")),
         Event::CheckpointNamed { number, name } => format!("(checkpoint {number} is named {name})"),
         Event::CheckpointGuarded { number, name, command, .. } => {
             format!("(checkpoint {number} is named {name}: the next command may throw work away: {command})")

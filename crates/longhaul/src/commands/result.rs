@@ -9,7 +9,7 @@ use longhaul_core::spec::RunSpec;
 use longhaul_core::status::Status;
 use longhaul_engine::Harness;
 use longhaul_tools::hash_of;
-use longhaul_workspace::place;
+use longhaul_workspace::{homing, place};
 use serde::Serialize;
 
 use super::drive;
@@ -46,7 +46,9 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         render::hint(&hint);
     }
     // A merge, or the user, may have committed it since.
-    run.uncommitted.take_if(|_| !place::is_dirty(Path::new(&run.spec.workspace)));
+    let workspace = Path::new(&run.spec.workspace);
+    run.uncommitted.take_if(|_| !place::is_dirty(workspace));
+    run.not_brought.take_if(|_| homing::is_home(workspace));
     let misfit = misfit(&run);
     let mut report = Report::of(&run);
     // What stands there now: the last look of the harness may have been before the last change.

@@ -368,7 +368,7 @@ fn only_copy(app: &App, session: &Session, dry_run: bool) -> Result<Option<PathB
     let is_only = |path: &PathBuf| {
         if !dry_run {
             // What was committed by hand comes home first; what cannot is nowhere else.
-            homing::publish(path, &scratch(app)).ok();
+            drop(homing::publish(path, &scratch(app)));
             lending::refresh(path).ok();
         }
         place::is_unsaved(path)

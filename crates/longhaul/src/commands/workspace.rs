@@ -366,7 +366,7 @@ fn is_of_git(run: &Run) -> bool {
 fn is_unsaved(app: &App, place: &Place, name: &str, dry_run: bool) -> bool {
     if !dry_run {
         // What cannot be brought is nowhere else.
-        homing::publish(place.directory(), &scratch(app)).ok();
+        drop(homing::publish(place.directory(), &scratch(app)));
         lending::refresh(place.directory()).ok();
     }
     let is_unsaved = place::is_unsaved(place.directory());

@@ -86,6 +86,76 @@ fn a_result_says_that_work_is_not_committed() {
     assert!(!desk.get(&["result", &id]).contains("not committed"));
 }
 
+/// F37, D11.16: what comes to the user's repository, what cannot, and what was mended in the worktree, are events of the run; a
+/// result says what is lacking for as long as that is so. What was left undone when nobody drove the run is done and told when it
+/// is taken up.
+#[test]
+fn what_comes_to_the_users_repository_is_told() {
+    let script = r#"
+conversations:
+  - turns:
+      - calls: [ { tool: bash, args: { command: "sh ./begin.sh" } } ]
+      - calls: [ { tool: ask_human, args: { question: "And now?" } } ]
+      - calls: [ { tool: bash, args: { command: "sh ./end.sh" } } ]
+      - text: Done.
+"#;
+    let who = "git -c user.name=x -c user.email=x";
+    let begin = format!("echo 1 > one; git add one; {who} commit -qm one; git branch topic; rm .git/HEAD\n");
+    let end = format!("echo 2 > two; git add two; {who} commit -qm two\n");
+    let desk = checkout::repository(script, &[("begin.sh", &begin), ("end.sh", &end)]);
+    let said = desk.say(&["run", "Write", "--model", "scripted/s.yaml", "--json"]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    assert!(
+        said.err.contains("the agent had broken the `.git` of its worktree; made anew: HEAD"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("in your repository now: topic\n"), "{}", said.err);
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let [id, branch, place] = ["id", "branch", "workspace"].map(|name| shown[name].as_str().unwrap());
+    let told = |desk: &Desk| {
+        let ours = ["workspace_mended", "branches_brought", "branch_not_brought"];
+        let events = desk.events(id).into_iter();
+        let events = events.filter(|event| ours.iter().any(|kind| event["type"] == *kind));
+        events.collect::<Vec<_>>()
+    };
+    let first = git(&desk, &["rev-parse", branch]);
+    let events = told(&desk);
+    assert_eq!((&events[0]["type"], &events[0]["parts"]), (&json!("workspace_mended"), &json!(["HEAD"])));
+    let came =
+        [branch, "topic"].map(|name| json!({ "branch": format!("refs/heads/{name}"), "commit": first }));
+    assert_eq!((events.len(), &events[1]["branches"]), (2, &json!(came)));
+
+    // Somebody else puts a commit onto it, and breaks what the run needs.
+    let tree = git(&desk, &["rev-parse", &format!("{branch}^{{tree}}")]);
+    let theirs = git(&desk, &["commit-tree", "-p", branch, "-m", "theirs", &tree]);
+    git(&desk, &["update-ref", &format!("refs/heads/{branch}"), &theirs]);
+    std::fs::remove_file(Path::new(place).join(".git/HEAD")).unwrap();
+    let approvals = desk.json(&["approvals"]);
+    desk.get(&["answer", approvals[0]["id"].as_str().unwrap(), "go on"]);
+    let said = desk.say(&["resume", id]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let why =
+        format!("`{branch}` was moved or checked out in `{}` by somebody else", desk.path(".git").display());
+    assert!(said.err.contains(&format!("not in your repository: {why}")), "{}", said.err);
+    let events = told(&desk);
+    let kinds: Vec<&str> = events[2..].iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["workspace_mended", "branch_not_brought"], "told once");
+    assert!(events[3]["reason"].as_str().unwrap().starts_with(&why), "{}", events[3]);
+    assert_eq!(git(&desk, &["rev-parse", branch]), theirs);
+    let result = desk.json(&["result", id]);
+    assert_eq!(result["notBrought"], events[3]["reason"]);
+    assert!(result["commit"].is_null(), "the agent has committed everything: {}", result["commit"]);
+    assert!(desk.get(&["result", id]).contains("is not in your repository"));
+    assert_eq!(desk.json(&["events", "validate", id])["problems"], json!([]));
+
+    // Whoever takes it in by hand has it.
+    git(&desk, &["fetch", "-q", place, "HEAD"]);
+    git(&desk, &["update-ref", &format!("refs/heads/{branch}"), "FETCH_HEAD"]);
+    assert_eq!(desk.json(&["result", id])["notBrought"], json!(null));
+    assert!(!desk.get(&["result", id]).contains("is not in your repository"));
+}
+
 /// D5.1, D5.2, D5.4: each step's work is one commit on a branch named after the task, with the run's name in it; a step
 /// that changes nothing has none, and two runs have two branches.
 #[test]

@@ -85,7 +85,7 @@ async fn git_works_in_a_runs_own_worktree() {
     assert_eq!(held.get("git log --format=%s").await, "third\nsecond\nfirst\n");
     assert_eq!(git(&repo, &["for-each-ref"]), before);
     let scratch = tree.with_file_name("scratch");
-    publish(&tree, &scratch).unwrap();
+    publish(&tree, &scratch).came.unwrap();
     assert_eq!(git(&repo, &["log", "--format=%s", "work"]), "third\nsecond\nfirst\n");
     assert_eq!(
         held.get("ls {REPO}/.git".replace("{REPO}", repo.to_str().unwrap()).as_str()).await,

@@ -24,6 +24,7 @@ impl Run {
             | Event::ToolFailed { .. }
             | Event::LimitReached { .. }
             | Event::TornTailCut { .. }
+            | Event::WorkspaceMended { .. }
             | Event::DerivedFailed { .. } => {}
 
             Event::SetUpStarted { .. } => self.setting_up = true,
@@ -62,6 +63,8 @@ impl Run {
             }
             Event::FilesStored { stored, moment } => self.files.store(stored, *moment),
             Event::WorkKept { steps, kept } => self.keep_work(*steps, kept),
+            Event::BranchesBrought { .. } => self.not_brought = None,
+            Event::BranchNotBrought { why } => self.not_brought = Some(why.clone()),
 
             Event::PlanMade { plan } => self.take_plan(plan),
             Event::PlanRefused { why } => self.refuse_plan(why),

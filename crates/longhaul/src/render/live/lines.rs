@@ -2,7 +2,7 @@
 
 use longhaul_core::child::Errand;
 use longhaul_core::conversation::ModelFailureKind;
-use longhaul_core::event::{Ask, AskKind, Event, Kept, Purpose, Rest, StopAction, Stored};
+use longhaul_core::event::{Ask, AskKind, Brought, Event, Kept, Purpose, Rest, StopAction, Stored};
 use longhaul_core::evidence::Examination;
 use longhaul_core::ids::CallId;
 use longhaul_core::plan::Plan;
@@ -93,6 +93,12 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
         Event::WorkKept { kept: Kept::Uncommitted { why }, .. } => {
             warning(&format!("not committed: {}", short(why, 160)))
         }
+        Event::BranchesBrought { branches } => return brought(run, branches),
+        Event::BranchNotBrought { why } => warning(&format!("not in your repository: {}", short(why, 200))),
+        Event::WorkspaceMended { parts } => warning(&format!(
+            "the agent had broken the `.git` of its worktree; made anew: {}",
+            parts.join(", ")
+        )),
         Event::CheckpointNamed { number, name } => format!("checkpoint {number} is named {name}"),
         Event::CheckpointGuarded { name, command, .. } => {
             format!("files kept as {name}, before {}", short(command, 120))
@@ -140,6 +146,13 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
         | Event::FilesStored { stored: Stored::Tree { .. }, .. }
         | Event::Imported { .. } => return None,
     })
+}
+
+/// The run's own branch moves with each commit, which is told by itself.
+fn brought(run: &Run, branches: &[Brought]) -> Option<String> {
+    let names = branches.iter().map(Brought::name);
+    let names: Vec<&str> = names.filter(|name| run.spec.branch.as_deref() != Some(name)).collect();
+    (!names.is_empty()).then(|| format!("in your repository now: {}", short(&names.join(", "), 160)))
 }
 
 fn warning(text: &str) -> String {
