@@ -41,8 +41,15 @@ pub(crate) fn merge_trees(
             let paths = words.by_ref().take_while(|word| !word.is_empty()).map(path_of).collect();
             Ok(Merge::Conflicts { tree, paths, single: singly(words) })
         }
+        (_, _) if is_unrelated(checkout, ours, theirs) => Err(Error::Unrelated),
         (_, _) => Err(printed.failed("merge-tree".to_owned()).into()),
     }
+}
+
+/// Git ends with this code where there is no commit in common, and with another where it could not look.
+fn is_unrelated(checkout: &Checkout, ours: &str, theirs: &str) -> bool {
+    let asked = ["merge-base", "--end-of-options", ours, theirs];
+    checkout.git().print(&asked).is_ok_and(|printed| printed.status.code() == Some(1))
 }
 
 /// The conflicts among what git says of a merge: how many paths, those, of which kind it is, and a sentence.

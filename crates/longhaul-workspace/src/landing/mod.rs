@@ -35,6 +35,8 @@ pub enum Error {
     Gone { run: String, branch: String },
     #[error("the work conflicts with what is here, in {}", shown(paths))]
     Conflicts { paths: Vec<PathBuf> },
+    #[error("the work and what is checked out have no commit in common")]
+    Unrelated,
     #[error("it would touch changes of yours that are not committed, in {}", shown(paths))]
     Uncommitted { paths: Vec<PathBuf> },
     #[error("conflicts that nobody has resolved are in the index, in {}", shown(paths))]

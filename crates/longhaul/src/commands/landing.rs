@@ -278,6 +278,9 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
     let (branch, worktree) = (&work.branch, work.worktree.display());
     let hint = match &error {
         Error::Conflicts { .. } => format!("{untouched}; `git merge {branch}` leaves the conflicts to you"),
+        Error::Unrelated => format!(
+            "{untouched}; `longhaul apply` brings in the files alone, `git merge --allow-unrelated-histories {branch}` both histories"
+        ),
         Error::Uncommitted { .. } => format!(
             "{untouched}; commit or stash them first; `git ls-files -v` marks with `h` or `S` those that git was told to pass over"
         ),
@@ -313,6 +316,10 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         | Error::Commit(commit::Error::Home(homing::Error::Diverged { .. })) => format!(
             "{untouched}; `git -C \"{worktree}\" pull --no-rebase \"{}\" {branch}` puts both together, then say it again",
             work.repository.display()
+        ),
+        Error::Apart(homing::Error::Broken { .. })
+        | Error::Commit(commit::Error::Home(homing::Error::Broken { .. })) => format!(
+            "{untouched}; its files are still in {worktree}, and what was brought before is on `{branch}`"
         ),
         Error::Busy => "try again in a moment".to_owned(),
         Error::Gone { .. } => "its journal is kept: `longhaul logs` shows what it did".to_owned(),

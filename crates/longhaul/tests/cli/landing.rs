@@ -156,6 +156,33 @@ conversations:
     assert!(!desk.get(&["result", id]).contains("is not in your repository"));
 }
 
+/// D11.16: work whose history the agent began anew is not merged by itself, and whoever wants it is told how to have it.
+#[test]
+fn work_without_a_common_history_is_not_merged() {
+    let desk = repository();
+    let id = run(&desk, &[]);
+    let shown = desk.json(&["show", &id]);
+    let [branch, place] = ["branch", "workspace"].map(|name| shown[name].as_str().unwrap());
+    let tree = git_in(Path::new(place), &["rev-parse", "HEAD^{tree}"]);
+    let anew = git_in(Path::new(place), &["commit-tree", "-m", "anew", &tree]);
+    git_in(Path::new(place), &["update-ref", "HEAD", &anew]);
+    let before = checkout(&desk);
+    let refused = desk.say(&["merge", &id]);
+    assert_eq!(
+        (refused.code, refused.err),
+        (
+            1,
+            format!(
+                "error: the work and what is checked out have no commit in common\n\
+                 hint: nothing was changed; `longhaul apply` brings in the files alone, \
+                 `git merge --allow-unrelated-histories {branch}` both histories\n"
+            )
+        )
+    );
+    assert_eq!(checkout(&desk), before);
+    assert_eq!(desk.get(&["apply", &id]), "M a.txt\n");
+}
+
 /// D5.1, D5.2, D5.4: each step's work is one commit on a branch named after the task, with the run's name in it; a step
 /// that changes nothing has none, and two runs have two branches.
 #[test]
