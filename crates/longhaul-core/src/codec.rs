@@ -15,7 +15,7 @@ const UPGRADES: [Upgrade; 1] = [upgrade::to_2];
 /// The schema version written today. Older ones are brought up to it when read; newer ones are refused by number.
 pub const VERSION: u16 = UPGRADES.len() as u16 + 1;
 /// The kinds this build knows. What lies between them was never written.
-pub const KINDS: [RangeInclusive<u16>; 6] = [0..=43, 50..=51, 55..=58, 61..=64, 68..=68, 71..=75];
+pub const KINDS: [RangeInclusive<u16>; 6] = [0..=43, 50..=51, 55..=58, 61..=64, 68..=68, 71..=76];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -14,6 +14,7 @@ const TYPES: &[(&str, &[&str])] = &[
     ("aside_started", &["aside", "attempt"]),
     ("branch_not_brought", &["level", "reason"]),
     ("branches_brought", &["branches"]),
+    ("branches_complete", &[]),
     ("budget_reached", &["limit", "spent", "max"]),
     ("checkpoint", &["number"]),
     ("checkpoint_guarded", &["number", "name", "callId", "command"]),

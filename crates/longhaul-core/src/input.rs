@@ -154,10 +154,22 @@ pub enum Input {
 /// What was done about the git directory of a run's worktree, after a command or a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tended {
-    /// What the user's repository got.
+    /// What the user's repository has got, now or before.
     pub brought: Vec<Brought>,
-    /// Why it did not get all that it was to get; if nothing is said, it has it.
-    pub not_brought: Option<String>,
+    pub home: Home,
     /// What was broken and has been made anew.
     pub mended: Vec<String>,
+}
+
+/// What of a worktree is in the user's repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Home {
+    /// Nobody has looked, or somebody else is about to see to it.
+    #[default]
+    NotLooked,
+    /// All that it was to get.
+    Complete,
+    Lacking {
+        why: String,
+    },
 }

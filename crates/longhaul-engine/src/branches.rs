@@ -152,7 +152,8 @@ fn merged(sender: &str, work: &Work) -> Result<(), landing::Error> {
             Err(landing::Error::Busy) if tries < CHILD_MERGE_TRIES_MAX => tries += 1,
             merged => {
                 merged?;
-                return Ok(homing::publish(&work.repository, &work.scratch).came?);
+                homing::publish(&work.repository, &work.scratch).came?;
+                return Ok(());
             }
         }
     }

@@ -151,6 +151,7 @@ impl Driver {
                 break;
             }
         }
+        self.rest().await?;
         self.keep_work().await?;
         self.storing = Some(Moment::Now);
         self.store_files().await?;
@@ -254,6 +255,15 @@ impl Driver {
         };
         if let Some(work) = work {
             self.under_way.push(self.performer.perform(work, self.cancel.clone()));
+        }
+    }
+
+    /// Has what works in the background ended: it would go on while its work is kept.
+    async fn rest(&mut self) -> Result<(), Error> {
+        let (_switch, never) = Cancel::new();
+        match self.performer.perform(Work::Rest(self.run().spec.id.clone()), never).await {
+            Some(input) => self.take(input),
+            None => Ok(()),
         }
     }
 

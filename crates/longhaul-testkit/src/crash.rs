@@ -276,6 +276,7 @@ fn name(work: &Work) -> String {
         Work::CheckTool(work) => format!("check {} {}", work.tool, work.call),
         Work::StoreFiles { moment } => format!("store files {moment:?}"),
         Work::SetUp { .. } => "set up".to_owned(),
+        Work::Rest(_) => "rest".to_owned(),
         Work::Keep(keep) => format!("keep after {}", keep.steps),
         Work::Examine(look) => format!("look {}", look.round),
         Work::AskAside { aside, .. } => format!("aside {aside:?}"),

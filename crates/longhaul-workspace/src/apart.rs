@@ -15,7 +15,7 @@ use crate::checkout::{path_bytes, path_of, split};
 use crate::git::{self, Git};
 use crate::gitdirs::{self, Lender, WORKTREE_OF};
 use crate::keys::without_key;
-use crate::lending::{BROUGHT, COMING, KEPT_BACK, LENT, OWN, References};
+use crate::lending::{BROUGHT, COMING, KEPT_BACK, LENT, OWN, Own};
 use crate::limits;
 use crate::place::{Error, sync_parent};
 
@@ -212,13 +212,17 @@ fn make(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
         index.sync_all().map_err(io_error("sync", fresh))?;
     }
     write(&fresh.join(WORKTREE_OF), &[path_bytes(entry.directory), b"\n"].concat())?;
-    let head = entry.head()?;
+    let head = match &shown.own {
+        Some((own, _)) => format!("ref: {}\n", own.here),
+        None => entry.head()?,
+    };
     let own = head.strip_prefix("ref: ").unwrap_or_default();
     match own {
         "" => drop(fs::remove_file(entry.directory.join(OWN))),
         own => write(&entry.directory.join(OWN), own.as_bytes())?,
     }
-    if let (Some(branch), Ok(commit)) = (head.strip_prefix("ref: "), entry.commit()) {
+    let commit = shown.own.map_or_else(|| entry.commit(), |(_, was)| Ok(was));
+    if let (Some(branch), Ok(commit)) = (head.strip_prefix("ref: "), commit) {
         // As a file of its own it can be compared without git.
         let file = fresh.join(branch.trim_end());
         let above = file.parent().unwrap_or(fresh);
@@ -268,24 +272,39 @@ fn lists(fresh: &Path, path: &Path, entry: &Entry<'_>) -> Result<Vec<(&'static s
     Ok(found)
 }
 
+/// How git begins a file of references.
+const PACKED: &[u8] = b"# pack-refs with: sorted \n";
+
 /// What an agent can look at of what there is in the user's repository.
 pub(crate) struct Shown {
-    /// All branches and tags as they are, as git keeps them in one file.
+    /// All branches and tags, as git keeps them in one file.
     pub(crate) packed: Vec<u8>,
-    /// The same as what was lent, for the record.
-    lent: Vec<u8>,
+    /// The same as what was lent, for the record; none if there is one, which goes on.
+    lent: Option<Vec<u8>>,
+    /// What the worktree's own branch was, if that is on record.
+    own: Option<(Own, String)>,
     /// Names that stand for others.
     links: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Shown {
+    /// As they are, or, if they were shown before, as they were then: files that were made from that are still there.
     pub(crate) fn of(entry: &Entry<'_>) -> Result<Shown, Error> {
+        let lender = Lender { common: entry.common.to_owned(), entry: entry.directory.to_owned() };
+        let now = Shown::as_it_is(entry)?;
+        let Some(known) = lender.known()? else { return Ok(now) };
+        let own = lender.own().and_then(|own| known.get(&own.here).map(str::to_owned).map(|was| (own, was)));
+        let is_link = |name: &str| now.links.iter().any(|(link, _)| link == Path::new(name));
+        let lines = known.iter().filter(|(name, _)| !is_link(name));
+        let lines: String = lines.map(|(name, commit)| format!("{commit} {name}\n")).collect();
+        let packed = [PACKED, lines.as_bytes()].concat();
+        Ok(Shown { packed, lent: None, own, links: now.links })
+    }
+
+    fn as_it_is(entry: &Entry<'_>) -> Result<Shown, Error> {
         let asked = ["for-each-ref", "--format=%(objectname) %(refname) %(symref)"];
         let printed = entry.git().printing_much().bytes(&asked)?;
-        let lender = Lender { common: entry.common.to_owned(), entry: entry.directory.to_owned() };
-        let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
-        let mut shown =
-            Shown { packed: b"# pack-refs with: sorted \n".to_vec(), lent: Vec::new(), links: Vec::new() };
+        let (mut packed, mut lent, mut links) = (PACKED.to_vec(), Vec::new(), Vec::new());
         for line in printed.split(|byte| *byte == b'\n') {
             let mut words = line.splitn(3, |byte| *byte == b' ');
             let (Some(commit), Some(name)) = (words.next(), words.next()) else { continue };
@@ -294,21 +313,18 @@ impl Shown {
                 continue;
             }
             let line = [commit, b" ", name, b"\n"].concat();
-            // What was brought from here is nothing that was lent.
-            if std::str::from_utf8(name).map_or(true, |name| brought.get(name).is_none()) {
-                shown.lent.extend(&line);
-            }
+            lent.extend(&line);
             if leads_to.is_empty() {
-                shown.packed.extend(line);
+                packed.extend(line);
             } else {
-                shown.links.push((path_of(name), [b"ref: ", leads_to, b"\n"].concat()));
+                links.push((path_of(name), [b"ref: ", leads_to, b"\n"].concat()));
             }
         }
-        Ok(shown)
+        Ok(Shown { packed, lent: Some(lent), own: None, links })
     }
 
-    pub(crate) fn record(&self, entry: &Entry<'_>) -> Result<(), Error> {
-        write(&entry.directory.join(LENT), &self.lent)
+    fn record(&self, entry: &Entry<'_>) -> Result<(), Error> {
+        self.lent.as_ref().map_or(Ok(()), |lent| write(&entry.directory.join(LENT), lent))
     }
 
     fn write_to(&self, fresh: &Path) -> Result<(), Error> {

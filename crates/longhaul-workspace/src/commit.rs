@@ -60,13 +60,15 @@ pub struct Committed {
 }
 
 /// Commits everything that stands in the run's own worktree and is not ignored, unless it is committed already, and brings its
-/// branch to the repository that the worktree is of. What is committed is so also if it could not be brought.
-pub fn commit(checkout: &Checkout, run: &str, message: &str) -> Result<(Kept, Tended), Error> {
-    let mut mended = mending::mend_for_git(checkout.top())?;
-    let kept = commit_here(checkout, run, message)?;
+/// branch to the repository that the worktree is of. Whether it can be committed and whether what is committed can be brought are two
+/// things.
+pub fn commit(checkout: &Checkout, run: &str, message: &str) -> (Result<Kept, Error>, Tended) {
+    let mut mended = Vec::new();
+    let is_whole = mending::mend_for_git(checkout.top(), &mut mended);
+    let kept = is_whole.map_err(Error::from).and_then(|()| commit_here(checkout, run, message));
     let tended = homing::publish(checkout.top(), checkout.scratch());
     mended.extend(&tended.mended);
-    Ok((kept, Tended { mended, ..tended }))
+    (kept, Tended { mended, ..tended })
 }
 
 fn commit_here(checkout: &Checkout, run: &str, message: &str) -> Result<Kept, Error> {

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::alone::{self, Bounds};
 use crate::prune::bytes_below;
-use crate::{gitdirs, limits};
+use crate::{activity, gitdirs, limits};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -29,6 +29,8 @@ pub enum Error {
     TimedOut { action: String, after: Duration },
     #[error("git {action} was stopped: it had written nothing for {} s", idle.as_secs())]
     Idle { action: String, idle: Duration },
+    #[error("git {action} was stopped: it had waited for {} s for something that does not come, a pipe in the place of a file, say", idle.as_secs())]
+    Waiting { action: String, idle: Duration },
     #[error("git {action} printed more than {} bytes", limits::GIT_LIST_BYTES_MAX)]
     TooMuch { action: String },
     #[error("git {action} was stopped: it has written more than {} MiB", bytes_max / (1024 * 1024))]
@@ -59,6 +61,8 @@ pub(crate) struct Git<'a> {
     output: Option<Stdio>,
     room: Option<Room<'a>>,
     time_max: Duration,
+    /// How long it may stand still; one that reaches somebody waits for them.
+    wait_max: Option<Duration>,
 }
 
 /// What the child finds at its standard input.
@@ -88,6 +92,7 @@ impl<'a> Git<'a> {
             output: None,
             room: None,
             time_max: limits::GIT_TIME_MAX,
+            wait_max: Some(limits::GIT_WAIT_MAX),
         }
     }
 
@@ -119,7 +124,7 @@ impl<'a> Git<'a> {
 
     /// For fetching and cloning, by this protocol and no other.
     pub(crate) fn reaching(self, protocol: &'static str) -> Git<'a> {
-        Git { reaches: Some(protocol), time_max: limits::FETCH_TIME_MAX, ..self }
+        Git { reaches: Some(protocol), time_max: limits::FETCH_TIME_MAX, wait_max: None, ..self }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Git<'a> {
@@ -153,7 +158,7 @@ impl<'a> Git<'a> {
             Reads::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
         };
         let (max, room, reaches) = (self.output_bytes_max, self.room, self.reaches);
-        let time_max = self.time_max;
+        let times = Times { time_max: self.time_max, wait_max: self.wait_max };
         let bounds = self.bounds(&action)?;
         let place =
             bounds.as_ref().and_then(|_| self.directory.canonicalize().ok()?.parent().map(Path::to_owned));
@@ -171,8 +176,8 @@ impl<'a> Git<'a> {
             thread::spawn(move || pipe.write_all(&bytes).ok())
         });
         let stdout = child.stdout.take().map(|pipe| keep_start(pipe, max));
-        let stderr = child.stderr.take().map(|pipe| keep_start(pipe, limits::GIT_OUTPUT_BYTES_MAX));
-        let status = wait(&mut child, &action, time_max, room)?;
+        let stderr = child.stderr.take().map(|pipe| keep_start(pipe, limits::GIT_COMPLAINT_BYTES_MAX));
+        let status = wait(&mut child, &action, &times, room)?;
         let kept = |reader: Option<thread::JoinHandle<Kept>>| {
             reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
         };
@@ -181,7 +186,8 @@ impl<'a> Git<'a> {
         if printed.lost && max == limits::GIT_LIST_BYTES_MAX {
             return Err(Error::TooMuch { action });
         }
-        let complaint = String::from_utf8_lossy(&complaint.bytes).into_owned();
+        let more = if complaint.lost { "…" } else { "" };
+        let complaint = String::from_utf8_lossy(complaint.bytes.trim_ascii()).into_owned() + more;
         Ok(Printed { status, bytes: printed.bytes, complaint })
     }
 
@@ -228,8 +234,8 @@ impl Printed {
     }
 
     pub(crate) fn failed(&self, action: String) -> Error {
-        let complaint = self.complaint.trim();
-        let message = if complaint.is_empty() { self.status.to_string() } else { complaint.to_owned() };
+        let complaint = &self.complaint;
+        let message = if complaint.is_empty() { self.status.to_string() } else { complaint.clone() };
         Error::Failed { action, message }
     }
 }
@@ -340,6 +346,7 @@ pub fn command(directory: &Path, listens: Listens, more: &[Setting]) -> Command 
         .env("GIT_NO_LAZY_FETCH", "1")
         // Whoever can make a reference could have one object shown for another.
         .env("GIT_NO_REPLACE_OBJECTS", "1")
+        .env("GIT_ALLOC_LIMIT", limits::GIT_ALLOCATION_BYTES_MAX.to_string())
         .env("GIT_ALLOW_PROTOCOL", "none")
         .arg("-C")
         .arg(directory)
@@ -414,42 +421,84 @@ fn is_kept_back(name: &str) -> bool {
     !(is_proxy || NEEDED.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_"))
 }
 
-fn wait(
-    child: &mut Child,
-    action: &str,
+/// How long a child may take, and how long it may stand still.
+struct Times {
     time_max: Duration,
-    room: Option<Room<'_>>,
-) -> Result<ExitStatus, Error> {
+    wait_max: Option<Duration>,
+}
+
+fn wait(child: &mut Child, action: &str, times: &Times, room: Option<Room<'_>>) -> Result<ExitStatus, Error> {
     let start = Instant::now();
-    let mut looked = start;
-    let (mut filled, mut grown) = (0, start);
+    let mut filling = room.map(|room| Filling { room, looked: start, filled: 0, grown: start });
+    let mut working =
+        times.wait_max.map(|wait_max| Working { wait_max, looked: start, used: 0, seen: start });
     let mut pause = limits::FIRST_POLL_INTERVAL;
-    while start.elapsed() < time_max {
+    while start.elapsed() < times.time_max {
         if let Some(status) = child.try_wait().map_err(Error::Spawn)? {
             return Ok(status);
         }
         thread::sleep(pause);
         pause = (pause * 2).min(limits::POLL_INTERVAL);
-        if let Some(Room { directory, bytes_max, idle_max }) = room
-            && looked.elapsed() >= limits::ROOM_LOOK_INTERVAL
-        {
-            looked = Instant::now();
-            let bytes = bytes_below(directory);
-            if bytes != filled {
-                (filled, grown) = (bytes, looked);
-            }
-            if bytes > bytes_max {
-                end(child)?;
-                return Err(Error::TooLarge { action: action.to_owned(), bytes_max });
-            }
-            if grown.elapsed() >= idle_max {
-                end(child)?;
-                return Err(Error::Idle { action: action.to_owned(), idle: idle_max });
-            }
+        let too_far = filling.as_mut().and_then(|filling| filling.look(action));
+        if let Some(error) = too_far.or_else(|| working.as_mut()?.look(child, action)) {
+            end(child)?;
+            return Err(error);
         }
     }
     end(child)?;
-    Err(Error::TimedOut { action: action.to_owned(), after: time_max })
+    Err(Error::TimedOut { action: action.to_owned(), after: times.time_max })
+}
+
+/// What is known of a directory that a child fills.
+struct Filling<'a> {
+    room: Room<'a>,
+    looked: Instant,
+    filled: u64,
+    grown: Instant,
+}
+
+impl Filling<'_> {
+    fn look(&mut self, action: &str) -> Option<Error> {
+        if self.looked.elapsed() < limits::ROOM_LOOK_INTERVAL {
+            return None;
+        }
+        self.looked = Instant::now();
+        let Room { directory, bytes_max, idle_max } = self.room;
+        let bytes = bytes_below(directory);
+        if bytes != self.filled {
+            (self.filled, self.grown) = (bytes, self.looked);
+        }
+        let action = || action.to_owned();
+        if bytes > bytes_max {
+            return Some(Error::TooLarge { action: action(), bytes_max });
+        }
+        (self.grown.elapsed() >= idle_max).then(|| Error::Idle { action: action(), idle: idle_max })
+    }
+}
+
+/// What is known of the work of a child.
+struct Working {
+    wait_max: Duration,
+    looked: Instant,
+    used: u64,
+    seen: Instant,
+}
+
+impl Working {
+    fn look(&mut self, child: &Child, action: &str) -> Option<Error> {
+        if self.looked.elapsed() < limits::WORK_LOOK_INTERVAL {
+            return None;
+        }
+        self.looked = Instant::now();
+        match activity::of_group(child.id()) {
+            activity::Activity::Used(ticks) if ticks == self.used => {}
+            activity::Activity::Used(ticks) => (self.used, self.seen) = (ticks, self.looked),
+            activity::Activity::AtWork | activity::Activity::Unknown => self.seen = self.looked,
+        }
+        let action = || action.to_owned();
+        (self.seen.elapsed() >= self.wait_max)
+            .then(|| Error::Waiting { action: action(), idle: self.wait_max })
+    }
 }
 
 /// Ends a child that was not waited for, so that its number cannot belong to anybody else yet, and all that it started.
@@ -561,6 +610,26 @@ mod tests {
         assert!(!writes());
         let null = ["diff", "--no-index", "/dev/null", ".git/config"];
         assert_eq!(Git::at(place.path()).print(&null).unwrap().status.code(), Some(1));
+    }
+
+    /// F48: a git that waits for what does not come is stopped, and one that works is not, however long it takes.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_git_that_waits_is_stopped() {
+        let place = tempfile::tempdir().unwrap();
+        let wait_max = limits::WORK_LOOK_INTERVAL * 2;
+        let git = || Git { wait_max: Some(wait_max), ..Git::at(place.path()) };
+        git().run(&["init", "--quiet"]).unwrap();
+        let pipe = place.path().join(".gitignore");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let stopped = git().run(&["status"]).unwrap_err().to_string();
+        assert!(
+            stopped.starts_with("git status was stopped: it had waited for 2 s for something"),
+            "{stopped}"
+        );
+        let busy = "!i=0; while test $i -lt 40; do i=$((i+1)); : $(seq 20000); sleep 0.1; done";
+        let settings = [("alias.busy".into(), busy.to_owned())];
+        Git { wait_max: Some(wait_max), ..git().set(&settings).reaching("none") }.run(&["busy"]).unwrap();
     }
 
     #[test]

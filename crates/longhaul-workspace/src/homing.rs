@@ -5,7 +5,7 @@
 //! branch, a worktree brings only what has a name that meant nothing, and neither once somebody else has moved it. May be killed
 //! at any point and simply be called once more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,12 +28,20 @@ pub(crate) const SUFFIX: &str = ".pack";
 #[derive(Debug)]
 #[must_use]
 pub struct Tended {
-    /// Branches that its repository has got, with what they are there now.
-    pub brought: Vec<(String, String)>,
+    /// Branches that its repository has got, by their full names, with what they are there now.
+    pub brought: BTreeMap<String, String>,
     /// What was broken and has been made anew.
     pub mended: Vec<&'static str>,
-    /// Has its repository got all that it was to get?
-    pub came: Result<(), Error>,
+    /// [`Error::Busy`] if somebody else is about to see to it.
+    pub came: Result<Came, Error>,
+}
+
+/// Whether the repository has what it was to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    All,
+    /// All but what is checked out, which is on none of the branches that are brought.
+    Beside,
 }
 
 /// The same as [`publish`], unless it can be seen without git that the branch is there: most commands move none.
@@ -73,14 +81,12 @@ pub fn publish(tree: &Path, scratch: &Path) -> Tended {
 }
 
 fn tended(tree: &Path, scratch: &Path, is_due: impl FnOnce(&Lender) -> bool) -> Tended {
-    let (mended, is_whole) = match mending::mend(tree) {
-        Ok(mended) => (mended, Ok(())),
-        Err(error) => (Vec::new(), Err(error)),
-    };
-    let mut brought = Vec::new();
+    let mut mended = Vec::new();
+    let is_whole = mending::mend(tree, &mut mended);
+    let mut brought = BTreeMap::new();
     let came = is_whole.and_then(|()| match lender_of(tree).filter(is_due) {
         Some(lender) => bring_home(tree, &lender, scratch, &mut brought),
-        None => Ok(()),
+        None => Ok(Came::All),
     });
     Tended { brought, mended, came }
 }
@@ -89,8 +95,8 @@ fn bring_home(
     tree: &Path,
     lender: &Lender,
     scratch: &Path,
-    moved: &mut Vec<(String, String)>,
-) -> Result<(), Error> {
+    moved: &mut BTreeMap<String, String>,
+) -> Result<Came, Error> {
     fs::create_dir_all(scratch).map_err(io_error("create", scratch))?;
     let _lock = lending::taken(lender)?.ok_or(Error::Busy)?;
     let (lent, brought) = (References::on_record(lender, LENT), References::on_record(lender, BROUGHT));
@@ -102,7 +108,20 @@ fn bring_home(
     // Without a record, nobody knows what is new.
     let new_came = lent.map_or(Ok(()), |lent| way.bring_new(own.as_ref(), &lent));
     large_files::bring(tree, lender);
-    own_came.and(new_came)
+    own_came.and(new_came)?;
+    match commit_if_there(Git::at(tree), "HEAD")? {
+        Some(head) if commit_if_there(lender.git(), &head)?.is_none() => Ok(Came::Beside),
+        Some(_) | None => Ok(Came::All),
+    }
+}
+
+/// What came from a worktree before and is at home as it came.
+pub fn brought_so_far(tree: &Path) -> BTreeMap<String, String> {
+    let Some(lender) = lender_of(tree) else { return BTreeMap::new() };
+    let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
+    let there = References::of(lender.git(), "refs/heads/").unwrap_or_default();
+    let is_there = |(name, commit): &(&str, &str)| there.get(name) == Some(commit);
+    brought.iter().filter(is_there).map(|(name, commit)| (name.to_owned(), commit.to_owned())).collect()
 }
 
 /// The commit that is checked out in a checkout, which the repository that it is of has too, after this.
@@ -134,6 +153,17 @@ fn commit_of(git: Git<'_>, branch: &str) -> Option<String> {
     git.run(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).ok()
 }
 
+/// The same, which tells that there is none from a git that could not look.
+fn commit_if_there(git: Git<'_>, branch: &str) -> Result<Option<String>, Error> {
+    let name = format!("{branch}^{{commit}}");
+    let printed = git.print(&["rev-parse", "--quiet", "--verify", "--end-of-options", &name])?;
+    if printed.status.code() == Some(1) {
+        return Ok(None);
+    }
+    let commit = printed.succeeded("rev-parse".to_owned())?;
+    Ok(Some(String::from_utf8_lossy(&commit).trim_end().to_owned()))
+}
+
 /// From a worktree to the repository that it is of.
 struct Way<'a> {
     tree: &'a Path,
@@ -144,7 +174,7 @@ struct Way<'a> {
     /// What came this way before.
     brought: References,
     /// What comes now.
-    moved: &'a mut Vec<(String, String)>,
+    moved: &'a mut BTreeMap<String, String>,
 }
 
 impl Way<'_> {
@@ -159,7 +189,7 @@ impl Way<'_> {
             if commit_of(self.there(), name).as_deref() == Some(commit) {
                 self.brought.set(name, commit);
                 self.brought.record(&self.lender.entry, BROUGHT)?;
-                self.moved.push((name.to_owned(), commit.to_owned()));
+                self.moved.insert(name.to_owned(), commit.to_owned());
             }
         }
         fs::remove_file(self.lender.entry.join(COMING)).ok();
@@ -172,8 +202,10 @@ impl Way<'_> {
         Own { here, there: branch }: &Own,
         lent: Option<&References>,
     ) -> Result<(), Error> {
-        // An agent may have removed it, which is no reason to remove the user's.
-        let Some(commit) = commit_of(Git::at(self.tree), here) else { return Ok(()) };
+        let Some(commit) = commit_if_there(Git::at(self.tree), here)? else {
+            // An agent may have removed it, which is no reason to remove the user's.
+            return Ok(());
+        };
         let there = commit_of(self.there(), branch);
         if there.as_ref() == Some(&commit) {
             return Ok(());
@@ -189,7 +221,12 @@ impl Way<'_> {
         let is_behind = |there: &str| {
             self.there().run(&["merge-base", "--is-ancestor", "--end-of-options", there, &commit]).is_ok()
         };
+        // Who has put something on top of it has it.
+        let is_in = |there: &str| {
+            self.there().run(&["merge-base", "--is-ancestor", "--end-of-options", &commit, there]).is_ok()
+        };
         match there.as_deref() {
+            Some(there) if !is_ours(there) && is_in(there) => Ok(()),
             Some(there) if self.stood_on.contains(branch) || (!is_ours(there) && !is_behind(there)) => {
                 let branch = branch.strip_prefix("refs/heads/").unwrap_or(branch).to_owned();
                 let repository = self.lender.common.clone();

@@ -55,6 +55,24 @@ impl Lender {
         self.own_at(self.branch()?)
     }
 
+    /// What branches and tags of a worktree were when something last went between it and its repository, as far as the repository still
+    /// has that; `None` without a record. Not what they are at home by now: what others did there since is not what the
+    /// worktree's files were made from.
+    pub(crate) fn known(&self) -> Result<Option<References>, git::Error> {
+        let Some(mut known) = References::on_record(self, LENT) else { return Ok(None) };
+        known.0.extend(References::on_record(self, BROUGHT).unwrap_or_default().0);
+        if let Some(Own { here, there }) = self.own() {
+            let was = known.get(&here).or_else(|| known.get(&there)).map(str::to_owned);
+            known.0.extend(was.map(|was| (here, was)));
+        }
+        let names: String = known.0.values().map(|commit| format!("{commit}\n")).collect();
+        let asked = ["cat-file", "--batch-check=%(objectname)"];
+        let told = self.git().printing_much().reading(names.into_bytes()).run(&asked)?;
+        let there: BTreeSet<&str> = told.lines().collect();
+        known.0.retain(|_, commit| there.contains(commit.as_str()));
+        Ok(Some(known))
+    }
+
     fn own_at(&self, there: String) -> Option<Own> {
         let here = gitdirs::small(&self.entry.join(OWN)).map(|name| name.trim_end().to_owned());
         Some(Own { here: here.unwrap_or_else(|| there.clone()), there })

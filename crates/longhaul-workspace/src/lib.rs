@@ -8,6 +8,7 @@
 //! Refuses to decide anything: which path may be written, and when, is asked elsewhere.
 
 pub mod abandoned;
+mod activity;
 mod alone;
 mod apart;
 mod beneath;

@@ -29,33 +29,36 @@ pub(crate) const BROKEN: &str = "longhaul-broken";
 /// What git follows or opens, with all that is below it.
 const FOLLOWED: [&str; 6] = ["logs", "objects", "rebase-apply", "rebase-merge", "refs", "sequencer"];
 
-/// Sees to the worktree at `tree`, if its directory is one of ours, without running git. Answers what it has made anew.
-pub(crate) fn mend(tree: &Path) -> Result<Vec<&'static str>, Error> {
-    let Ok(top) = tree.canonicalize() else { return Ok(Vec::new()) };
+/// Sees to the worktree at `tree`, if its directory is one of ours, without running git. What it makes anew it adds to `mended`, also
+/// if it cannot make all of it.
+pub(crate) fn mend(tree: &Path, mended: &mut Vec<&'static str>) -> Result<(), Error> {
+    let Ok(top) = tree.canonicalize() else { return Ok(()) };
     if !gitdirs::is_ours(&top) {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let Some(directory) = opened(&top) else { return Ok(Vec::new()) };
+    let Some(directory) = opened(&top) else { return Ok(()) };
     Sweep { left: limits::GIT_ENTRIES_MAX }.top(&directory);
     match gitdirs::lender(&top) {
-        Some(lender) if !is_repository(&directory) => Repair::of(&top, directory, lender)?.begin_with_files(),
-        Some(_) | None => Ok(Vec::new()),
+        Some(lender) if !is_repository(&directory) => {
+            Repair::of(&top, directory, lender, mended)?.begin_with_files()
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
 /// The same, and asks git whether it can read what is there. For a worktree alone, and before anything is kept of it.
-pub(crate) fn mend_for_git(tree: &Path) -> Result<Vec<&'static str>, Error> {
-    let mended = mend(tree)?;
-    let Ok(top) = tree.canonicalize() else { return Ok(mended) };
-    let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(mended) };
+pub(crate) fn mend_for_git(tree: &Path, mended: &mut Vec<&'static str>) -> Result<(), Error> {
+    mend(tree, mended)?;
+    let Ok(top) = tree.canonicalize() else { return Ok(()) };
+    let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(()) };
     let can = |words: &[&str]| Git::at(&top).run(words).is_ok();
     let has_names = Git::at(&top).printing_much().run(&["for-each-ref", "--format="]).is_ok();
     // Without an index, all that a sparse checkout leaves out would be taken for deleted.
     let has_stage = facts(&directory, c"index").is_some() && can(&["ls-files", "--", ":(top,literal).git"]);
     if has_names && has_stage && has_own(&top, &lender) {
-        return Ok(mended);
+        return Ok(());
     }
-    let mut repair = Repair { made_anew: mended, ..Repair::of(&top, directory, lender)? };
+    let mut repair = Repair::of(&top, directory, lender, mended)?;
     if !has_names {
         repair.names()?;
     }
@@ -106,7 +109,9 @@ fn has_head(directory: &OwnedFd) -> bool {
         |said: &str| matches!(said.len(), 40 | 64) && said.chars().all(|letter| letter.is_ascii_hexdigit());
     let head = read(directory, c"HEAD").unwrap_or_default();
     let says = head.trim_end();
-    says.strip_prefix("ref: ").is_some_and(|name| name.starts_with("refs/")) || is_id(says)
+    // Deeper than what is looked through for what git would wait for, nobody has a branch.
+    let is_name = |name: &str| name.starts_with("refs/") && name.split('/').count() <= limits::GIT_LEVELS_MAX;
+    says.strip_prefix("ref: ").is_some_and(is_name) || is_id(says)
 }
 
 /// A small file whole, or nothing of it.
@@ -123,22 +128,27 @@ struct Repair<'a> {
     top: &'a Path,
     directory: OwnedFd,
     lender: Lender,
-    /// What was, for those who are told.
-    made_anew: Vec<&'static str>,
+    /// For those who are told.
+    made_anew: &'a mut Vec<&'static str>,
     _lock: File,
 }
 
-impl Repair<'_> {
-    fn of(top: &Path, directory: OwnedFd, lender: Lender) -> Result<Repair<'_>, Error> {
+impl<'a> Repair<'a> {
+    fn of(
+        top: &'a Path,
+        directory: OwnedFd,
+        lender: Lender,
+        made_anew: &'a mut Vec<&'static str>,
+    ) -> Result<Repair<'a>, Error> {
         let lock = lending::taken(&lender)?.ok_or(Error::Busy)?;
-        Ok(Repair { top, directory, lender, made_anew: Vec::new(), _lock: lock })
+        Ok(Repair { top, directory, lender, made_anew, _lock: lock })
     }
 
     /// What can be seen to be missing without git.
-    fn begin_with_files(mut self) -> Result<Vec<&'static str>, Error> {
+    fn begin_with_files(mut self) -> Result<(), Error> {
         if is_repository(&self.directory) {
             // Another of ours has seen to it meanwhile.
-            return Ok(self.made_anew);
+            return Ok(());
         }
         if !has(&self.directory, &[c"objects"]) {
             self.put_aside(c"objects")?;
@@ -173,41 +183,40 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Its own branch, as it came home.
+    /// Its own branch, as it came home, or as it was lent. What others have put onto it at home is not among the files here.
     fn own(&mut self) -> Result<(), Error> {
         if let Some(own) = self.lender.own() {
-            let commit = self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?;
+            let known = self.lender.known()?.unwrap_or_default();
+            let commit = match known.get(&own.here) {
+                Some(commit) => commit.to_owned(),
+                None => self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?,
+            };
             Git::at(self.top).run(&["update-ref", "--end-of-options", &own.here, &commit])?;
             self.made_anew.push("branch");
         }
         Ok(())
     }
 
-    /// All branches and tags as they are at home, and the worktree's own. Those that it has by files of their own stay.
+    /// All branches and tags as they were shown, and the worktree's own. Those that it has by files of their own stay. What was lent
+    /// stays on record as it was: else what the user has done since would be taken for ours.
     fn names(&mut self) -> Result<(), Error> {
         let shown = Shown::of(&self.entry()).map_err(|error| self.broken(error))?;
-        let mut packed = shown.packed.clone();
-        if let Some(own) = self.lender.own().filter(|own| own.here != own.there) {
-            let commit = self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?;
-            packed = sorted_with(&packed, format!("{commit} {}", own.here).as_bytes());
-        }
         if !has(&self.directory, &[c"refs"]) {
             self.put_aside(c"refs")?;
         }
         self.put_aside(c"packed-refs")?;
-        put(&self.directory, c"packed-refs", &packed).map_err(|error| self.failed(error))?;
+        put(&self.directory, c"packed-refs", &shown.packed).map_err(|error| self.failed(error))?;
         self.make_directories(c"refs", [c"heads", c"tags"])?;
-        shown.record(&self.entry()).map_err(|error| self.broken(error))?;
         self.made_anew.push("refs");
         // What it stood on may be among what was put aside.
         self.head()
     }
 
-    fn stage(mut self) -> Result<Vec<&'static str>, Error> {
+    fn stage(self) -> Result<(), Error> {
         if stage_anew(self.top).map_err(|error| self.broken(error))? {
             self.made_anew.push("index");
         }
-        Ok(self.made_anew)
+        Ok(())
     }
 
     fn put_aside(&self, name: &CStr) -> Result<(), Error> {
@@ -229,8 +238,9 @@ impl Repair<'_> {
             let numbered = |number: usize| {
                 CString::new([name.to_bytes(), format!("-{number}").as_bytes()].concat()).unwrap_or_default()
             };
-            let free = (1..).map(numbered).find(|name| facts(&broken, name).is_none());
-            renameat(&self.directory, name, &broken, free.unwrap_or_default())
+            let mut names = (1..=limits::FRESH_NAMES_MAX).map(numbered);
+            let free = names.find(|name| facts(&broken, name).is_none()).ok_or(Errno::EXIST)?;
+            renameat(&self.directory, name, &broken, free)
         };
         aside().map_err(|errno| self.failed(errno.into()))
     }
@@ -257,15 +267,6 @@ impl Repair<'_> {
     fn broken(&self, error: place::Error) -> Error {
         Error::Broken { path: self.top.to_owned(), source: Box::new(error) }
     }
-}
-
-/// Git looks through a file of references by their order.
-fn sorted_with(packed: &[u8], line: &[u8]) -> Vec<u8> {
-    let mut lines: Vec<&[u8]> = packed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
-    let name = |line: &[u8]| line.splitn(2, |byte| *byte == b' ').nth(1).map(<[u8]>::to_vec);
-    lines.push(line);
-    lines[1..].sort_by_key(|line| name(line));
-    [&lines.join(&b'\n')[..], b"\n"].concat()
 }
 
 /// Puts a whole file in place, whatever stands there.

@@ -158,7 +158,7 @@ fn a_bare_repository_inside_runs_nothing() {
     fs::write(made.join("file"), "two\n").unwrap();
     let stored = Vault::open(&made, &ground.at("state")).unwrap().store().unwrap();
     let checkout = Checkout::open(&made, &ground.at("state/scratch"), Filters::Failing).unwrap();
-    assert!(matches!(commit(&checkout, "run_1", "work"), Ok((Kept::Committed(_), _))));
+    assert!(matches!(commit(&checkout, "run_1", "work"), (Ok(Kept::Committed(_)), _)));
     assert_eq!(stored.tree, git(&made, &["rev-parse", "HEAD^{tree}"]), "all of it is files");
     assert!(!mark.exists());
 }
@@ -198,7 +198,7 @@ fn a_message_is_only_a_message() {
     ];
     for (number, message) in messages.iter().enumerate() {
         fs::write(ground.at("repo/file"), format!("{number}\n")).unwrap();
-        let Ok((Kept::Committed(made), _)) = commit(&checkout, "run_own", message) else {
+        let (Ok(Kept::Committed(made)), _) = commit(&checkout, "run_own", message) else {
             panic!("{number}")
         };
         let kept = git(&ground.at("repo"), &["cat-file", "commit", &made.commit]);

@@ -73,9 +73,9 @@ impl Fixture {
 
     fn kept(&self) -> Result<commit::Kept, commit::Error> {
         let tree = Checkout::open(&self.tree(), &self.scratch(), Filters::Failing).unwrap();
-        let (kept, done) = commit(&tree, "run_1", "Do it")?;
+        let (kept, done) = commit(&tree, "run_1", "Do it");
         done.came.unwrap();
-        Ok(kept)
+        kept
     }
 
     fn commit(&self) -> Result<commit::Committed, commit::Error> {
@@ -237,6 +237,7 @@ fn nothing_of_the_users_is_touched_that_is_not_committed() {
     let refused = |error: Error| match error {
         Error::Uncommitted { paths } | Error::Conflicts { paths } | Error::InTheWay { paths } => paths,
         error @ (Error::Gone { .. }
+        | Error::Unrelated
         | Error::Unmerged { .. }
         | Error::Filtered { .. }
         | Error::OwnState { .. }

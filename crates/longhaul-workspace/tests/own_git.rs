@@ -199,7 +199,7 @@ impl Ground {
             done.push(("rewind", back.is_some_and(|back| back.is_ok())));
         }
         let committed = Checkout::open(&path, &scratch, Filters::Failing)
-            .is_ok_and(|tree| commit(&tree, "run_1", "x").is_ok());
+            .is_ok_and(|tree| commit(&tree, "run_1", "x").0.is_ok());
         done.push(("commit", committed));
         let work = Work {
             run: "run_1".to_owned(),

@@ -24,8 +24,8 @@ mod turn;
 
 use self::recovery::Changed;
 use crate::effect::{Effect, Wake};
-use crate::event::{Cause, Event};
-use crate::input::{Input, Tended};
+use crate::event::{Brought, Cause, Event};
+use crate::input::{Home, Input, Tended};
 use crate::run::Run;
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -126,16 +126,22 @@ impl Decision {
     /// What was done in the user's repository is on record also when nothing else follows. What cannot be brought is tried again
     /// after each command, and told when that begins or has another reason.
     fn with_tended(mut self, run: &Run, tended: Tended) -> Decision {
-        let Tended { brought, not_brought, mended } = tended;
+        let Tended { brought, home, mended } = tended;
         if !mended.is_empty() {
             self.events.push(Event::WorkspaceMended { parts: mended });
         }
-        let (has_brought, was_lacking) = (!brought.is_empty(), run.not_brought.is_some());
-        if has_brought || (was_lacking && not_brought.is_none()) {
-            self.events.push(Event::BranchesBrought { branches: brought });
+        // Who was killed before it could be told has it told by the next.
+        let is_new = |brought: &Brought| run.brought.get(&brought.branch) != Some(&brought.commit);
+        let branches: Vec<Brought> = brought.into_iter().filter(is_new).collect();
+        if !branches.is_empty() {
+            self.events.push(Event::BranchesBrought { branches });
         }
-        if let Some(why) = not_brought.filter(|why| has_brought || run.not_brought.as_ref() != Some(why)) {
-            self.events.push(Event::BranchNotBrought { why });
+        match home {
+            Home::Complete if run.not_brought.is_some() => self.events.push(Event::BranchesComplete),
+            Home::Lacking { why } if run.not_brought.as_ref() != Some(&why) => {
+                self.events.push(Event::BranchNotBrought { why });
+            }
+            Home::NotLooked | Home::Complete | Home::Lacking { .. } => {}
         }
         self
     }

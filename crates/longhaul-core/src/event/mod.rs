@@ -531,7 +531,7 @@ pub enum Event {
         #[n(1)]
         why: String,
     },
-    /// The user's repository got branches of the run's worktree. Without any: somebody else has brought what it lacked.
+    /// The user's repository got branches of the run's worktree.
     #[n(73)]
     BranchesBrought {
         #[n(0)]
@@ -543,6 +543,9 @@ pub enum Event {
         #[n(0)]
         why: String,
     },
+    /// It has what it was said to lack, whoever brought it.
+    #[n(76)]
+    BranchesComplete,
     /// An agent had broken the worktree's git directory, and these parts of it were made anew.
     #[n(75)]
     WorkspaceMended {
@@ -615,6 +618,7 @@ impl Event {
             Event::BranchesBrought { .. } => 73,
             Event::BranchNotBrought { .. } => 74,
             Event::WorkspaceMended { .. } => 75,
+            Event::BranchesComplete => 76,
         }
     }
 }

@@ -98,6 +98,7 @@ impl Run {
             | Event::TornTailCut { .. }
             | Event::BranchesBrought { .. }
             | Event::BranchNotBrought { .. }
+            | Event::BranchesComplete
             | Event::WorkspaceMended { .. }
             | Event::DerivedFailed { .. }
             | Event::PersistenceFellBack { .. } => Ok(()),

@@ -9,7 +9,7 @@ mod gate;
 mod phase;
 mod standing;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -177,7 +177,10 @@ pub struct Run {
     /// Why the work was not committed when it was last to be kept, if it was not.
     #[serde(skip)]
     pub uncommitted: Option<String>,
-    /// Why the user's repository does not have what was to be brought there, if it does not.
+    /// What the user's repository is known to have got of the worktree's branches.
+    #[serde(skip)]
+    pub brought: BTreeMap<String, String>,
+    /// Why it does not have what was to be brought there, if it does not.
     #[serde(skip)]
     pub not_brought: Option<String>,
     /// Has a tool ever shown an image? Only then is a long conversation looked through for those it still has.
@@ -405,6 +408,7 @@ impl Run {
             setting_up: false,
             kept_steps: 0,
             uncommitted: None,
+            brought: BTreeMap::new(),
             not_brought: None,
             has_images: false,
             files: Files::Untouched,

@@ -99,6 +99,7 @@ fn called(event: &Event) -> &'static str {
         Event::WorkKept { kept: Kept::Uncommitted { .. }, .. } => "work_uncommitted",
         Event::BranchesBrought { .. } => "branches_brought",
         Event::BranchNotBrought { .. } => "branch_not_brought",
+        Event::BranchesComplete => "branches_complete",
         Event::WorkspaceMended { .. } => "workspace_mended",
         Event::FilesStored { stored: Stored::Tree { .. }, .. } => "files_stored",
         Event::FilesStored { stored: Stored::Failed { .. }, .. } => "files_not_stored",
@@ -269,7 +270,7 @@ fn describe<M: SerializeMap>(run: &Run, event: &Event, line: &mut M) -> Result<(
         Event::PersistenceFellBack { reason } => entries!(line, "level": "warn", "reason": reason),
         Event::TornTailCut { bytes } => entries!(line, "level": "warn", "bytes": bytes),
         Event::DerivedFailed { file, why } => entries!(line, "level": "warn", "file": file, "reason": why),
-        Event::PlanCompleted => {}
+        Event::PlanCompleted | Event::BranchesComplete => {}
     }
     Ok(())
 }

@@ -360,6 +360,7 @@ pub fn samples() -> Vec<Event> {
         Event::BranchesBrought { branches: vec![Brought { branch: text(), commit: text() }] },
         Event::BranchNotBrought { why: text() },
         Event::WorkspaceMended { parts: vec![text()] },
+        Event::BranchesComplete,
     ]
 }
 

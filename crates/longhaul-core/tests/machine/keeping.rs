@@ -5,7 +5,7 @@ use longhaul_core::conversation::{ModelFailure, ModelFailureKind, ModelReply, Pr
 use longhaul_core::effect::Effect;
 use longhaul_core::event::{Brought, Cause, Event, Kept, Purpose};
 use longhaul_core::evidence::{Examination, Features};
-use longhaul_core::input::{Input, Tended};
+use longhaul_core::input::{Home, Input, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::plan::{Plan, Step};
 use longhaul_core::report::{Evidence, Now, Report, Sameness};
@@ -198,19 +198,22 @@ fn kept(spec: RunSpec, world: &mut World, kept: &[Kept]) -> Sim {
 fn what_comes_home_is_on_record() {
     let mut sim = Sim::create(spec());
     let brought = |branch: &str| Brought { branch: format!("refs/heads/{branch}"), commit: "1".to_owned() };
-    let came = |branch| Tended { brought: vec![brought(branch)], ..Tended::default() };
-    let lacks = |why: &str| Tended { not_brought: Some(why.to_owned()), ..Tended::default() };
-    let mended = Tended { mended: vec!["HEAD".to_owned()], ..came("b") };
+    let came = |branch| Tended { brought: vec![brought(branch)], home: Home::Complete, ..Tended::default() };
+    let lacks = |why: &str| Tended { home: Home::Lacking { why: why.to_owned() }, ..Tended::default() };
+    let complete = || Tended { home: Home::Complete, ..Tended::default() };
+    let mended = Tended { mended: vec!["HEAD".to_owned()], ..came("c") };
     let cases = [
-        ("nothing to do", Tended::default(), "", None),
+        ("nothing to do", complete(), "", None),
         ("the first", came("a"), "a", None),
+        ("told already", came("a"), "", None),
         ("it cannot", lacks("moved"), "!moved", Some("moved")),
         ("it still cannot", lacks("moved"), "", Some("moved")),
+        ("nobody looked", Tended::default(), "", Some("moved")),
         ("for another reason", lacks("full"), "!full", Some("full")),
-        ("others can", Tended { brought: vec![brought("b")], ..lacks("full") }, "b !full", Some("full")),
-        ("somebody else did", Tended::default(), "all", None),
-        ("nothing to do again", Tended::default(), "", None),
-        ("mended and brought", mended, "+HEAD b", None),
+        ("others can", Tended { brought: vec![brought("b")], ..lacks("full") }, "b", Some("full")),
+        ("somebody else did", complete(), "all", None),
+        ("nothing to do again", complete(), "", None),
+        ("mended and brought", mended, "+HEAD c", None),
     ];
     for (case, tended, told, lacking) in cases {
         let before = sim.journal.len();
@@ -219,7 +222,7 @@ fn what_comes_home_is_on_record() {
             .iter()
             .map(|event| match event {
                 Event::WorkspaceMended { parts } => format!("+{}", parts.join(",")),
-                Event::BranchesBrought { branches } if branches.is_empty() => "all".to_owned(),
+                Event::BranchesComplete => "all".to_owned(),
                 Event::BranchesBrought { branches } => branches[0].name().to_owned(),
                 Event::BranchNotBrought { why } => format!("!{why}"),
                 other => panic!("{case}: {other:?}"),

@@ -11,7 +11,7 @@ use longhaul_workspace::{Guard, Workspace, abandoned, carry, homing, lending};
 use super::Harness;
 use crate::driver::Preparation;
 use crate::error::Error;
-use crate::perform::tended;
+use crate::perform::{brought, tended};
 
 impl Harness {
     pub(crate) fn place(&self, spec: &RunSpec, path: &Path) -> Place {
@@ -51,6 +51,10 @@ impl Harness {
             // What an agent's git left that was killed with us: its next one would stop at it.
             abandoned::clear(&path);
             done = tended(homing::publish_if_moved(&path, &home.dir().join("scratch")));
+            if run.has_worked() {
+                // Who brought it may have been killed before that was on record.
+                done.brought = brought(homing::brought_so_far(&path));
+            }
             if was_there {
                 lending::refresh(&path).ok();
             }

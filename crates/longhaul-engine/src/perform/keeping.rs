@@ -1,18 +1,20 @@
 //! What is kept of a run's work: files out of the agent's reach, commits, and large outputs.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use longhaul_core::event::{Brought, Kept, Stored};
 use longhaul_core::ids::{CallId, RunId};
-use longhaul_core::input::Tended;
+use longhaul_core::input::{Home, Tended};
 use longhaul_core::run::{Call, Run};
 use longhaul_store::Store;
 use longhaul_tools::{Blobs, call_of};
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::checkpoints::Vault;
-use longhaul_workspace::{abandoned, commit, homing};
+use longhaul_workspace::commit;
+use longhaul_workspace::homing::{self, Came};
 
 use super::Keep;
 use crate::error::Error;
@@ -33,34 +35,36 @@ pub(crate) fn stored(tree: &Path, state: &Path, quota: &Quota) -> Stored {
 
 /// Commits what stands in a worktree. That it cannot be done is no reason for a run to end otherwise than it did.
 pub(super) fn kept(tree: &Path, scratch: &Path, keep: &Keep) -> (Kept, Tended) {
-    let commit = || {
-        let checkout = Checkout::open(tree, scratch, Filters::Failing)?;
-        commit::commit(&checkout, keep.run.as_str(), &keep.message)
+    let (kept, done) = match Checkout::open(tree, scratch, Filters::Failing) {
+        Ok(checkout) => commit::commit(&checkout, keep.run.as_str(), &keep.message),
+        Err(error) => (Err(error.into()), homing::publish(tree, scratch)),
     };
-    match commit() {
-        Ok((commit::Kept::Committed(made), done)) => {
-            (Kept::Committed { commit: made.commit, branch: made.branch }, tended(done))
-        }
-        Ok((commit::Kept::Unchanged { head }, done)) => (Kept::Unchanged { head: Some(head) }, tended(done)),
-        Err(error) => (Kept::Uncommitted { why: error.to_string() }, Tended::default()),
-    }
-}
-
-/// Sees to a worktree of ours after a call. What could not be brought home is brought with what comes next, and at the end.
-pub(super) fn tended_after_call(tree: &Path, scratch: &Path, was_stopped: bool) -> Tended {
-    if was_stopped {
-        // A git that was stopped with its command would keep every later one from working.
-        abandoned::clear(tree);
-    }
-    tended(homing::publish_if_moved(tree, scratch))
+    let kept = match kept {
+        Ok(commit::Kept::Committed(made)) => Kept::Committed { commit: made.commit, branch: made.branch },
+        Ok(commit::Kept::Unchanged { head }) => Kept::Unchanged { head: Some(head) },
+        Err(error) => Kept::Uncommitted { why: error.to_string() },
+    };
+    (kept, tended(done))
 }
 
 /// What was done about a worktree, as the run remembers it.
 pub(crate) fn tended(done: homing::Tended) -> Tended {
-    let brought = done.brought.into_iter().map(|(branch, commit)| Brought { branch, commit }).collect();
-    let not_brought = done.came.err().map(|error| error.to_string());
-    Tended { brought, not_brought, mended: done.mended.into_iter().map(str::to_owned).collect() }
+    let home = match done.came {
+        Ok(Came::All) => Home::Complete,
+        Ok(Came::Beside) => Home::Lacking { why: BESIDE.to_owned() },
+        Err(homing::Error::Busy) => Home::NotLooked,
+        Err(error) => Home::Lacking { why: error.to_string() },
+    };
+    let mended = done.mended.into_iter().map(str::to_owned).collect();
+    Tended { brought: brought(done.brought), home, mended }
 }
+
+/// Branches with what they are in the user's repository, as the run remembers them.
+pub(crate) fn brought(branches: BTreeMap<String, String>) -> Vec<Brought> {
+    branches.into_iter().map(|(branch, commit)| Brought { branch, commit }).collect()
+}
+
+const BESIDE: &str = "what is checked out in the workspace is on none of the branches that are brought";
 
 /// Large outputs kept in the run's own blobs.
 pub struct RunBlobs {

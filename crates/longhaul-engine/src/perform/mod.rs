@@ -22,14 +22,14 @@ use longhaul_core::time::Timestamp;
 use longhaul_core::tool::{Outcome, Trace};
 use longhaul_model::Deltas;
 use longhaul_tools::{Blobs, Cancel, Context, Examine, Tool, Toolbox};
-use longhaul_workspace::Workspace;
+use longhaul_workspace::{Workspace, abandoned, homing};
 use tokio::task::{JoinError, spawn_blocking};
 
 pub use self::keeping::RunBlobs;
-pub(crate) use self::keeping::{stored, tended};
+pub(crate) use self::keeping::{brought, stored, tended};
 
 use self::calling::{check, gone, hooked, prepared, stopped_by_hooks};
-use self::keeping::{kept, tended_after_call};
+use self::keeping::kept;
 use self::looking::{look_at_work, prepared_place};
 use self::said::{Shown, by_own_names, struck_out};
 use crate::asking::{Shelf, ask_aside, call_model};
@@ -74,6 +74,8 @@ pub enum Work {
     },
     /// No effect of the machine's: it is done again until it is on record, and does nothing the second time.
     Keep(Keep),
+    /// The end of what works in the background. No effect of the machine's: it is done whenever the run rests.
+    Rest(RunId),
 }
 
 /// The files of a worktree, to be kept as a commit.
@@ -163,6 +165,7 @@ impl Performer for Hands {
             Work::SetUp { run, commands } => self.set_up(&run, commands, cancel),
             Work::StoreFiles { moment } => self.store_files(moment),
             Work::Keep(keep) => self.keep(keep),
+            Work::Rest(run) => self.rest(run),
         }
     }
 }
@@ -210,12 +213,16 @@ impl Hands {
         let (own_tree, scratch) = (self.own_tree(), self.scratch.clone());
         Box::pin(async move {
             let mut input = hooked(&toolbox.hooks, tool, context, work).await;
-            if let (Some(tree), Input::ToolEnded { outcome, tended, .. }) = (own_tree, &mut input) {
+            if let (Some(tree), Input::ToolEnded { outcome, tended: done, .. }) = (own_tree, &mut input) {
                 let was_stopped = !matches!(outcome, Outcome::Done { .. });
-                let tend = move || tended_after_call(&tree, &scratch, was_stopped);
-                let lost =
-                    |error: JoinError| Tended { not_brought: Some(error.to_string()), ..Tended::default() };
-                *tended = spawn_blocking(tend).await.unwrap_or_else(lost);
+                let tend = move || {
+                    if was_stopped {
+                        // A git that was stopped with its command would keep every later one from working.
+                        abandoned::clear(&tree);
+                    }
+                    tended(homing::publish_if_moved(&tree, &scratch))
+                };
+                *done = spawn_blocking(tend).await.unwrap_or_default();
             }
             Some(struck_out(input, &secrets))
         })
@@ -268,6 +275,17 @@ impl Hands {
             let stored = spawn_blocking(move || stored(&tree, &state, &quota)).await;
             let lost = |error: JoinError| Stored::Failed { why: error.to_string() };
             Some(Input::FilesStored { stored: stored.unwrap_or_else(lost), moment })
+        })
+    }
+
+    /// Ends what works in the background, and then brings what that has committed.
+    fn rest(&self, run: RunId) -> Doing {
+        let (toolbox, own_tree, scratch) = (Arc::clone(&self.toolbox), self.own_tree(), self.scratch.clone());
+        Box::pin(async move {
+            toolbox.rest(&run).await;
+            let tree = own_tree?;
+            let tend = move || tended(homing::publish_if_moved(&tree, &scratch));
+            spawn_blocking(tend).await.ok().map(Input::Tended)
         })
     }
 

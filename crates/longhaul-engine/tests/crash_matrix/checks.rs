@@ -97,6 +97,7 @@ fn check_events(events: &[(u64, Event)]) {
             | Event::WorkKept { .. }
             | Event::BranchesBrought { .. }
             | Event::BranchNotBrought { .. }
+            | Event::BranchesComplete
             | Event::WorkspaceMended { .. }
             | Event::FilesStored { .. }
             | Event::CheckpointNamed { .. }

@@ -100,7 +100,8 @@ impl Work {
             return Ok(self.result()?.head);
         }
         let worktree = self.open_worktree(Filters::Failing)?;
-        let (_, tended) = commit::commit(&worktree, &self.run, &self.title)?;
+        let (kept, tended) = commit::commit(&worktree, &self.run, &self.title);
+        kept?;
         tended.came?;
         let home = Checkout::open(&self.repository, &self.scratch, Filters::Absent)?;
         let head = worktree.head()?;
@@ -109,7 +110,7 @@ impl Work {
     }
 
     fn open_worktree(&self, filters: Filters) -> Result<Checkout, Error> {
-        mending::mend_for_git(&self.worktree)?;
+        mending::mend_for_git(&self.worktree, &mut Vec::new())?;
         Ok(Checkout::open(&self.worktree, &self.scratch, filters)?)
     }
 

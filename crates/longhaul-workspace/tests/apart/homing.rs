@@ -7,7 +7,7 @@ use std::process::Command;
 
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::commit::commit;
-use longhaul_workspace::homing::{brought, publish, publish_if_moved};
+use longhaul_workspace::homing::{Came, brought, brought_so_far, publish, publish_if_moved};
 use longhaul_workspace::lending::refresh;
 use longhaul_workspace::place::{ensure, is_unsaved, remove};
 
@@ -460,7 +460,9 @@ fn links_in_the_directory_lead_nowhere() {
         let scratch = fixture.at("scratch");
         let mut said = Vec::new();
         match Checkout::open(&tree, &scratch, Filters::Failing) {
-            Ok(checkout) => said.extend(commit(&checkout, "run_1", "x").err().map(|error| error.to_string())),
+            Ok(checkout) => {
+                said.extend(commit(&checkout, "run_1", "x").0.err().map(|error| error.to_string()))
+            }
             Err(error) => said.push(error.to_string()),
         }
         said.extend(publish(&tree, &scratch).came.err().map(|error| error.to_string()));
@@ -534,4 +536,83 @@ fn what_was_just_being_brought_is_known() {
         }
         assert_ne!(one, other);
     }
+}
+
+/// F37: whoever has put something on top of what the run made has it; nothing is lacking and nothing is moved.
+#[test]
+fn what_the_user_went_on_from_is_home() {
+    let fixture = Fixture::new();
+    let (repo, tree, scratch) = (fixture.repo(), fixture.tree(), fixture.at("scratch"));
+    fixture.commit("one");
+    fixture.publish();
+    let files = git(&repo, &["rev-parse", &format!("{BRANCH}^{{tree}}")]);
+    let theirs = git(&repo, &["commit-tree", "-p", BRANCH, "-m", "theirs", &files]);
+    git(&repo, &["update-ref", &format!("refs/heads/{BRANCH}"), &theirs]);
+    for publish in [publish, publish_if_moved] {
+        let done = publish(&tree, &scratch);
+        assert_eq!((done.came.unwrap(), done.brought.len()), (Came::All, 0));
+        assert_eq!(fixture.home(BRANCH), Some(theirs.clone()));
+    }
+    // Rewritten since, it is not what they went on from.
+    git(&tree, &["commit", "--quiet", "--amend", "--allow-empty", "-m", "other"]);
+    publish(&tree, &scratch).came.unwrap_err();
+    assert_eq!(fixture.home(BRANCH), Some(theirs));
+}
+
+/// F37: commits that are on no branch that is brought are told of, for as long as somebody stands on them.
+#[test]
+fn what_is_on_no_branch_is_told_of() {
+    let fixture = Fixture::new();
+    let (tree, scratch) = (fixture.tree(), fixture.at("scratch"));
+    fixture.commit("one");
+    let came = || publish_if_moved(&tree, &scratch).came.unwrap();
+    assert_eq!(came(), Came::All);
+    git(&tree, &["checkout", "--quiet", "--detach"]);
+    assert_eq!(came(), Came::All, "that commit has come");
+    git(&tree, &["commit", "--quiet", "--allow-empty", "-m", "two"]);
+    assert_eq!(came(), Came::Beside);
+    git(&tree, &["branch", "-D", BRANCH]);
+    assert_eq!(came(), Came::Beside, "nor does it come with a branch that is gone");
+    git(&tree, &["checkout", "--quiet", "-b", "named"]);
+    assert_eq!(came(), Came::All);
+    assert_eq!(fixture.home("named"), Some(git(&tree, &["rev-parse", "HEAD"])));
+}
+
+/// F37: what came before, and is there as it came, can be asked for by whoever may have to tell it.
+#[test]
+fn what_has_come_so_far_is_known() {
+    let fixture = Fixture::new();
+    let (repo, tree) = (fixture.repo(), fixture.tree());
+    assert!(brought_so_far(&tree).is_empty());
+    git(&tree, &["branch", "topic"]);
+    let one = fixture.commit("one");
+    fixture.publish();
+    let of = |names: &[&str], commit: &str| -> Vec<(String, String)> {
+        names.iter().map(|name| (format!("refs/heads/{name}"), commit.to_owned())).collect()
+    };
+    let topic = git(&tree, &["rev-parse", "topic"]);
+    let all: Vec<_> = of(&[BRANCH], &one).into_iter().chain(of(&["topic"], &topic)).collect();
+    assert_eq!(brought_so_far(&tree).into_iter().collect::<Vec<_>>(), all);
+    git(&repo, &["branch", "-D", "topic"]);
+    assert_eq!(brought_so_far(&tree).into_iter().collect::<Vec<_>>(), of(&[BRANCH], &one));
+}
+
+/// A52: a small object that unfolds to a gigabyte and more takes no such room of ours.
+#[test]
+fn an_object_that_unfolds_without_end_does_not_come() {
+    let fixture = Fixture::new();
+    let (tree, scratch) = (fixture.tree(), fixture.at("scratch"));
+    let before = fixture.home(BRANCH);
+    let bomb = Command::new("python3")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/apart/bomb.py"))
+        .current_dir(&tree)
+        .output();
+    let Ok(bomb) = bomb else {
+        println!("SKIP an_object_that_unfolds_without_end_does_not_come: python3 is not here");
+        return;
+    };
+    assert!(bomb.status.success(), "{}", String::from_utf8_lossy(&bomb.stderr));
+    let said = publish(&tree, &scratch).came.unwrap_err().to_string();
+    assert!(said.contains("over limit"), "{said}");
+    assert_eq!(fixture.home(BRANCH), before);
 }

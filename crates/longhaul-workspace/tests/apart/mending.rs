@@ -1,5 +1,6 @@
 //! What an agent has done to its worktree's own directory, and what becomes of that.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::commit::{Kept, commit};
-use longhaul_workspace::homing::{publish, publish_if_moved};
+use longhaul_workspace::homing::{Error, publish, publish_if_moved};
 use longhaul_workspace::place::{Place, ensure, head, is_unsaved};
 use longhaul_workspace::source::{Address, Store};
 
@@ -57,10 +58,8 @@ fn a_broken_repository_is_mended() {
         let two = fixture.commit("two");
         let done = publish_if_moved(&tree, &scratch);
         done.came.unwrap();
-        assert_eq!(
-            (done.mended, done.brought),
-            (vec![], vec![(format!("refs/heads/{BRANCH}"), two.clone())])
-        );
+        let came = [(format!("refs/heads/{BRANCH}"), two.clone())];
+        assert_eq!((done.mended, done.brought), (vec![], BTreeMap::from(came)));
         assert_eq!(fixture.home(BRANCH), Some(two.clone()));
         assert_eq!(git(&repo, &["rev-parse", &format!("{two}~")]), one);
         assert_eq!(is_unsaved(&tree), !aside.is_empty(), "what was broken may have had something");
@@ -94,10 +93,11 @@ fn what_git_cannot_read_is_mended() {
         fs::write(tree.join("work"), "new").unwrap();
         shell(&tree, command);
         let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
-        let (kept, done) = commit(&checkout, "run_1", "work").unwrap();
-        assert!(matches!(kept, Kept::Committed(_)), "{command}: {kept:?}");
+        let (kept, done) = commit(&checkout, "run_1", "work");
+        assert!(matches!(kept, Ok(Kept::Committed(_))), "{command}: {kept:?}");
         assert_eq!(done.mended, mended, "{command}");
-        assert_eq!(done.brought, [("refs/heads/better".to_owned(), git(&tree, &["rev-parse", "HEAD"]))]);
+        let came = [("refs/heads/better".to_owned(), git(&tree, &["rev-parse", "HEAD"]))];
+        assert_eq!(done.brought, BTreeMap::from(came));
         assert_eq!(fixture.home("better"), Some(git(&tree, &["rev-parse", "HEAD"])), "{command}");
         assert_eq!(git(&fixture.repo(), &["show", "better:work"]), "new", "{command}");
         assert_eq!(git(&fixture.repo(), &["show", "better:one"]), "one", "{command}");
@@ -125,7 +125,7 @@ fn a_sparse_checkout_stays_sparse() {
     for left in ["", "cp .git/index .git/longhaul-index"] {
         shell(&tree, &format!("{left}\nrm .git/index; echo more >> in/file"));
         let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
-        commit(&checkout, "run_1", "work").unwrap().1.came.unwrap();
+        commit(&checkout, "run_1", "work").1.came.unwrap();
         let listed = git(&fixture.repo(), &["ls-tree", "-r", "--name-only", BRANCH]);
         assert_eq!(listed.lines().collect::<Vec<_>>(), ["file", "in/file", "out/file"]);
     }
@@ -189,4 +189,87 @@ fn a_broken_repository_is_not_the_one_around_it() {
     assert!(Command::new("git").args(["log"]).current_dir(&path).output().unwrap().status.success(), "void");
     assert_eq!(head(&path), None);
     assert!(is_unsaved(&path));
+}
+
+/// A48: losing what is lent is no way to have the user's commits taken for the worktree's own, nor to bring back what he has removed.
+#[test]
+fn what_the_user_did_meanwhile_is_not_ours_after_mending() {
+    // With its references its commit is lost, and what is left of it is part of what the user went on from.
+    for (command, is_lacking) in [
+        ("rm .git/packed-refs", true),
+        ("rm -rf .git/refs .git/packed-refs", false),
+        ("rm -rf .git/refs .git/HEAD", false),
+    ] {
+        let fixture = Fixture::of(&[], |repo| drop(git(repo, &["branch", "feature"])));
+        let (repo, tree, scratch) = (fixture.repo(), fixture.tree(), fixture.at("scratch"));
+        fixture.commit("one");
+        fixture.publish();
+        let files = git(&repo, &["rev-parse", &format!("{BRANCH}^{{tree}}")]);
+        let theirs = git(&repo, &["commit-tree", "-p", BRANCH, "-m", "theirs", &files]);
+        git(&repo, &["update-ref", &format!("refs/heads/{BRANCH}"), &theirs]);
+        git(&tree, &["commit", "--quiet", "--allow-empty", "-m", "mine"]);
+        git(&tree, &["branch", "-f", "feature", "HEAD"]);
+        git(&repo, &["branch", "-D", "feature"]);
+        shell(&tree, command);
+        let came = publish(&tree, &scratch).came;
+        assert_eq!(matches!(came, Err(Error::Diverged { .. })), is_lacking, "{command}: {came:?}");
+        assert_eq!((fixture.home(BRANCH), fixture.home("feature")), (Some(theirs), None), "{command}");
+    }
+}
+
+/// A48: what others have put onto the run's branch at home is not taken out by the next commit of files that never had it, also where
+/// the worktree's branch is lost and made anew, or all of its `.git`.
+#[test]
+fn a_branch_that_is_made_anew_is_as_it_was_here() {
+    for command in [
+        "rm -rf .git/refs .git/packed-refs",
+        "rm -r .git/refs/heads/agent; sed -i /agent/d .git/packed-refs",
+        "rm -rf .git",
+    ] {
+        for renamed in [false, true] {
+            let fixture = Fixture::new();
+            let (repo, tree) = (fixture.repo(), fixture.tree());
+            let one = fixture.commit("one");
+            fixture.publish();
+            let there = if renamed { "better" } else { BRANCH };
+            if renamed {
+                git(&repo, &["branch", "-m", BRANCH, there]);
+            }
+            fs::write(repo.join("theirs.txt"), "theirs").unwrap();
+            git(&repo, &["add", "theirs.txt"]);
+            let files = git(&repo, &["write-tree"]);
+            let theirs = git(&repo, &["commit-tree", "-p", there, "-m", "theirs", &files]);
+            git(&repo, &["update-ref", &format!("refs/heads/{there}"), &theirs]);
+            shell(&tree, command);
+            ensure(&fixture.place()).unwrap();
+            drop(publish_if_moved(&tree, &fixture.at("scratch")));
+            fs::write(tree.join("work"), "new").unwrap();
+            let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
+            let (kept, done) = commit(&checkout, "run_1", "work");
+            assert!(matches!(kept, Ok(Kept::Committed(_))), "{command}: {kept:?}");
+            assert_eq!(git(&tree, &["rev-parse", "HEAD~"]), one, "{command}");
+            let said = done.came.unwrap_err().to_string();
+            assert!(said.contains("was moved or checked out in"), "{command}: {said}");
+            assert_eq!(fixture.home(there), Some(theirs), "{command}");
+        }
+    }
+}
+
+/// F48: a name that leads deeper than anybody looks is no branch to stand on, and git is not asked to wait at its end.
+#[test]
+fn a_branch_of_absurd_depth_is_none() {
+    let fixture = Fixture::new();
+    let (tree, scratch) = (fixture.tree(), fixture.at("scratch"));
+    let one = fixture.commit("one");
+    let deep = vec!["a"; 70].join("/");
+    shell(
+        &tree,
+        &format!(
+            "mkdir -p .git/refs/heads/{deep}; mkfifo .git/refs/heads/{deep}/pipe; echo ref: refs/heads/{deep}/pipe > .git/HEAD"
+        ),
+    );
+    let done = publish(&tree, &scratch);
+    done.came.unwrap();
+    assert_eq!(done.mended, ["HEAD"]);
+    assert_eq!(fixture.home(BRANCH), Some(one));
 }

@@ -174,7 +174,7 @@ fn what_the_user_ignores_is_ignored() {
         fs::write(tree.join(name), "x").unwrap();
     }
     let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
-    commit(&checkout, "run_1", "work").unwrap().1.came.unwrap();
+    commit(&checkout, "run_1", "work").1.came.unwrap();
     let listed = git(&tree, &["ls-tree", "--name-only", "HEAD"]);
     assert_eq!(listed.lines().collect::<Vec<_>>(), [".gitignore", "a.txt", "file", "wanted"]);
     assert_eq!(git(&tree, &["check-attr", "fromuser", "a.txt"]), "a.txt: fromuser: set");

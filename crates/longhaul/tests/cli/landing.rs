@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use longhaul_workspace::homing::publish;
 use serde_json::json;
 
 use super::checkout::{self, git, git_in};
@@ -101,7 +102,10 @@ conversations:
 "#;
     let who = "git -c user.name=x -c user.email=x";
     let begin = format!("echo 1 > one; git add one; {who} commit -qm one; git branch topic; rm .git/HEAD\n");
-    let end = format!("echo 2 > two; git add two; {who} commit -qm two\n");
+    // With a merge under way, the agent's last file cannot be committed either.
+    let end = format!(
+        "echo 2 > two; git add two; {who} commit -qm two; git rev-parse HEAD > .git/MERGE_HEAD; echo 3 > three\n"
+    );
     let desk = checkout::repository(script, &[("begin.sh", &begin), ("end.sh", &end)]);
     let said = desk.say(&["run", "Write", "--model", "scripted/s.yaml", "--json"]);
     assert_eq!(said.code, 3, "{}", said.err);
@@ -126,6 +130,11 @@ conversations:
         [branch, "topic"].map(|name| json!({ "branch": format!("refs/heads/{name}"), "commit": first }));
     assert_eq!((events.len(), &events[1]["branches"]), (2, &json!(came)));
 
+    // Whoever was killed right after bringing something could not tell.
+    git_in(Path::new(place), &["branch", "later"]);
+    drop(publish(Path::new(place), &desk.path(".longhaul/scratch")));
+    assert_eq!(git(&desk, &["rev-parse", "later"]), first);
+
     // Somebody else puts a commit onto it, and breaks what the run needs.
     let tree = git(&desk, &["rev-parse", &format!("{branch}^{{tree}}")]);
     let theirs = git(&desk, &["commit-tree", "-p", branch, "-m", "theirs", &tree]);
@@ -140,12 +149,17 @@ conversations:
     assert!(said.err.contains(&format!("not in your repository: {why}")), "{}", said.err);
     let events = told(&desk);
     let kinds: Vec<&str> = events[2..].iter().map(|event| event["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["workspace_mended", "branch_not_brought"], "told once");
-    assert!(events[3]["reason"].as_str().unwrap().starts_with(&why), "{}", events[3]);
+    assert_eq!(kinds, ["workspace_mended", "branches_brought", "branch_not_brought"], "told once");
+    assert_eq!(events[3]["branches"], json!([{ "branch": "refs/heads/later", "commit": first }]));
+    assert!(events[4]["reason"].as_str().unwrap().starts_with(&why), "{}", events[4]);
     assert_eq!(git(&desk, &["rev-parse", branch]), theirs);
     let result = desk.json(&["result", id]);
-    assert_eq!(result["notBrought"], events[3]["reason"]);
-    assert!(result["commit"].is_null(), "the agent has committed everything: {}", result["commit"]);
+    assert_eq!(result["notBrought"], events[4]["reason"]);
+    assert!(
+        result["uncommitted"].as_str().unwrap().starts_with("a merge is under way"),
+        "{}",
+        result["uncommitted"]
+    );
     assert!(desk.get(&["result", id]).contains("is not in your repository"));
     assert_eq!(desk.json(&["events", "validate", id])["problems"], json!([]));
 

@@ -63,7 +63,11 @@ impl Run {
             }
             Event::FilesStored { stored, moment } => self.files.store(stored, *moment),
             Event::WorkKept { steps, kept } => self.keep_work(*steps, kept),
-            Event::BranchesBrought { .. } => self.not_brought = None,
+            Event::BranchesBrought { branches } => {
+                let branches = branches.iter().cloned();
+                self.brought.extend(branches.map(|brought| (brought.branch, brought.commit)));
+            }
+            Event::BranchesComplete => self.not_brought = None,
             Event::BranchNotBrought { why } => self.not_brought = Some(why.clone()),
 
             Event::PlanMade { plan } => self.take_plan(plan),
