@@ -167,7 +167,7 @@ pub enum Home {
     /// Nobody has looked, or somebody else is about to see to it.
     #[default]
     NotLooked,
-    /// All that it was to get.
+    /// All that there is on its branches.
     Complete,
     Lacking {
         why: String,

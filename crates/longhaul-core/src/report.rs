@@ -333,7 +333,7 @@ fn remaining(run: &Run) -> Vec<String> {
     if let Some(why) = &run.not_brought {
         let place = &run.spec.workspace;
         left.push(format!(
-            "what the run committed last is not in your repository: {why}; `git fetch {place} HEAD` brings it"
+            "not all that was committed is in your repository: {why}; `git fetch \"{place}\" BRANCH:NEW-NAME` brings a branch under a name of your choice (HEAD: what is checked out there)"
         ));
     }
     if let Some(seen) = &run.examined {

@@ -15,7 +15,7 @@ use crate::checkout::{path_bytes, path_of, split};
 use crate::git::{self, Git};
 use crate::gitdirs::{self, Lender, WORKTREE_OF};
 use crate::keys::without_key;
-use crate::lending::{BROUGHT, COMING, KEPT_BACK, LENT, OWN, Own};
+use crate::lending::{self, BROUGHT, COMING, KEPT_BACK, LENT, OWN, Own};
 use crate::limits;
 use crate::place::{Error, sync_parent};
 
@@ -324,7 +324,10 @@ impl Shown {
     }
 
     fn record(&self, entry: &Entry<'_>) -> Result<(), Error> {
-        self.lent.as_ref().map_or(Ok(()), |lent| write(&entry.directory.join(LENT), lent))
+        let path = entry.directory.join(LENT);
+        self.lent
+            .as_ref()
+            .map_or(Ok(()), |lent| lending::whole(&path, lent).map_err(io_error("write", &path)))
     }
 
     fn write_to(&self, fresh: &Path) -> Result<(), Error> {

@@ -31,6 +31,8 @@ pub enum Error {
     Idle { action: String, idle: Duration },
     #[error("git {action} was stopped: it had waited for {} s for something that does not come, a pipe in the place of a file, say", idle.as_secs())]
     Waiting { action: String, idle: Duration },
+    #[error("git {action} was not started: `.git/{}` is nothing that git has there", name.display())]
+    Odd { action: String, name: OsString },
     #[error("git {action} printed more than {} bytes", limits::GIT_LIST_BYTES_MAX)]
     TooMuch { action: String },
     #[error("git {action} was stopped: it has written more than {} MiB", bytes_max / (1024 * 1024))]
@@ -158,7 +160,7 @@ impl<'a> Git<'a> {
             Reads::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
         };
         let (max, room, reaches) = (self.output_bytes_max, self.room, self.reaches);
-        let times = Times { time_max: self.time_max, wait_max: self.wait_max };
+        let times = Times { time_max: self.time_max, wait_max: self.wait_max() };
         let bounds = self.bounds(&action)?;
         let place =
             bounds.as_ref().and_then(|_| self.directory.canonicalize().ok()?.parent().map(Path::to_owned));
@@ -176,7 +178,7 @@ impl<'a> Git<'a> {
             thread::spawn(move || pipe.write_all(&bytes).ok())
         });
         let stdout = child.stdout.take().map(|pipe| keep_start(pipe, max));
-        let stderr = child.stderr.take().map(|pipe| keep_start(pipe, limits::GIT_COMPLAINT_BYTES_MAX));
+        let stderr = child.stderr.take().map(|pipe| keep_end(pipe, limits::GIT_COMPLAINT_BYTES_MAX));
         let status = wait(&mut child, &action, &times, room)?;
         let kept = |reader: Option<thread::JoinHandle<Kept>>| {
             reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
@@ -187,30 +189,42 @@ impl<'a> Git<'a> {
             return Err(Error::TooMuch { action });
         }
         let more = if complaint.lost { "…" } else { "" };
-        let complaint = String::from_utf8_lossy(complaint.bytes.trim_ascii()).into_owned() + more;
+        let complaint = more.to_owned() + &String::from_utf8_lossy(complaint.bytes.trim_ascii());
         Ok(Printed { status, bytes: printed.bytes, complaint })
+    }
+
+    /// How long git may stand still. Where it is told which directory to use, no agent has put a pipe there, but the disk may be far
+    /// away.
+    fn wait_max(&self) -> Option<Duration> {
+        self.wait_max.filter(|_| self.given("GIT_DIR").is_none())
+    }
+
+    fn given(&self, name: &str) -> Option<&OsString> {
+        self.environment.iter().find(|(given, _)| *given == name).map(|(_, value)| value)
     }
 
     /// What git may reach where an agent may have put links in the place of its files; `None` if it may not have, or git uses
     /// another directory. Refuses what git would wait for, or take from elsewhere, without being asked.
     fn bounds(&self, action: &str) -> Result<Option<Bounds>, Error> {
-        let given =
-            |name: &str| self.environment.iter().find(|(given, _)| *given == name).map(|(_, value)| value);
-        if given("GIT_DIR").is_some() || !gitdirs::is_ours(self.directory) {
+        if self.given("GIT_DIR").is_some() || !gitdirs::is_ours(self.directory) {
             return Ok(None);
         }
         let own = self.directory.join(".git");
         if let Some(name) = gitdirs::odd_entry(&own) {
-            let message = format!("`.git/{}` is nothing that git has there", name.display());
-            return Err(Error::Failed { action: action.to_owned(), message });
+            return Err(Error::Odd { action: action.to_owned(), name });
         }
-        let index = given("GIT_INDEX_FILE").and_then(|index| Path::new(index).parent()).map(Path::to_owned);
+        let index =
+            self.given("GIT_INDEX_FILE").and_then(|index| Path::new(index).parent()).map(Path::to_owned);
         let write = index.into_iter().chain([self.directory.to_owned()]).collect();
         Ok(Some(Bounds { read: gitdirs::lent(&own), write }))
     }
 
     fn command<S: AsRef<OsStr>>(self, arguments: &[S]) -> Command {
         let mut command = command(self.directory, Listens::ToUser, self.settings);
+        if self.reaches.is_some() {
+            // A large history takes one large piece of memory, and no agent has written it.
+            command.env_remove("GIT_ALLOC_LIMIT");
+        }
         command
             .envs(self.reaches.map(|protocol| ("GIT_ALLOW_PROTOCOL", protocol)))
             .envs(self.environment)
@@ -524,6 +538,20 @@ fn keep_start(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::J
     })
 }
 
+/// Reads a pipe to its end: a command that dies says of what last.
+fn keep_end(mut pipe: impl Read + Send + 'static, bytes_max: usize) -> thread::JoinHandle<Kept> {
+    thread::spawn(move || {
+        let (mut kept, mut piece) = (Kept::default(), [0; 8 * 1024]);
+        while let Ok(count @ 1..) = pipe.read(&mut piece) {
+            kept.bytes.extend(&piece[..count]);
+            let over = kept.bytes.len().saturating_sub(bytes_max);
+            kept.lost |= over > 0;
+            kept.bytes.drain(..over);
+        }
+        kept
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Error, Git, Room, alone, is_kept_back, limits, past_new_worktrees};
@@ -630,6 +658,29 @@ mod tests {
         let busy = "!i=0; while test $i -lt 40; do i=$((i+1)); : $(seq 20000); sleep 0.1; done";
         let settings = [("alias.busy".into(), busy.to_owned())];
         Git { wait_max: Some(wait_max), ..git().set(&settings).reaching("none") }.run(&["busy"]).unwrap();
+    }
+
+    /// F21: who fetches a long history may take the memory that its list of objects needs.
+    #[test]
+    fn what_is_fetched_may_be_large() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = [("alias.asked".into(), "!echo ${GIT_ALLOC_LIMIT-none}".to_owned())];
+        let fetching = Git::at(place.path()).set(&settings).reaching("none").run(&["asked"]);
+        assert_eq!(fetching.unwrap(), "none");
+        let command = Git::at(place.path()).command(&["asked"]);
+        assert!(command.get_envs().any(|(name, value)| name == "GIT_ALLOC_LIMIT" && value.is_some()));
+    }
+
+    /// F42: of what git complains of, the last is kept, where it says what it died of.
+    #[test]
+    fn the_end_of_a_long_complaint_is_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let complains = "!seq 100000 >&2; echo fatal: that is why >&2; exit 128";
+        let settings = [("alias.complains".into(), complains.to_owned())];
+        let git = Git::at(place.path()).set(&settings).reaching("none");
+        let Err(Error::Failed { message, .. }) = git.run(&["complains"]) else { panic!("it fails") };
+        assert!(message.starts_with('…') && message.ends_with("100000\nfatal: that is why"), "{message}");
+        assert!(message.len() <= limits::GIT_COMPLAINT_BYTES_MAX + '…'.len_utf8(), "{}", message.len());
     }
 
     #[test]

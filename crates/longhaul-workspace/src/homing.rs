@@ -21,6 +21,8 @@ use crate::moving::Moving;
 use crate::naming::Names;
 use crate::{large_files, limits, mending};
 
+const BRANCHES: &str = "refs/heads/";
+
 /// Where a pack ends that is on its way, after the number of the process that takes it there.
 pub(crate) const SUFFIX: &str = ".pack";
 
@@ -37,11 +39,13 @@ pub struct Tended {
 }
 
 /// Whether the repository has what it was to get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Came {
+    /// Nobody has looked: it could be seen without git that nothing came since somebody had.
+    NotLooked,
     All,
-    /// All but what is checked out, which is on none of the branches that are brought.
-    Beside,
+    /// All but what only the worktree has, on these branches or under `HEAD`.
+    Without(Vec<String>),
 }
 
 /// The same as [`publish`], unless it can be seen without git that the branch is there: most commands move none.
@@ -49,15 +53,21 @@ pub fn publish_if_moved(tree: &Path, scratch: &Path) -> Tended {
     tended(tree, scratch, |lender| !is_there(tree, lender))
 }
 
-/// Can it be seen without git that the repository has the branch of its worktree as it is?
+/// Does the repository have all that was made in its worktree? If that cannot be told, it does not.
 pub fn is_home(tree: &Path) -> bool {
-    lender_of(tree).is_none_or(|lender| is_there(tree, &lender))
+    lender_of(tree).is_some_and(|lender| left(tree, &lender).is_ok_and(|left| left.is_empty()))
 }
 
 fn lender_of(tree: &Path) -> Option<Lender> {
     gitdirs::lender(&tree.canonicalize().ok()?)
 }
 
+/// Has this a note of what it is a worktree of, although it is none?
+fn is_lost(tree: &Path) -> bool {
+    tree.canonicalize().is_ok_and(|top| gitdirs::note_of(&top).symlink_metadata().is_ok())
+}
+
+/// Can it be seen without git that the repository has the branch of its worktree as it is?
 fn is_there(tree: &Path, lender: &Lender) -> bool {
     let Some(Own { here, there }) = lender.own_as_read() else { return false };
     let at = |directory: &Path, name: &str| {
@@ -84,8 +94,10 @@ fn tended(tree: &Path, scratch: &Path, is_due: impl FnOnce(&Lender) -> bool) -> 
     let mut mended = Vec::new();
     let is_whole = mending::mend(tree, &mut mended);
     let mut brought = BTreeMap::new();
-    let came = is_whole.and_then(|()| match lender_of(tree).filter(is_due) {
-        Some(lender) => bring_home(tree, &lender, scratch, &mut brought),
+    let came = is_whole.and_then(|()| match lender_of(tree) {
+        Some(lender) if is_due(&lender) => bring_home(tree, &lender, scratch, &mut brought),
+        Some(_) => Ok(Came::NotLooked),
+        None if is_lost(tree) => Err(Error::Lost { path: tree.to_owned() }),
         None => Ok(Came::All),
     });
     Tended { brought, mended, came }
@@ -109,17 +121,46 @@ fn bring_home(
     let new_came = lent.map_or(Ok(()), |lent| way.bring_new(own.as_ref(), &lent));
     large_files::bring(tree, lender);
     own_came.and(new_came)?;
-    match commit_if_there(Git::at(tree), "HEAD")? {
-        Some(head) if commit_if_there(lender.git(), &head)?.is_none() => Ok(Came::Beside),
-        Some(_) | None => Ok(Came::All),
+    let left = left(tree, lender)?;
+    Ok(if left.is_empty() { Came::All } else { Came::Without(left) })
+}
+
+/// The branches of a worktree, and `HEAD` if it is on none, with commits that no reference of the repository leads to; the first of
+/// them, if there are many. What was lent or brought is known there: who has let go of it since does not want it back.
+fn left(tree: &Path, lender: &Lender) -> Result<Vec<String>, Error> {
+    let known = [LENT, BROUGHT].map(|name| References::on_record(lender, name).unwrap_or_default());
+    let is_known = |name: &str, commit| known.iter().any(|known| known.get(name) == Some(commit));
+    let made = References::of(Git::at(tree), BRANCHES)?;
+    let made = made.iter().filter(|(name, commit)| !is_known(name, *commit));
+    let made = made.map(|(name, commit)| (name.strip_prefix(BRANCHES).unwrap_or(name), commit));
+    let is_on_none = Git::at(tree).run(&["symbolic-ref", "--quiet", "HEAD"]).is_err();
+    let head = if is_on_none { commit_if_there(Git::at(tree), "HEAD")? } else { None };
+    let heads: Vec<(&str, &str)> = made.chain(head.as_deref().map(|head| ("HEAD", head))).collect();
+    if heads.is_empty() {
+        return Ok(Vec::new());
     }
+    let there = lender.git().printing_much().run(&["for-each-ref", "--format=^%(objectname)"])?;
+    let are_lacking = |heads: &[(&str, &str)]| -> Result<bool, Error> {
+        let heads: String = heads.iter().map(|(_, commit)| format!("{commit}\n")).collect();
+        let git = Git::at(tree).reading((heads + &there).into_bytes());
+        Ok(!git.run(&["rev-list", "--max-count=1", "--ignore-missing", "--stdin"])?.is_empty())
+    };
+    let mut left = Vec::new();
+    if are_lacking(&heads)? {
+        for head in heads {
+            if left.len() < limits::LEFT_NAMED_MAX && are_lacking(&[head])? {
+                left.push(head.0.to_owned());
+            }
+        }
+    }
+    Ok(left)
 }
 
 /// What came from a worktree before and is at home as it came.
 pub fn brought_so_far(tree: &Path) -> BTreeMap<String, String> {
     let Some(lender) = lender_of(tree) else { return BTreeMap::new() };
     let brought = References::on_record(&lender, BROUGHT).unwrap_or_default();
-    let there = References::of(lender.git(), "refs/heads/").unwrap_or_default();
+    let there = References::of(lender.git(), BRANCHES).unwrap_or_default();
     let is_there = |(name, commit): &(&str, &str)| there.get(name) == Some(commit);
     brought.iter().filter(is_there).map(|(name, commit)| (name.to_owned(), commit.to_owned())).collect()
 }
@@ -228,7 +269,7 @@ impl Way<'_> {
         match there.as_deref() {
             Some(there) if !is_ours(there) && is_in(there) => Ok(()),
             Some(there) if self.stood_on.contains(branch) || (!is_ours(there) && !is_behind(there)) => {
-                let branch = branch.strip_prefix("refs/heads/").unwrap_or(branch).to_owned();
+                let branch = branch.strip_prefix(BRANCHES).unwrap_or(branch).to_owned();
                 let repository = self.lender.common.clone();
                 Err(Error::Diverged { branch, repository })
             }
@@ -243,7 +284,7 @@ impl Way<'_> {
     /// Brings the branches that were not lent. One whose name means something there already, a tag or a branch of somebody else's,
     /// stays in the worktree, and so does one that somebody stands on.
     fn bring_new(&mut self, own: Option<&Own>, lent: &References) -> Result<(), Error> {
-        let made = References::of(Git::at(self.tree), "refs/heads/")?;
+        let made = References::of(Git::at(self.tree), BRANCHES)?;
         let is_own = |name: &str| own.is_some_and(|own| own.here == name || own.there == name);
         let made = || made.iter().filter(|(name, _)| !is_own(name) && lent.get(name).is_none());
         if made().next().is_none() {

@@ -106,15 +106,9 @@ impl References {
 
     /// Whole or not at all, whatever is lost with the power.
     pub(crate) fn record(&self, entry: &Path, name: &str) -> Result<(), checkout::Error> {
-        let (path, fresh) = (entry.join(name), entry.join(format!("{name}.new")));
         let lines: String = self.0.iter().map(|(name, commit)| format!("{commit} {name}\n")).collect();
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&fresh)?;
-            file.write_all(lines.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&fresh, &path)
-        };
-        write().map_err(io_error("write", &path))
+        let path = entry.join(name);
+        whole(&path, lines.as_bytes()).map_err(io_error("write", &path))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
@@ -132,6 +126,16 @@ impl References {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, commit)| (name.as_str(), commit.as_str()))
     }
+}
+
+/// Writes a record whole or not at all.
+pub(crate) fn whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)
 }
 
 /// Takes the records of a worktree for this process; none if somebody else has them for long.

@@ -37,11 +37,11 @@ pub const FETCH_IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 pub const GIT_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 
 /// Bytes kept of what git complains of. It is shown and journalled, an agent can have it complain of each of its files, and the
-/// first few lines say what is wrong.
-pub const GIT_COMPLAINT_BYTES_MAX: u64 = 1024;
+/// last few lines say what is wrong.
+pub const GIT_COMPLAINT_BYTES_MAX: usize = 1024;
 
-/// Bytes that git may ask for at once. An agent can make a small object that unfolds to any size; files of more than 512 MiB git
-/// does not read into memory.
+/// Bytes that git may ask for at once, unless it fetches. An agent can make a small object that unfolds to any size; files of more
+/// than 512 MiB git does not read into memory.
 pub const GIT_ALLOCATION_BYTES_MAX: u64 = 600 * 1024 * 1024;
 
 /// Time in which a git that reaches nobody neither works nor reads. An agent can have left a pipe where git opens a file.
@@ -49,6 +49,9 @@ pub const GIT_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Pause between two looks at whether a git child works.
 pub const WORK_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Branches that are named of those that stay in a worktree. Each is asked about by itself, and what is told of them is journalled.
+pub const LEFT_NAMED_MAX: usize = 5;
 
 /// Time that is waited for a worktree that another git is just making: it writes a few small files.
 pub const NEW_WORKTREE_WAIT_MAX: Duration = Duration::from_secs(5);

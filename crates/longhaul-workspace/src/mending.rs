@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::apart::{Entry, Shown, alternate, stage_anew};
-use crate::git::Git;
+use crate::git::{self, Git};
 use crate::gitdirs::{self, LEADS_AWAY, Lender};
 use crate::homing::Error;
 use crate::{checkout, lending, limits, place};
@@ -51,18 +51,23 @@ pub(crate) fn mend_for_git(tree: &Path, mended: &mut Vec<&'static str>) -> Resul
     mend(tree, mended)?;
     let Ok(top) = tree.canonicalize() else { return Ok(()) };
     let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(()) };
-    let can = |words: &[&str]| Git::at(&top).run(words).is_ok();
-    let has_names = Git::at(&top).printing_much().run(&["for-each-ref", "--format="]).is_ok();
+    let has_names = || can(Git::at(&top).printing_much(), &["for-each-ref", "--format="]);
+    let can_list = || can(Git::at(&top), &["ls-files", "--", ":(top,literal).git"]);
     // Without an index, all that a sparse checkout leaves out would be taken for deleted.
-    let has_stage = facts(&directory, c"index").is_some() && can(&["ls-files", "--", ":(top,literal).git"]);
-    if has_names && has_stage && has_own(&top, &lender) {
+    let has_stage = facts(&directory, c"index").is_some() && can_list()?;
+    if has_names()? && has_stage && has_own(&top, &lender)? {
         return Ok(());
     }
     let mut repair = Repair::of(&top, directory, lender, mended)?;
-    if !has_names {
+    if !has_names()? {
         repair.names()?;
     }
-    if !has_own(&top, &repair.lender) {
+    if !has_names()? {
+        // It is not the file of all names that git stops at, but one of those that each have a file.
+        repair.put_aside(c"refs")?;
+        repair.names()?;
+    }
+    if !has_own(&top, &repair.lender)? {
         repair.own()?;
     }
     if !has_stage {
@@ -72,11 +77,22 @@ pub(crate) fn mend_for_git(tree: &Path, mended: &mut Vec<&'static str>) -> Resul
 }
 
 /// Is the branch there that a worktree is for, if it stands on it?
-fn has_own(top: &Path, lender: &Lender) -> bool {
+fn has_own(top: &Path, lender: &Lender) -> Result<bool, git::Error> {
     let own = lender.own().map(|own| own.here);
     let head = Git::at(top).run(&["symbolic-ref", "--quiet", "HEAD"]).ok();
-    let is_there = || Git::at(top).run(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"]).is_ok();
-    own.is_none() || own != head || is_there()
+    if own.is_none() || own != head {
+        return Ok(true);
+    }
+    can(Git::at(top), &["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
+}
+
+/// Does git manage this? That it did not come to an end by itself says nothing about what is there.
+fn can(git: Git<'_>, words: &[&str]) -> Result<bool, git::Error> {
+    let printed = git.print(words)?;
+    if printed.ended_by_itself() {
+        return Ok(printed.succeeded(String::new()).is_ok());
+    }
+    Err(printed.failed(words.join(" ")))
 }
 
 /// Was anything broken there?
@@ -157,7 +173,7 @@ impl<'a> Repair<'a> {
                 .and_then(|objects| inside(objects.as_fd(), c"info"));
             let info = info.map_err(|errno| self.failed(errno.into()))?;
             put(&info, c"alternates", &alternate(&self.lender.common)).map_err(|error| self.failed(error))?;
-            self.made_anew.push("objects");
+            self.made("objects");
         }
         if !has_head(&self.directory) {
             self.head()?;
@@ -179,7 +195,7 @@ impl<'a> Repair<'a> {
         }
         self.put_aside(c"HEAD")?;
         put(&self.directory, c"HEAD", head.as_bytes()).map_err(|error| self.failed(error))?;
-        self.made_anew.push("HEAD");
+        self.made("HEAD");
         Ok(())
     }
 
@@ -192,7 +208,7 @@ impl<'a> Repair<'a> {
                 None => self.lender.git().run(&["rev-parse", "--verify", "--end-of-options", &own.there])?,
             };
             Git::at(self.top).run(&["update-ref", "--end-of-options", &own.here, &commit])?;
-            self.made_anew.push("branch");
+            self.made("branch");
         }
         Ok(())
     }
@@ -207,16 +223,22 @@ impl<'a> Repair<'a> {
         self.put_aside(c"packed-refs")?;
         put(&self.directory, c"packed-refs", &shown.packed).map_err(|error| self.failed(error))?;
         self.make_directories(c"refs", [c"heads", c"tags"])?;
-        self.made_anew.push("refs");
+        self.made("refs");
         // What it stood on may be among what was put aside.
         self.head()
     }
 
-    fn stage(self) -> Result<(), Error> {
+    fn stage(mut self) -> Result<(), Error> {
         if stage_anew(self.top).map_err(|error| self.broken(error))? {
-            self.made_anew.push("index");
+            self.made("index");
         }
         Ok(())
+    }
+
+    fn made(&mut self, part: &'static str) {
+        if !self.made_anew.contains(&part) {
+            self.made_anew.push(part);
+        }
     }
 
     fn put_aside(&self, name: &CStr) -> Result<(), Error> {

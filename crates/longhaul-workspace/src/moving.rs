@@ -21,6 +21,8 @@ pub enum Error {
     Diverged { branch: String, repository: PathBuf },
     #[error("the repository in `{}` is broken, and cannot be made anew", path.display())]
     Broken { path: PathBuf, source: Box<place::Error> },
+    #[error("`{}` is no worktree any more: its `.git` is gone, or the repository that it was made from is not where it was", path.display())]
+    Lost { path: PathBuf },
     #[error(transparent)]
     Checkout(#[from] checkout::Error),
 }

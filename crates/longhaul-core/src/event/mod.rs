@@ -543,7 +543,7 @@ pub enum Event {
         #[n(0)]
         why: String,
     },
-    /// It has what it was said to lack, whoever brought it.
+    /// It has all that is on the worktree's branches again, whoever brought it, or took it away there.
     #[n(76)]
     BranchesComplete,
     /// An agent had broken the worktree's git directory, and these parts of it were made anew.

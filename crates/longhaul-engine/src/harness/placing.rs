@@ -11,7 +11,7 @@ use longhaul_workspace::{Guard, Workspace, abandoned, carry, homing, lending};
 use super::Harness;
 use crate::driver::Preparation;
 use crate::error::Error;
-use crate::perform::{brought, tended};
+use crate::perform::tended;
 
 impl Harness {
     pub(crate) fn place(&self, spec: &RunSpec, path: &Path) -> Place {
@@ -50,11 +50,15 @@ impl Harness {
         if let Some(home) = self.home().filter(|home| path.starts_with(home.dir())) {
             // What an agent's git left that was killed with us: its next one would stop at it.
             abandoned::clear(&path);
-            done = tended(homing::publish_if_moved(&path, &home.dir().join("scratch")));
+            let scratch = home.dir().join("scratch");
+            // What did not come before may come now.
+            let look = if run.not_brought.is_some() { homing::publish } else { homing::publish_if_moved };
+            let mut seen = look(&path, &scratch);
             if run.has_worked() {
                 // Who brought it may have been killed before that was on record.
-                done.brought = brought(homing::brought_so_far(&path));
+                seen.brought.extend(homing::brought_so_far(&path));
             }
+            done = tended(seen);
             if was_there {
                 lending::refresh(&path).ok();
             }

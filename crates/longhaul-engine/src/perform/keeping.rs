@@ -1,6 +1,5 @@
 //! What is kept of a run's work: files out of the agent's reach, commits, and large outputs.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,27 +43,40 @@ pub(super) fn kept(tree: &Path, scratch: &Path, keep: &Keep) -> (Kept, Tended) {
         Ok(commit::Kept::Unchanged { head }) => Kept::Unchanged { head: Some(head) },
         Err(error) => Kept::Uncommitted { why: error.to_string() },
     };
-    (kept, tended(done))
+    (kept, last(done))
+}
+
+/// The same as [`tended`] for whom nobody comes after: what he was too late for is lacking.
+fn last(done: homing::Tended) -> Tended {
+    let late = done.came.as_ref().err().filter(|error| matches!(error, homing::Error::Busy));
+    let lacking = late.map(|error| Home::Lacking { why: error.to_string() });
+    let tended = tended(done);
+    let home = lacking.unwrap_or(tended.home);
+    Tended { home, ..tended }
+}
+
+/// What was done about a worktree when a run rests, with what was done before that nobody could tell of.
+pub(super) fn rested(tree: &Path, scratch: &Path) -> Tended {
+    let mut done = homing::publish(tree, scratch);
+    done.brought.extend(homing::brought_so_far(tree));
+    tended(done)
 }
 
 /// What was done about a worktree, as the run remembers it.
 pub(crate) fn tended(done: homing::Tended) -> Tended {
     let home = match done.came {
         Ok(Came::All) => Home::Complete,
-        Ok(Came::Beside) => Home::Lacking { why: BESIDE.to_owned() },
-        Err(homing::Error::Busy) => Home::NotLooked,
+        Ok(Came::Without(names)) => {
+            let named: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            Home::Lacking { why: format!("what is on {} is in its workspace alone", named.join(", ")) }
+        }
+        Ok(Came::NotLooked) | Err(homing::Error::Busy) => Home::NotLooked,
         Err(error) => Home::Lacking { why: error.to_string() },
     };
     let mended = done.mended.into_iter().map(str::to_owned).collect();
-    Tended { brought: brought(done.brought), home, mended }
+    let brought = done.brought.into_iter().map(|(branch, commit)| Brought { branch, commit }).collect();
+    Tended { brought, home, mended }
 }
-
-/// Branches with what they are in the user's repository, as the run remembers them.
-pub(crate) fn brought(branches: BTreeMap<String, String>) -> Vec<Brought> {
-    branches.into_iter().map(|(branch, commit)| Brought { branch, commit }).collect()
-}
-
-const BESIDE: &str = "what is checked out in the workspace is on none of the branches that are brought";
 
 /// Large outputs kept in the run's own blobs.
 pub struct RunBlobs {
@@ -113,5 +125,22 @@ impl Blobs for RunBlobs {
             return self.result_of(call);
         }
         self.blob(hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F37: that somebody else held what was needed is told by the last one that wanted it, and by nobody before.
+    #[test]
+    fn the_last_to_come_tells_that_it_was_held() {
+        let held = || {
+            let came = Err(homing::Error::Busy);
+            homing::Tended { brought: Default::default(), mended: Vec::new(), came }
+        };
+        assert_eq!(tended(held()).home, Home::NotLooked);
+        let why = "another longhaul is moving a branch of this repository".to_owned();
+        assert_eq!(last(held()).home, Home::Lacking { why });
     }
 }

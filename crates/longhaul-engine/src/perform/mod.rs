@@ -26,10 +26,10 @@ use longhaul_workspace::{Workspace, abandoned, homing};
 use tokio::task::{JoinError, spawn_blocking};
 
 pub use self::keeping::RunBlobs;
-pub(crate) use self::keeping::{brought, stored, tended};
+pub(crate) use self::keeping::{stored, tended};
 
 use self::calling::{check, gone, hooked, prepared, stopped_by_hooks};
-use self::keeping::kept;
+use self::keeping::{kept, rested};
 use self::looking::{look_at_work, prepared_place};
 use self::said::{Shown, by_own_names, struck_out};
 use crate::asking::{Shelf, ask_aside, call_model};
@@ -284,8 +284,7 @@ impl Hands {
         Box::pin(async move {
             toolbox.rest(&run).await;
             let tree = own_tree?;
-            let tend = move || tended(homing::publish_if_moved(&tree, &scratch));
-            spawn_blocking(tend).await.ok().map(Input::Tended)
+            spawn_blocking(move || rested(&tree, &scratch)).await.ok().map(Input::Tended)
         })
     }
 

@@ -81,15 +81,23 @@ impl From<homing::Error> for Error {
         match error {
             homing::Error::Busy => Error::Busy,
             homing::Error::Checkout(error) => error.into(),
-            apart @ (homing::Error::Diverged { .. } | homing::Error::Broken { .. }) => Error::Apart(apart),
+            apart @ (homing::Error::Diverged { .. }
+            | homing::Error::Broken { .. }
+            | homing::Error::Lost { .. }) => Error::Apart(apart),
         }
     }
 }
 
 impl From<commit::Error> for Error {
     fn from(error: commit::Error) -> Error {
-        let is_contended = matches!(error, commit::Error::Lock(index_lock::Error::Contended { .. }));
-        if is_contended { Error::Busy } else { Error::Commit(error) }
+        match error {
+            commit::Error::Lock(index_lock::Error::Contended { .. }) => Error::Busy,
+            commit::Error::Home(error) => error.into(),
+            other
+            @ (commit::Error::UnderWay { .. } | commit::Error::Lock(_) | commit::Error::Checkout(_)) => {
+                Error::Commit(other)
+            }
+        }
     }
 }
 

@@ -3,15 +3,18 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::commit::commit;
-use longhaul_workspace::homing::{Came, brought, brought_so_far, publish, publish_if_moved};
+use longhaul_workspace::homing::{Came, Tended, brought, brought_so_far, is_home, publish, publish_if_moved};
 use longhaul_workspace::lending::refresh;
 use longhaul_workspace::place::{ensure, is_unsaved, remove};
 
 use super::rig::{BRANCH, Fixture, git};
+
+type Bring = fn(&Path, &Path) -> Tended;
 
 /// Commits come home with the branch, once; so does a branch that was rewritten, and what is packed on either side.
 #[test]
@@ -548,9 +551,9 @@ fn what_the_user_went_on_from_is_home() {
     let files = git(&repo, &["rev-parse", &format!("{BRANCH}^{{tree}}")]);
     let theirs = git(&repo, &["commit-tree", "-p", BRANCH, "-m", "theirs", &files]);
     git(&repo, &["update-ref", &format!("refs/heads/{BRANCH}"), &theirs]);
-    for publish in [publish, publish_if_moved] {
+    for (publish, came) in [(publish as Bring, Came::All), (publish_if_moved, Came::NotLooked)] {
         let done = publish(&tree, &scratch);
-        assert_eq!((done.came.unwrap(), done.brought.len()), (Came::All, 0));
+        assert_eq!((done.came.unwrap(), done.brought.len()), (came, 0));
         assert_eq!(fixture.home(BRANCH), Some(theirs.clone()));
     }
     // Rewritten since, it is not what they went on from.
@@ -570,12 +573,71 @@ fn what_is_on_no_branch_is_told_of() {
     git(&tree, &["checkout", "--quiet", "--detach"]);
     assert_eq!(came(), Came::All, "that commit has come");
     git(&tree, &["commit", "--quiet", "--allow-empty", "-m", "two"]);
-    assert_eq!(came(), Came::Beside);
+    let without = Came::Without(vec!["HEAD".to_owned()]);
+    assert_eq!((came(), is_home(&tree)), (without.clone(), false));
     git(&tree, &["branch", "-D", BRANCH]);
-    assert_eq!(came(), Came::Beside, "nor does it come with a branch that is gone");
+    assert_eq!(came(), without, "nor does it come with a branch that is gone");
+    // As a merge that stops at a conflict leaves it: git at home has it, and lets go of it after two weeks.
+    let two = brought(&tree, &scratch).unwrap().unwrap();
+    assert_eq!(fixture.home(&format!("{two}^{{commit}}")), Some(two.clone()));
+    assert_eq!((came(), is_home(&tree)), (without, false), "nothing leads to it there");
     git(&tree, &["checkout", "--quiet", "-b", "named"]);
+    assert_eq!((came(), is_home(&tree)), (Came::All, true));
+    assert_eq!(fixture.home("named"), Some(two));
+}
+
+/// F37: so is what stays on a branch whose name is taken, or that was the user's before, unless he has it by another name; what he
+/// let go of since it was lent or brought is nothing that is lacking.
+#[test]
+fn what_stays_on_its_branch_is_told_of() {
+    let fixture = Fixture::of(&[], |repo| {
+        git(repo, &["tag", "v1"]);
+        git(repo, &["branch", "mine"]);
+        git(repo, &["checkout", "--quiet", "-b", "dropped"]);
+        git(repo, &["commit", "--quiet", "--allow-empty", "-m", "dropped"]);
+        git(repo, &["checkout", "--quiet", "main"]);
+    });
+    let (repo, tree, scratch) = (fixture.repo(), fixture.tree(), fixture.at("scratch"));
+    let came = || publish(&tree, &scratch).came.unwrap();
+    git(&tree, &["branch", "topic"]);
+    fixture.commit("one");
     assert_eq!(came(), Came::All);
-    assert_eq!(fixture.home("named"), Some(git(&tree, &["rev-parse", "HEAD"])));
+    for name in ["dropped", "topic"] {
+        git(&repo, &["branch", "-D", name]);
+    }
+    assert_eq!(came(), Came::All);
+    for name in ["mine", "v1"] {
+        git(&tree, &["checkout", "--quiet", "-B", name]);
+        git(&tree, &["commit", "--quiet", "--allow-empty", "-m", name]);
+    }
+    git(&tree, &["checkout", "--quiet", BRANCH]);
+    let without = |names: &[&str]| Came::Without(names.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!((came(), is_home(&tree)), (without(&["mine", "v1"]), false));
+    git(&repo, &["fetch", "--quiet", tree.to_str().unwrap(), "refs/heads/mine:theirs"]);
+    assert_eq!(came(), without(&["v1"]));
+    git(&repo, &["fetch", "--quiet", tree.to_str().unwrap(), "refs/heads/v1:theirs"]);
+    assert_eq!((came(), is_home(&tree)), (Came::All, true));
+}
+
+/// F47, F37: nobody says that all has come from what is no worktree any more.
+#[test]
+fn a_worktree_that_is_lost_is_not_home() {
+    for is_moved in [false, true] {
+        let fixture = Fixture::new();
+        let (repo, tree, scratch) = (fixture.repo(), fixture.tree(), fixture.at("scratch"));
+        fixture.commit("one");
+        if is_moved {
+            fs::rename(&repo, fixture.at("elsewhere")).unwrap();
+        } else {
+            fs::remove_dir_all(tree.join(".git")).unwrap();
+        }
+        for publish in [publish as Bring, publish_if_moved] {
+            let error = publish(&tree, &scratch).came.unwrap_err();
+            assert!(error.to_string().contains("is no worktree any more"), "{error}");
+        }
+        assert!(!is_home(&tree));
+    }
+    assert!(!is_home(Path::new("/nowhere")));
 }
 
 /// F37: what came before, and is there as it came, can be asked for by whoever may have to tell it.

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use longhaul_workspace::checkout::{Checkout, Filters};
 use longhaul_workspace::commit::{Kept, commit};
-use longhaul_workspace::homing::{Error, publish, publish_if_moved};
+use longhaul_workspace::homing::{Came, Error, publish, publish_if_moved};
 use longhaul_workspace::place::{Place, ensure, head, is_unsaved};
 use longhaul_workspace::source::{Address, Store};
 
@@ -102,6 +102,27 @@ fn what_git_cannot_read_is_mended() {
         assert_eq!(git(&fixture.repo(), &["show", "better:work"]), "new", "{command}");
         assert_eq!(git(&fixture.repo(), &["show", "better:one"]), "one", "{command}");
     }
+}
+
+/// F48, A52: a name with a file that git cannot take in, deeper than anybody looks, goes with all that have one, once; and a git that
+/// was kept from looking has not found anything broken.
+#[test]
+fn a_name_that_git_cannot_read_is_put_aside() {
+    let fixture = Fixture::new();
+    let tree = fixture.tree();
+    let one = fixture.commit("one");
+    fixture.publish();
+    let deep = vec!["a"; 70].join("/");
+    shell(&tree, &format!("mkdir -p .git/refs/heads/{deep}; truncate -s 2G .git/refs/heads/{deep}/huge"));
+    for mended in [&["refs"][..], &[]] {
+        fs::write(tree.join("work"), format!("{mended:?}")).unwrap();
+        let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
+        let (kept, done) = commit(&checkout, "run_1", "work");
+        assert!(matches!(kept, Ok(Kept::Committed(_))), "{kept:?}");
+        assert_eq!((done.mended, done.came.unwrap()), (mended.to_vec(), Came::All));
+        assert_eq!(put_aside(&tree), ["packed-refs-1", "packed-refs-2", "refs-1"]);
+    }
+    assert_eq!(fixture.home(&format!("{BRANCH}~2")), Some(one));
 }
 
 /// F48: what a sparse checkout leaves out is not taken for deleted when its index is made anew.

@@ -312,13 +312,11 @@ pub fn hinted(error: Error, work: &Work, untouched: &str) -> Failure {
         Error::Detached { .. } => {
             format!("{untouched}; `git switch BRANCH` first, or bring in the files with `longhaul apply`")
         }
-        Error::Apart(homing::Error::Diverged { .. })
-        | Error::Commit(commit::Error::Home(homing::Error::Diverged { .. })) => format!(
+        Error::Apart(homing::Error::Diverged { .. }) => format!(
             "{untouched}; `git -C \"{worktree}\" pull --no-rebase \"{}\" {branch}` puts both together, then say it again",
             work.repository.display()
         ),
-        Error::Apart(homing::Error::Broken { .. })
-        | Error::Commit(commit::Error::Home(homing::Error::Broken { .. })) => format!(
+        Error::Apart(homing::Error::Broken { .. } | homing::Error::Lost { .. }) => format!(
             "{untouched}; its files are still in {worktree}, and what was brought before is on `{branch}`"
         ),
         Error::Busy => "try again in a moment".to_owned(),

@@ -114,7 +114,7 @@ pub fn retell(run: &Run, event: &Event) -> Vec<String> {
             let said = branches.iter().map(|brought| format!("{} {}", brought.name(), brought.commit));
             format!("(in your repository now: {})", said.collect::<Vec<_>>().join(", "))
         }
-        Event::BranchesComplete => "(your repository has all of it now)".to_owned(),
+        Event::BranchesComplete => "(your repository has all that is on its branches now)".to_owned(),
         Event::BranchNotBrought { why } => format!("(not in your repository: {why})"),
         Event::WorkspaceMended { parts } => format!("(.git was broken; made anew: {})", parts.join(", ")),
         Event::CheckpointNamed { number, name } => format!("(checkpoint {number} is named {name})"),

@@ -160,14 +160,14 @@ conversations:
         "{}",
         result["uncommitted"]
     );
-    assert!(desk.get(&["result", id]).contains("is not in your repository"));
+    assert!(desk.get(&["result", id]).contains("not all that was committed is in your repository"));
     assert_eq!(desk.json(&["events", "validate", id])["problems"], json!([]));
 
     // Whoever takes it in by hand has it.
     git(&desk, &["fetch", "-q", place, "HEAD"]);
     git(&desk, &["update-ref", &format!("refs/heads/{branch}"), "FETCH_HEAD"]);
     assert_eq!(desk.json(&["result", id])["notBrought"], json!(null));
-    assert!(!desk.get(&["result", id]).contains("is not in your repository"));
+    assert!(!desk.get(&["result", id]).contains("not all that was committed"));
 }
 
 /// D11.16: work whose history the agent began anew is not merged by itself, and whoever wants it is told how to have it.

@@ -482,6 +482,12 @@ fn agents_of_a_plan_share_a_branch_or_have_one_each() {
         assert_eq!(looked.len(), 1, "{made}");
         let id = shown["id"].as_str().unwrap();
         assert_eq!(shown["commit"], git(&desk, &["rev-parse", own]));
+        // What came to the branch with the work of others is told as well.
+        let brought = |event: &&Value| event["type"] == "branches_brought";
+        let events = desk.events(id);
+        let last = events.iter().rfind(brought).expect("branches were brought");
+        let came = json!({ "branch": format!("refs/heads/{own}"), "commit": shown["commit"] });
+        assert!(last["branches"].as_array().unwrap().contains(&came), "{strategy}: {last} {came}");
         if strategy == "per_agent" {
             let end = &id[id.len() - 8..];
             for agent in ["frontend", "left", "looks"] {

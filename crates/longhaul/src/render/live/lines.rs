@@ -94,7 +94,7 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
             warning(&format!("not committed: {}", short(why, 160)))
         }
         Event::BranchesBrought { branches } => return brought(run, branches),
-        Event::BranchesComplete => "your repository has all of it now".to_owned(),
+        Event::BranchesComplete => "your repository has all that is on its branches now".to_owned(),
         Event::BranchNotBrought { why } => warning(&format!("not in your repository: {}", short(why, 200))),
         Event::WorkspaceMended { parts } => warning(&format!(
             "the agent had broken the `.git` of its worktree; made anew: {}",
