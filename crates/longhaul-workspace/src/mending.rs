@@ -7,13 +7,15 @@
 //! mounted upon this one.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, fsync, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -33,11 +35,18 @@ const FOLLOWED: [&str; 6] = ["logs", "objects", "rebase-apply", "rebase-merge", 
 /// if it cannot make all of it.
 pub(crate) fn mend(tree: &Path, mended: &mut Vec<&'static str>) -> Result<(), Error> {
     let Ok(top) = tree.canonicalize() else { return Ok(()) };
+    let mut sweep = Sweep { left: limits::GIT_ENTRIES_MAX, has_opened: false };
+    if gitdirs::note_of(&top).exists() {
+        sweep.open_top(&top);
+    }
     if !gitdirs::is_ours(&top) {
         return Ok(());
     }
     let Some(directory) = opened(&top) else { return Ok(()) };
-    Sweep { left: limits::GIT_ENTRIES_MAX }.top(&directory);
+    sweep.top(&directory);
+    if sweep.has_opened {
+        mended.push("modes");
+    }
     match gitdirs::lender(&top) {
         Some(lender) if !is_repository(&directory) => {
             Repair::of(&top, directory, lender, mended)?.begin_with_files()
@@ -104,9 +113,19 @@ fn opened(top: &Path) -> Option<OwnedFd> {
     inside(File::open(top).ok()?.as_fd(), c".git").ok()
 }
 
-/// Has this what git takes a directory for a repository by?
+/// Has this what git takes a directory for a repository by, and what it needs to know which files there are?
 fn is_repository(directory: &OwnedFd) -> bool {
-    has_head(directory) && has(directory, &[c"objects"]) && has_names(directory)
+    has_head(directory) && has(directory, &[c"objects"]) && has_names(directory) && has_index(directory)
+}
+
+/// Without one, the next commit would delete all files but those that are staged for it.
+fn has_index(directory: &OwnedFd) -> bool {
+    let begins = || -> io::Result<[u8; 4]> {
+        let mut first = [0; 4];
+        file(directory, c"index")?.read_exact(&mut first)?;
+        Ok(first)
+    };
+    begins().is_ok_and(|first| &first == b"DIRC")
 }
 
 /// Git writes the one anew and keeps the other, whatever branches are removed.
@@ -126,17 +145,29 @@ fn has_head(directory: &OwnedFd) -> bool {
     let head = read(directory, c"HEAD").unwrap_or_default();
     let says = head.trim_end();
     // Deeper than what is looked through for what git would wait for, nobody has a branch.
-    let is_name = |name: &str| name.starts_with("refs/") && name.split('/').count() <= limits::GIT_LEVELS_MAX;
+    let is_part = |part: &str| {
+        let is_odd = |letter: char| letter.is_ascii_control() || letter == ' ';
+        !part.is_empty() && !part.starts_with('.') && !part.contains("..") && !part.contains(is_odd)
+    };
+    let is_name = |name: &str| {
+        let mut parts = name.split('/').take(limits::GIT_LEVELS_MAX + 1);
+        name.starts_with("refs/") && parts.all(is_part) && name.split('/').count() <= limits::GIT_LEVELS_MAX
+    };
     says.strip_prefix("ref: ").is_some_and(is_name) || is_id(says)
 }
 
 /// A small file whole, or nothing of it.
 fn read(directory: &OwnedFd, name: &CStr) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(openat(directory, name, flags, Mode::empty()).ok()?);
+    let file = file(directory, name).ok()?;
     let facts = file.metadata().ok()?;
     let is_small = facts.is_file() && facts.len() <= limits::GIT_LINK_BYTES_MAX;
     is_small.then(|| io::read_to_string(file).ok())?
+}
+
+/// Nothing is waited for, and no link is followed.
+fn file(directory: &OwnedFd, name: &CStr) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(openat(directory, name, flags, Mode::empty())?))
 }
 
 /// Making anew what is broken, while nobody else of ours does.
@@ -180,6 +211,9 @@ impl<'a> Repair<'a> {
         }
         if !has_names(&self.directory) {
             self.names()?;
+        }
+        if !has_index(&self.directory) {
+            self.put_aside(c"index")?;
         }
         self.stage()
     }
@@ -309,9 +343,35 @@ fn put(directory: &OwnedFd, name: &CStr, bytes: &[u8]) -> io::Result<()> {
 /// Going through a directory that somebody may be changing: by open directories alone, so that no link leads elsewhere.
 struct Sweep {
     left: usize,
+    /// Was a directory closed to us?
+    has_opened: bool,
 }
 
 impl Sweep {
+    /// Opens the worktree itself, and its `.git`.
+    fn open_top(&mut self, top: &Path) {
+        let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        let above = top.parent().and_then(|above| File::open(above).ok());
+        let Some((above, own)) = above.zip(top.file_name()) else { return };
+        self.open(above.as_fd(), &name(Path::new(own)));
+        if let Ok(inside) = File::open(top) {
+            self.open(inside.as_fd(), c".git");
+        }
+    }
+
+    /// Lets us into a directory that an agent has closed: nobody could work in there any more, git least of all.
+    fn open(&mut self, above: BorrowedFd<'_>, name: &CStr) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(directory) = openat(above, name, flags, Mode::empty()) else { return };
+        let is_open = |facts: &Stat| facts.st_mode & 0o700 == 0o700;
+        if let Some(facts) = fstat(&directory).ok().filter(|facts| !is_open(facts)) {
+            // By its number: what is called so may be another one by now.
+            let place = format!("/proc/self/fd/{}", directory.as_raw_fd());
+            let mode = Permissions::from_mode(facts.st_mode & 0o7777 | 0o700);
+            self.has_opened |= fs::set_permissions(place, mode).is_ok();
+        }
+    }
+
     fn top(&mut self, directory: &OwnedFd) {
         for (name, kind) in self.entries(directory) {
             let is = |known: &&str| name.to_bytes() == known.as_bytes();
@@ -327,6 +387,7 @@ impl Sweep {
     }
 
     fn below(&mut self, root: &str, above: &OwnedFd, name: &CStr, levels: usize) {
+        self.open(above.as_fd(), name);
         let Some(directory) = inside(above.as_fd(), name).ok().filter(|_| levels > 0) else { return };
         for (name, kind) in self.entries(&directory) {
             if kind == FileType::Directory {

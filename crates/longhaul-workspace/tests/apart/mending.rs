@@ -38,6 +38,10 @@ fn a_broken_repository_is_mended() {
         ("truncate -s 3G .git/HEAD", &[]),
         ("rm -rf .git/refs .git/HEAD", &["packed-refs-1"]),
         ("rm -rf .git/refs; echo > .git/refs", &["packed-refs-1", "refs-1"]),
+        ("echo ref: refs/../../../evil > .git/HEAD", &["HEAD-1"]),
+        ("rm .git/index; mkfifo .git/index", &[]),
+        ("echo short > .git/index", &["index-1"]),
+        ("chmod -R a-x .git/objects .git/refs; chmod 000 .git .", &[]),
     ];
     for (command, aside) in broken {
         let fixture = Fixture::new();
