@@ -1,5 +1,7 @@
 //! Calls that need a person: leave for an action, or the answer to a question. Nothing here ever turns into a yes by itself.
 
+use serde_json::Value;
+
 use super::{Decision, call};
 use crate::event::{Ask, AskKind, Cause, Event};
 use crate::ids::{Attempt, CallId};
@@ -9,6 +11,17 @@ use crate::run::Run;
 use crate::spec::OnAsk;
 use crate::status::Status;
 use crate::tool::{Failure, Outcome, Trace};
+
+/// An argument that is to say something.
+pub(super) fn words<'a>(args: &'a Value, name: &str) -> Result<&'a str, (Failure, String)> {
+    let why = match args.get(name).map(|said| said.as_str().map(str::trim)) {
+        Some(Some("")) => "is empty",
+        Some(Some(said)) => return Ok(said),
+        Some(None) => "is no text",
+        None => "is missing",
+    };
+    Err((Failure::InvalidArguments, format!("`{name}` {why}")))
+}
 
 /// The digest of an action, for people to see that what runs is what they were shown.
 pub(super) fn digest(tool: &str, args: &Json) -> String {

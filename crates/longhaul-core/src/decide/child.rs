@@ -2,7 +2,7 @@
 //! wrong; what a child may spend is set aside from its parent's budget before it begins.
 
 use super::limit::Drawn;
-use super::{Decision, call, limit, recovery, schedule};
+use super::{Decision, ask, call, limit, recovery, schedule};
 use crate::child::{
     Child, ChildEnding, ChildLedger, ChildReport, ChildState, Errand, Origin, Reply, child_id,
 };
@@ -44,12 +44,7 @@ pub(super) fn told(run: &Run, step: u32, decision: &Decision) -> String {
 /// What an agent asks another for, if it may.
 pub(super) fn asked(run: &Run, args: &Json) -> Result<(String, String), (Failure, String)> {
     let args = args.value();
-    let text = |name: &str| {
-        let text = args.get(name).and_then(|text| text.as_str()).map(str::trim);
-        let missing = || (Failure::InvalidArguments, format!("`{name}` is missing"));
-        text.filter(|text| !text.is_empty()).map(str::to_owned).ok_or_else(missing)
-    };
-    let (agent, task) = (text("agent")?, text("task")?);
+    let (agent, task) = (ask::words(&args, "agent")?.to_owned(), ask::words(&args, "task")?.to_owned());
     if !run.spec.knows(&agent) {
         let names: Vec<&str> = run.spec.crew().iter().map(|mate| mate.name.as_str()).collect();
         let guess = suggest::closest(&agent, &names).map(|name| format!("; did you mean `{name}`?"));

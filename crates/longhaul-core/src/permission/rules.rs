@@ -156,6 +156,8 @@ fn kin(tool: &str) -> &'static [&'static str] {
     match tool {
         "grep" | "glob" | "list" | "git_show" | "git_blame" | "git_diff" | "git_log" => &["read"],
         "apply_patch" => &["edit", "write"],
+        "edit" => &["write"],
+        "write" => &["edit"],
         "handoff" | "search" | "finalize_research" => &["write"],
         _ => &[],
     }

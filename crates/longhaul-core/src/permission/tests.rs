@@ -249,7 +249,13 @@ fn further_rules_only_tighten() {
         let verdict = judged(command);
         assert_eq!((verdict.action, verdict.layer), (action, layer), "{command}: {verdict:?}");
     }
-    assert_eq!(judge_path(&both, HERE.workspace, "apply_patch", "gen/x").action, Deny);
+    for tool in ["apply_patch", "edit", "write"] {
+        assert_eq!(judge_path(&both, HERE.workspace, tool, "gen/x").action, Deny, "{tool}");
+        let call = judge(&both, HERE, tool, &json!({ "path": "gen/x" }));
+        assert_eq!(call.action, Deny, "{tool}");
+    }
+    let edits = [rules(&[("edit", &[("locked/*", Deny)])])];
+    assert_eq!(judge(&edits, HERE, "write", &json!({ "path": "locked/x" })).action, Deny);
     assert_eq!(judge_path(&both, HERE.workspace, "apply_patch", "src/x").action, Allow);
     assert_eq!(judge_path(&both, HERE.workspace, "handoff", "gen/x").action, Deny);
     assert_eq!(judge_path(&both, HERE.workspace, "handoff", "state/handoff.json").action, Allow);

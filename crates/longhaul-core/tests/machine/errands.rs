@@ -636,8 +636,8 @@ fn errands_that_cannot_be_are_refused() {
     let tools = vec![grant("spawn", EffectClass::Checkable)];
     for (agent, task, depth, why) in [
         ("PLUTTO", "look", 0, "did you mean `PLUTO`?"),
-        ("", "look", 0, "`agent` is missing"),
-        ("PLUTO", " ", 0, "`task` is missing"),
+        ("", "look", 0, "`agent` is empty"),
+        ("PLUTO", " ", 0, "`task` is empty"),
         ("PLUTO", "look", 3, "max_sub_agent_depth"),
     ] {
         let spec = RunSpec { depth, tools: tools.clone(), ..crew_spec(vec![step("a", "MARS", &[])]) };

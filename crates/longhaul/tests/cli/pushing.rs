@@ -58,6 +58,12 @@ fn a_push_waits_for_a_person() {
     let waiting = || {
         let all = desk.json(&["approvals", "list"]);
         assert_eq!((all.as_array().unwrap().len(), &all[0]["toolName"]), (1, &json!("git_push")), "{all}");
+        let asked = all[0]["description"].as_str().unwrap();
+        assert!(
+            asked.contains("; it sends the branch that is checked out in /")
+                && asked.ends_with(" to `origin`"),
+            "{asked}"
+        );
         all[0]["id"].as_str().unwrap().to_owned()
     };
     let shown = run();

@@ -1,5 +1,7 @@
 //! Whether a call may be made: what limits, grants and rules say to it, and whether a person is asked first.
 
+use serde_json::Value;
+
 use super::{Asked, OVERSIZED, cwd};
 use crate::decide::{Decision, ask, child, limit};
 use crate::event::{Ask, AskKind};
@@ -10,7 +12,7 @@ use crate::permission::{Action, Here, Verdict, judge, judge_path};
 use crate::prompt::head;
 use crate::run::{Call, CallState, Run};
 use crate::spec::Limits;
-use crate::tool::{ASK_HUMAN, EffectClass, Failure, SPAWN, Trace};
+use crate::tool::{ASK_HUMAN, EffectClass, Failure, PUSH, SPAWN, Trace};
 
 /// What a call that is not refused needs.
 pub(super) enum Leave {
@@ -95,7 +97,15 @@ pub(super) fn permit(
     }
     let verdict = Some(&verdict).filter(|verdict| verdict.action == Action::Ask);
     let digest = ask::digest(call.tool, call.args);
-    Ok(Leave::Ask(leave(call.id, call.tool, verdict, digest)))
+    let mut ask = leave(call.id, call.tool, verdict, digest);
+    if call.tool == PUSH {
+        let args = call.args.value();
+        let remote = args.get("remote").and_then(Value::as_str).unwrap_or("origin");
+        let more =
+            format!("; it sends the branch that is checked out in {} to `{remote}`", run.spec.workspace);
+        ask.text = head(&(ask.text + &more), OUTPUT_INLINE_BYTES_MAX).to_owned();
+    }
+    Ok(Leave::Ask(ask))
 }
 
 /// Tools that look at nothing but the files they are to change while they are prepared.
@@ -138,7 +148,7 @@ pub(super) fn permit_targets(run: &Run, call: &Call, traces: &[Trace]) -> Result
     let mut ask = leave(call.id, &call.tool, verdict.as_ref(), digest);
     if let Some(commit) = traces.first().filter(|_| call.tool == COMMITS) {
         ask.text = format!(
-            "{}; `git --no-replace-objects show {}` shows what would be committed",
+            "{}; `git -C \"{workspace}\" --no-replace-objects show {}` shows what would be committed",
             ask.text, commit.after
         );
     }
@@ -194,9 +204,7 @@ fn question(call: &Asked<'_>) -> Result<Leave, (Failure, String)> {
             return Err((Failure::InvalidArguments, message));
         }
     };
-    let text = args.get("question").and_then(|text| text.as_str()).filter(|text| !text.trim().is_empty());
-    let missing = || (Failure::InvalidArguments, "`question` is missing".to_owned());
-    let text = head(text.ok_or_else(missing)?, OUTPUT_INLINE_BYTES_MAX).to_owned();
+    let text = head(ask::words(&args, "question")?, OUTPUT_INLINE_BYTES_MAX).to_owned();
     let digest = ask::digest(call.tool, call.args);
     Ok(Leave::Ask(Ask { call: call.id, kind, text, digest }))
 }
