@@ -400,6 +400,15 @@ pub fn after_rejection(id: &RunId) -> String {
     )
 }
 
+/// The branch that a worktree is on, for people; `began` is the one it was made on, and all that is known of one that is gone.
+pub fn branch_now(worktree: &Path, began: &str) -> String {
+    match (place::head(worktree), place::current_branch(worktree)) {
+        (Some(_), Some(branch)) if branch != began => format!("{branch}, having begun on {began}"),
+        (Some(_), None) => format!("none, having begun on {began}"),
+        (Some(_) | None, _) => began.to_owned(),
+    }
+}
+
 /// What a worktree holds, in words; `began` is the branch it was made on.
 fn stands(standing: Option<Standing>, began: &str) -> String {
     let Some(Standing { branch, commits, is_dirty }) = standing else { return format!("on branch {began}") };

@@ -64,6 +64,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         let fits = run.spec.answer_schema.as_ref().map(|_| misfit.is_none());
         render::json(&Judged { report: &report, fits, misfit: misfit.as_deref() });
     } else {
+        report.branch = report.branch.map(|began| drive::branch_now(workspace, &began));
         render::words(report.markdown().trim_end());
     }
     Ok(exit(&run, misfit))

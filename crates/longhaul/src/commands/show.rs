@@ -1,5 +1,7 @@
 //! `show`: one run as it stands.
 
+use std::path::Path;
+
 use longhaul_core::conversation::Usage;
 use longhaul_core::ids::RunId;
 use longhaul_core::prompt::own_step;
@@ -8,6 +10,7 @@ use longhaul_core::status::{Status, Wait};
 use longhaul_core::view::RunView;
 use longhaul_engine::Harness;
 
+use super::drive;
 use super::list::ANSWERED;
 use crate::app::App;
 use crate::exit::Exit;
@@ -65,6 +68,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let status = if is_answered(&harness, &run)? { ANSWERED.to_owned() } else { status(&view) };
     let iterations =
         view.max_iterations.map(|max| format!("{} of {max}", view.iteration_count.saturating_add(1)));
+    let branch = view.branch.map(|began| drive::branch_now(Path::new(&view.workspace), &began));
     let mut lines = vec![
         ("id", view.id.to_string()),
         ("task", table::fit(own_step(&view.task), 100)),
@@ -86,7 +90,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         ("created", view.created_at.to_string()),
         ("updated", view.updated_at.to_string()),
         ("workspace", view.workspace),
-        ("branch", view.branch.unwrap_or_default()),
+        ("branch", branch.unwrap_or_default()),
         ("commit", view.commit.unwrap_or_default()),
         ("error", view.error.unwrap_or_default()),
     ];

@@ -598,6 +598,11 @@ fn the_end_says_what_is_in_the_worktree() {
         let ran = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.err.contains(said), "{command}: {}", ran.err);
+        if said.starts_with("on branch other") {
+            let id = desk.json(&["list"])[0]["id"].as_str().unwrap().to_owned();
+            assert!(desk.get(&["show", &id]).contains("branch       other, having begun on agent/x-coder-"));
+            assert!(desk.get(&["result", &id]).contains(said));
+        }
         if command.contains("other") {
             let rest = "; 2 commits were made\n";
             assert!(ran.err.contains(rest), "{}", ran.err);
