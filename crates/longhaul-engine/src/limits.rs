@@ -30,6 +30,10 @@ pub const HANDLE_COMMANDS_MAX: usize = 16;
 /// them out would garble the text without protecting anything.
 pub const SECRET_BYTES_MIN: usize = 8;
 
+/// The shortest beginning of a secret, at the end of what a command in the background has printed so far, that is held back until
+/// more comes: half of the shortest secret.
+pub const SECRET_BEGUN_BYTES_MIN: usize = 4;
+
 /// The shortest beginning or end of a secret that is struck out like the whole. What is shorter says what kind of key it is
 /// (`sk-ant-api03-`) and little else.
 pub const SECRET_PIECE_BYTES_MIN: usize = 16;

@@ -9,13 +9,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use longhaul_core::conversation::ModelReply;
 use longhaul_core::evidence::Examination;
+use longhaul_core::input::{Home, Tended};
 use longhaul_core::json::Json;
 use longhaul_core::tool::{Outcome, Output};
 use memchr::memmem;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use crate::limits::{SECRET_BYTES_MIN, SECRET_PIECE_BYTES_MIN};
+use crate::limits::{SECRET_BEGUN_BYTES_MIN, SECRET_BYTES_MIN, SECRET_PIECE_BYTES_MIN};
 
 const STRUCK_OUT: &str = "[secret]";
 
@@ -62,6 +63,17 @@ impl Secrets {
                 if places.is_empty() { bytes } else { Cow::Owned(without(&bytes, &places)) }
             },
         )
+    }
+
+    /// How many of the last bytes may be the beginning of a secret. Of fewer than a few nobody learns much, and they would be kept
+    /// from whoever waits for them.
+    pub fn begun(&self, bytes: &[u8]) -> usize {
+        let begun = |secret: &[u8]| {
+            let longest = bytes.len().min(secret.len() - 1);
+            (SECRET_BEGUN_BYTES_MIN..=longest).rev().find(|count| bytes.ends_with(&secret[..*count]))
+        };
+        let known = self.known();
+        known.iter().filter_map(|secret| begun(secret.expose_secret().as_bytes())).max().unwrap_or(0)
     }
 
     pub fn strike_outcome(&self, outcome: Outcome) -> Outcome {
@@ -149,7 +161,22 @@ impl Secrets {
         }
     }
 
-    fn strike_output(&self, output: Output) -> Output {
+    /// What was done about a worktree, without what an agent may have called its branches by. They are only shown by these names.
+    pub fn strike_tended(&self, mut tended: Tended) -> Tended {
+        let names = tended.brought.iter_mut().map(|brought| &mut brought.branch);
+        let why = match &mut tended.home {
+            Home::Lacking { why } => Some(why),
+            Home::NotLooked | Home::Complete => None,
+        };
+        for text in names.chain(why) {
+            *text = self.strike(text).into_owned();
+        }
+        tended
+    }
+
+    /// A directory by such a name is not found again, and the next command says so.
+    fn strike_output(&self, mut output: Output) -> Output {
+        output.cwd = output.cwd.map(|cwd| self.strike(&cwd).into_owned());
         match self.strike(output.text.as_str()) {
             Cow::Borrowed(_) => output,
             Cow::Owned(clean) => Output { text: clean.into(), ..output },
@@ -220,6 +247,35 @@ mod tests {
             signature EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds";
         assert!(matches!(secrets.strike(text), Cow::Borrowed(_)), "{}", secrets.strike(text));
         assert!(secrets.strike(&format!("{text} sk-ant-api03-4f9c2e7b1d")).ends_with(" [secret]"));
+    }
+
+    /// A100: what has been printed may end with the beginning of a key, of which a few bytes are nobody's secret.
+    #[test]
+    fn the_beginning_of_a_secret_is_known() {
+        let secrets = Secrets::new(vec!["sk-canary-1".into(), "canary-of-others".into()]);
+        let begun = |text: &str| secrets.begun(text.as_bytes());
+        assert_eq!(
+            ["", "sk-", "a sk-c", "a sk-canary", "sk-canary-1", "sk-canary-1 sk-x"].map(begun),
+            [0, 0, 4, 9, 0, 0]
+        );
+        assert_eq!(begun("sk-canary-"), 10, "the longest of them");
+    }
+
+    /// A100: so are what an agent calls branches by and the directory that it leaves its shell in.
+    #[test]
+    fn names_are_struck_out() {
+        use longhaul_core::event::Brought;
+        let secrets = Secrets::new(vec!["sk-canary-1".into()]);
+        let brought = vec![Brought { branch: "refs/heads/sk-canary-1".into(), commit: "0".repeat(40) }];
+        let home = Home::Lacking { why: "`sk-canary-1` was moved".into() };
+        let tended = secrets.strike_tended(Tended { brought, home, mended: vec!["refs".into()] });
+        assert_eq!(tended.brought[0].branch, "refs/heads/[secret]");
+        assert_eq!(tended.home, Home::Lacking { why: "`[secret]` was moved".into() });
+        let output = Output { cwd: Some("in/sk-canary-1".into()), ..Output::text("nothing") };
+        let Outcome::Done { output } = secrets.strike_outcome(Outcome::Done { output }) else {
+            panic!("done")
+        };
+        assert_eq!((output.text.as_str(), output.cwd.as_deref()), ("nothing", Some("in/[secret]")));
     }
 
     /// What is learned later is known to everybody who strikes, and what was known before stays so.

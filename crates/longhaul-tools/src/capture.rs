@@ -36,10 +36,10 @@ impl Capture {
         }
     }
 
-    /// The same with `text` before it.
-    pub(crate) fn after(self, text: &str) -> Capture {
+    /// The same with other bytes before it.
+    pub(crate) fn after(self, bytes: &[u8]) -> Capture {
         let mut capture = Capture::default();
-        capture.push(text.as_bytes());
+        capture.push(bytes);
         let (tail, lost) = (self.kept_tail(), self.lost());
         capture.push(&self.head);
         // What was lost stands before the tail, and stays counted.
@@ -96,13 +96,22 @@ impl Capture {
     pub(crate) fn take_mark(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
         let end = self.last(limits::MARK_BYTES_MAX);
         let place = memchr::memmem::rfind(&end, mark)?;
-        let taken = end[place + mark.len()..].to_vec();
-        let surplus = end.len() - place;
-        let of_tail = surplus.min(self.tail.len());
+        Some(self.take_end(end.len() - place).split_off(mark.len()))
+    }
+
+    /// Takes off the last bytes, of the few that a mark may have.
+    pub(crate) fn take_end(&mut self, bytes: usize) -> Vec<u8> {
+        let end = self.last(bytes.min(limits::MARK_BYTES_MAX));
+        let of_tail = end.len().min(self.tail.len());
         self.tail.truncate(self.tail.len() - of_tail);
-        self.head.truncate(self.head.len() - (surplus - of_tail));
-        self.total -= surplus as u64;
-        Some(taken)
+        self.head.truncate(self.head.len() - (end.len() - of_tail));
+        self.total -= end.len() as u64;
+        end
+    }
+
+    /// The last bytes, of the few that a mark may have.
+    pub(crate) fn end(&self) -> Vec<u8> {
+        self.last(limits::MARK_BYTES_MAX)
     }
 
     fn kept_tail(&self) -> &[u8] {

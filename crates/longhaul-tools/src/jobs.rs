@@ -33,6 +33,8 @@ pub(crate) struct Jobs(Mutex<HashMap<RunId, BTreeMap<String, Job>>>);
 struct Job {
     command: String,
     heard: Arc<Mutex<Capture>>,
+    /// Of what was heard, the end that is shown with what follows.
+    held: Arc<Mutex<Vec<u8>>>,
     switch: CancelSwitch,
     /// Counts what was printed; a job that ends says how.
     state: watch::Receiver<State>,
@@ -48,6 +50,7 @@ struct State {
 /// Of a job what can be looked at without holding up the others.
 struct Look {
     heard: Arc<Mutex<Capture>>,
+    held: Arc<Mutex<Vec<u8>>>,
     switch: CancelSwitch,
     state: watch::Receiver<State>,
 }
@@ -97,7 +100,7 @@ impl Jobs {
             "running in the background as {id}; bash_output shows what it prints, bash_kill ends it, and it ends with the run"
         );
         let command = head(command.lines().next().unwrap_or_default(), 80).to_owned();
-        jobs.insert(id, Job { command, heard, switch, state, task });
+        jobs.insert(id, Job { command, heard, held: Arc::default(), switch, state, task });
         Ok(Outcome::done(said))
     }
 
@@ -195,6 +198,7 @@ impl Jobs {
         let job = all.get(run).and_then(|jobs| jobs.get(id));
         let look = |job: &Job| Look {
             heard: Arc::clone(&job.heard),
+            held: Arc::clone(&job.held),
             switch: job.switch.clone(),
             state: job.state.clone(),
         };
@@ -214,7 +218,16 @@ impl Jobs {
 impl Look {
     async fn report(&self, context: &Context) -> Outcome {
         let state = self.state.borrow().ended.clone();
-        let printed = std::mem::take(&mut *locked(&self.heard));
+        let mut printed = std::mem::take(&mut *locked(&self.heard));
+        {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            if printed.total() > 0 || state.is_some() {
+                printed = printed.after(&std::mem::take(&mut *held));
+            }
+            if state.is_none() {
+                held.extend(printed.take_end(context.printed.unfinished(&printed.end())));
+            }
+        }
         let note = state.map_or_else(|| format!("\n{STILL_RUNNING}"), |how| format!("\n[{how}]"));
         let nothing = if printed.total() == 0 { "(nothing new)" } else { "" };
         Outcome::Done { output: output::bounded(context, printed, &format!("{nothing}{note}")).await }

@@ -44,6 +44,12 @@ pub struct Context {
 /// live view, called by tools. What is heard is shown and never remembered.
 pub trait Printed: Send + Sync {
     fn line(&self, line: &str);
+
+    /// How many of the last bytes may begin something that nobody is to see, and are better shown with what follows.
+    fn unfinished(&self, bytes: &[u8]) -> usize {
+        let _ = bytes;
+        0
+    }
 }
 
 /// For callers that only want the outcome.

@@ -123,6 +123,38 @@ async fn a_job_is_looked_at_and_killed() {
     assert!(unknown.contains("nothing runs in the background as `call_99`"), "{unknown}");
 }
 
+/// Hears nothing, and keeps back the beginning of one word.
+struct Discreet;
+
+impl longhaul_tools::Printed for Discreet {
+    fn line(&self, _line: &str) {}
+
+    fn unfinished(&self, bytes: &[u8]) -> usize {
+        if bytes.ends_with(b"hidd") { 4 } else { 0 }
+    }
+}
+
+/// A100: what may begin a key is shown with what follows, or with the end if nothing does.
+#[tokio::test]
+async fn what_is_begun_is_shown_with_what_follows() {
+    let mut jobs = Background::new();
+    jobs.fixture.context.printed = std::sync::Arc::new(Discreet);
+    let id = jobs
+        .start("printf 'one hidd'; until test -e go; do sleep 0.01; done; printf 'en two hidd'; sleep 100000")
+        .await
+        .unwrap();
+    let told = jobs.until(&id, "one ").await;
+    assert!(!told.contains("hidd"), "{told}");
+    assert_eq!(
+        jobs.call("bash_output", json!({ "id": id })).await,
+        format!("(nothing new)\n{STILL_RUNNING}")
+    );
+    jobs.call("bash", json!({ "command": "touch go" })).await;
+    let told = jobs.until(&id, "two ").await;
+    assert!(told.contains("hidden two \n[still"), "{told}");
+    assert_eq!(jobs.call("bash_kill", json!({ "id": id })).await, "hidd\n[stopped]");
+}
+
 /// One that ends by itself says how; it takes nothing of what it started with it into the next call.
 #[tokio::test]
 async fn a_job_that_ends_says_how() {

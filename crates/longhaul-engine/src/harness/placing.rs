@@ -58,7 +58,7 @@ impl Harness {
                 // Who brought it may have been killed before that was on record.
                 seen.brought.extend(homing::brought_so_far(&path));
             }
-            done = tended(seen);
+            done = self.secrets.strike_tended(tended(seen));
             if was_there {
                 lending::refresh(&path).ok();
             }

@@ -281,21 +281,24 @@ impl Hands {
     /// Ends what works in the background, and then brings what that has committed.
     fn rest(&self, run: RunId) -> Doing {
         let (toolbox, own_tree, scratch) = (Arc::clone(&self.toolbox), self.own_tree(), self.scratch.clone());
+        let secrets = self.secrets.clone();
         Box::pin(async move {
             toolbox.rest(&run).await;
             let tree = own_tree?;
-            spawn_blocking(move || rested(&tree, &scratch)).await.ok().map(Input::Tended)
+            let tended = spawn_blocking(move || rested(&tree, &scratch)).await.ok()?;
+            Some(struck_out(Input::Tended(tended), &secrets))
         })
     }
 
     fn keep(&self, keep: Keep) -> Doing {
         let (tree, scratch) = (self.workspace.root().to_owned(), self.scratch.clone());
+        let secrets = self.secrets.clone();
         Box::pin(async move {
             let steps = keep.steps;
             let kept = spawn_blocking(move || kept(&tree, &scratch, &keep)).await;
             let lost = |error: JoinError| (Kept::Uncommitted { why: error.to_string() }, Tended::default());
             let (kept, tended) = kept.unwrap_or_else(lost);
-            Some(Input::WorkKept { steps, kept, tended })
+            Some(struck_out(Input::WorkKept { steps, kept, tended }, &secrets))
         })
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhaul_core::child::ChildEnding;
 use longhaul_core::conversation::ModelFailure;
+use longhaul_core::event::Kept;
 use longhaul_core::input::Input;
 use longhaul_model::Deltas;
 use longhaul_tools::{Printed, Toolbox};
@@ -19,6 +20,10 @@ pub(super) struct Shown {
 impl Printed for Shown {
     fn line(&self, line: &str) {
         self.deltas.printed(&self.secrets.strike(line));
+    }
+
+    fn unfinished(&self, bytes: &[u8]) -> usize {
+        self.secrets.begun(bytes)
     }
 }
 
@@ -41,8 +46,15 @@ pub(super) fn struck_out(input: Input, secrets: &Secrets) -> Input {
             outcome: secrets.strike_outcome(outcome),
             duration_us,
             hold: hold.map(|why| secrets.strike(&why).into_owned()),
-            tended,
+            tended: secrets.strike_tended(tended),
         },
+        Input::WorkKept { steps, mut kept, tended } => {
+            if let Kept::Committed { branch: Some(text), .. } | Kept::Uncommitted { why: text } = &mut kept {
+                *text = secrets.strike(text).into_owned();
+            }
+            Input::WorkKept { steps, kept, tended: secrets.strike_tended(tended) }
+        }
+        Input::Tended(tended) => Input::Tended(secrets.strike_tended(tended)),
         Input::AsideEnded { aside, attempt, answer } => {
             let failed = |failure: ModelFailure| ModelFailure {
                 message: secrets.strike(&failure.message).into_owned(),
@@ -92,8 +104,6 @@ pub(super) fn struck_out(input: Input, secrets: &Secrets) -> Input {
         | Input::ChecksChanged { .. }
         | Input::OutOfBudget(_)
         | Input::WorkspaceGone { .. }
-        | Input::WorkKept { .. }
-        | Input::Tended(_)
         | Input::FilesStored { .. }
         | Input::SetUpStarted { .. }
         | Input::SetUpEnded { .. }

@@ -61,7 +61,7 @@ impl GitDiff {
             true => (stat::of(&repository, &["diff"], &compared, path).await?, Capture::default()),
             false => stat::with_patch(&repository, &["diff"], &compared, path).await?,
         };
-        Ok(Outcome::Done { output: output::bounded(context, patch.after(&line(&stat)), "").await })
+        Ok(Outcome::Done { output: output::bounded(context, patch.after(line(&stat).as_bytes()), "").await })
     }
 }
 

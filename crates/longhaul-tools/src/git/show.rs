@@ -59,7 +59,7 @@ impl GitShow {
                 let head = log::commits(&repository, &commit, 1, None).await?.concat();
                 let tree = ["diff-tree", "--no-commit-id", "--root", "-r", "--first-parent", "-m"];
                 let (stat, patch) = stat::with_patch(&repository, &tree, &[commit.as_str()], ".").await?;
-                patch.after(&(head + &line(&stat)))
+                patch.after((head + &line(&stat)).as_bytes())
             }
         };
         Ok(Outcome::Done { output: output::bounded(context, capture, "").await })
