@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::arguments::{invalid, parse, schema};
+use crate::charset::Charset;
 use crate::html;
 use crate::http;
 use crate::limits;
@@ -88,7 +89,7 @@ impl Fetch {
         if !got.status.is_success() {
             return Err(judged(got.status, Output::default()));
         }
-        Ok(String::from_utf8_lossy(&got.body).into_owned())
+        Ok(got.charset.text(&got.body))
     }
 
     /// Goes where the address leads, asking anew at every turn.
@@ -199,6 +200,7 @@ struct Got {
     url: Url,
     status: StatusCode,
     kind: String,
+    charset: Charset,
     body: Vec<u8>,
     cut: bool,
 }
@@ -207,9 +209,10 @@ impl Got {
     async fn read(url: Url, mut response: Response) -> Result<Got, Outcome> {
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("text/plain");
+        let charset = Charset::of(kind);
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let status = response.status();
-        let mut got = Got { url, status, kind, body: Vec::new(), cut: false };
+        let mut got = Got { url, status, kind, charset, body: Vec::new(), cut: false };
         if !got.is_text() {
             return Ok(got);
         }
@@ -234,9 +237,13 @@ impl Got {
         if !self.is_text() {
             return tool_failed(format!("{url} answers {kind}, which is not text"));
         }
-        let text = String::from_utf8_lossy(&self.body);
-        let text = if kind.contains("html") { html::readable(&text) } else { text.into_owned() };
-        let head = format!("{url} ({}, {kind}, {} bytes)\n\n", status.as_u16(), self.body.len());
+        let text = self.charset.text(&self.body);
+        let text = if kind.contains("html") { html::readable(&text) } else { text };
+        let unread = match &self.charset {
+            Charset::Utf8 | Charset::Windows1252 => String::new(),
+            Charset::Unknown(name) => format!("; read as UTF-8, for its charset {name} is not known here"),
+        };
+        let head = format!("{url} ({}, {kind}, {} bytes{unread})\n\n", status.as_u16(), self.body.len());
         let note =
             if self.cut { format!("\n[cut after {} bytes]", limits::FETCH_BYTES_MAX) } else { String::new() };
         let output = output::bounded_text(context, &(head + &text), &note).await;

@@ -13,6 +13,7 @@ mod bash_output;
 mod cancel;
 mod capture;
 mod change;
+mod charset;
 mod child;
 mod edit;
 mod examine;

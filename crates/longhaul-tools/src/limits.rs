@@ -132,6 +132,9 @@ pub const STATES_MAX: usize = 64;
 /// Bytes read of a web page. The longest ones that people write have about as many.
 pub const FETCH_BYTES_MAX: usize = 5 * 1024 * 1024;
 
+/// Bytes shown of the name of a page's charset. The longest that is registered has about as many.
+pub const CHARSET_BYTES_MAX: usize = 45;
+
 /// Redirects that are followed. Real ones are two or three.
 pub const FETCH_REDIRECTS_MAX: usize = 5;
 

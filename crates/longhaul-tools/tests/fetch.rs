@@ -102,6 +102,30 @@ async fn a_page_is_read_as_text() {
     }
 }
 
+/// A42: a page is read in the letters its server says; of those that are not known here the first line tells.
+#[tokio::test]
+async fn a_page_is_read_in_its_own_letters() {
+    let server = Server::start(|path| {
+        let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/plain; charset=";
+        let mut answer = format!("{head}{}\r\n\r\n", &path[1..]).into_bytes();
+        answer.extend(b"caf\xe9 \x80");
+        answer
+    });
+    let get = async |charset: &str| {
+        let url = server.url(&format!("/{charset}"));
+        done(&fetched(Network::Full, &url).await).replace(&url, "URL")
+    };
+    for known in ["iso-8859-1", "Windows-1252", "us-ascii"] {
+        assert_eq!(get(known).await, "URL (200, text/plain, 6 bytes)\n\ncafé €", "{known}");
+    }
+    assert_eq!(get("utf-8").await, "URL (200, text/plain, 6 bytes)\n\ncaf\u{fffd} \u{fffd}");
+    assert_eq!(
+        get("koi8-r").await,
+        "URL (200, text/plain, 6 bytes; read as UTF-8, for its charset koi8-r is not known here)\n\n\
+         caf\u{fffd} \u{fffd}"
+    );
+}
+
 /// A44: with nothing listed nothing is reached, and the message names the setting.
 #[tokio::test]
 async fn nothing_is_reached_by_default() {

@@ -201,6 +201,31 @@ async fn the_unified_form_is_placed() {
     .await;
 }
 
+/// D6.3: what fits only above the hunk before it is told so, by its line in the file as it was.
+#[tokio::test]
+async fn hunks_out_of_order_are_told_so() {
+    let why = "which is not below what stands before it in the patch (a hunk, or an `@@` line); hunks must be in the order of the \
+               file and share no lines";
+    let unified = async |hunks: &str, place: &str| {
+        let said = patched("1\n2\n3\n4\n5\n6\n7\n", &format!("--- code\n+++ code\n{hunks}")).await;
+        assert_eq!(said, format!("{place}, {why}"));
+    };
+    let (third, seventh) = ("@@ -3 +3 @@\n-3\n+three\n", "@@ -7 +7 @@\n-7\n+seven\n");
+    unified(&format!("{seventh}{third}"), "hunk 2 of 2 fits `code` only at line 3").await;
+    let longer = "@@ -1 +1,2 @@\n-1\n+one\n+more\n";
+    unified(&format!("{longer}{seventh}{third}"), "hunk 3 of 3 fits `code` only at line 3").await;
+    let shared = "@@ -2,3 +2,4 @@\n 2\n+new\n 3\n 4\n@@ -4,2 +5,2 @@\n 4\n-5\n+five\n";
+    unified(shared, "hunk 2 of 2 fits `code` only at line 4").await;
+    let marked = async |hunks: &str, place: &str| {
+        let patch = format!("*** Begin Patch\n*** Update File: code\n{hunks}*** End Patch\n");
+        assert_eq!(patched(CODE, &patch).await, format!("{place}, {why}"));
+    };
+    let two = "@@ fn two() {\n-    second();\n+    2;\n";
+    let anchored = format!("{two}@@ fn one() {{\n-    first();\n+    1;\n");
+    marked(&anchored, "hunk 2 of 2 of `code`: its line `@@ fn one() {` stands only at line 1").await;
+    marked("@@ fn two() {\n-    first();\n+    1;\n", "the hunk fits `code` only at line 2").await;
+}
+
 const MANY: &str = "*** Begin Patch
 *** Add File: new/deep/file
 +one

@@ -147,6 +147,32 @@ async fn an_inbox_is_put_in_order() {
     }
 }
 
+/// B4.4: a call that was prepared names what stays in the inbox too: what is broken, what has no room, not what only came later.
+#[tokio::test]
+async fn a_prepared_call_names_what_stays() {
+    let fixture = with_inbox(&[("b.json", &results("https://b.example")), ("junk.json", "no json")]);
+    fs::create_dir_all(fixture.path("tasks/01")).unwrap();
+    // Room for one section that names one source, and for no long one.
+    let room = 1024 * 1024 - 2000;
+    fs::write(fixture.path("tasks/01/research_overview.md"), "x".repeat(room)).unwrap();
+    let long: Vec<Value> =
+        (0..100).map(|at| json!({ "url": format!("https://long.example/{at}"), "title": "T" })).collect();
+    fs::write(fixture.path("search_results/a.json"), json!(long).to_string()).unwrap();
+    let args = Json::of(&json!({ "task_id": "01" }));
+    let tool = fixture.tool("finalize_research");
+    let traces = tool.prepare(&fixture.context, &args).await.unwrap();
+    assert_eq!(traces.len(), 2);
+    fs::write(fixture.path("search_results/later.json"), results("https://c.example")).unwrap();
+    assert_eq!(
+        done(&tool.run(&fixture.context, &args, &traces).await),
+        "1 new file, 1 new source; see tasks/01/research_overview.md\n\
+         a.json stays in search_results: tasks/01/research_overview.md has no room for it; finalize it for another task\n\
+         junk.json stays in search_results: it is not JSON: expected ident at line 1 column 2\n"
+    );
+    let inbox = files_in(&fixture.path("search_results"));
+    assert_eq!(inbox, ["a.json", "junk.json", "later.json", "processed_json"]);
+}
+
 /// B4.6: a second time handles only what is new; a file of the same name and other content is kept beside the first.
 #[tokio::test]
 async fn only_what_is_new_is_handled() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_core::spec::Mode;
 use longhaul_model::provider::BUILTINS;
-use longhaul_tools::mcp::{DIVIDER, Options, Servers, Strike, Why, variables_in};
+use longhaul_tools::mcp::{DIVIDER, Error, Options, Servers, Strike, Why, variables_in};
 use longhaul_tools::{Sandbox, Tool};
 
 use crate::agents;
@@ -81,10 +81,32 @@ pub fn meet(
                     render::talk(&format!("MCP server {name}: {unpinned}"));
                 }
             }
-            Err(error) => render::warn(&format!("{error}; its tools are not offered")),
+            Err(error) => {
+                render::warn(&format!("{error}; its tools are not offered"));
+                log_of(servers, &error).iter().for_each(|log| render::hint(log));
+            }
         }
     }
     Ok(())
+}
+
+/// Where all of what a server said can be read that did not start or ended, if it is kept anywhere.
+pub fn log_of(servers: &Servers, error: &Error) -> Option<String> {
+    let server = match error {
+        Error::Start { server, .. }
+        | Error::Unreachable { server, .. }
+        | Error::NotTaken { server, .. }
+        | Error::Slow { server, .. }
+        | Error::Resting { server, .. } => server,
+        Error::Config(_)
+        | Error::NoProgram { .. }
+        | Error::Changed { .. }
+        | Error::NotNamed { .. }
+        | Error::Pin { .. }
+        | Error::Unknown { .. }
+        | Error::Disabled { .. } => return None,
+    };
+    servers.log_path(server).map(|path| format!("what it said is in `{}`", path.display()))
 }
 
 /// Keeps what was met, now that the run it was met for exists.

@@ -69,7 +69,8 @@ impl Heard {
         let total = progress.total.map_or(String::new(), |total| format!(" of {total}"));
         let message = progress.message.as_deref().map_or(String::new(), |message| format!(", {message}"));
         let more = if left == 1 { " (further progress is not shown)" } else { "" };
-        let text = line(&format!("{}: {}{total}{message}{more}", self.server, progress.progress));
+        let text = format!("{}: {}{total}{message}{more}", self.server, progress.progress);
+        let text = self.log.struck(&line(&text));
         self.log.note(&text);
         let listener = self.listening.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(listener) = listener {

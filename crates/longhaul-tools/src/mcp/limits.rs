@@ -74,8 +74,14 @@ pub const STREAM_RETRIES_MAX: usize = 5;
 /// Lines of progress shown for one call. A server that reports every byte is not listened to further.
 pub const PROGRESS_LINES_MAX: u32 = 50;
 
-/// Bytes of one line of progress or of a server's last words.
+/// Bytes of one line of progress or of what a server said last.
 pub const LINE_BYTES_MAX: usize = 300;
+
+/// Lines that are quoted of what a server said last: a stack trace's end, which may be all that is ever seen of it.
+pub const LAST_LINES_MAX: usize = 8;
+
+/// Bytes of all those lines. They stand in one sentence, which a model reads as well.
+pub const LAST_WORDS_BYTES_MAX: usize = 1024;
 
 /// Bytes of a server's log; the one before it is kept as well. Some servers log every message.
 pub const LOG_BYTES_MAX: u64 = 1024 * 1024;

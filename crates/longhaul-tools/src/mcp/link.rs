@@ -115,19 +115,22 @@ impl Link {
     pub(super) async fn tools(&self) -> Result<(Vec<Offered>, Vec<String>), String> {
         for _ in 0..limits::SETTLE_ROUNDS_MAX {
             self.heard.take_tools_changed();
-            let tools = listing::tools(&self.server, &self.peer).await?;
+            let tools = listing::tools(&self.server, &self.peer, &self.log).await?;
             sleep(limits::SETTLE_TIME).await;
             if !self.heard.take_tools_changed() {
                 return Ok(tools);
             }
         }
-        listing::tools(&self.server, &self.peer).await
+        listing::tools(&self.server, &self.peer, &self.log).await
     }
 
     /// Everything the server has.
     pub(super) async fn listing(&self) -> Result<Listing, String> {
         let (tools, left_out) = self.tools().await?;
-        let (resources, prompts) = listing::others(&self.peer).await;
+        let (mut resources, mut prompts) = listing::others(&self.peer).await;
+        for text in resources.iter_mut().chain(&mut prompts).flat_map(|one| [&mut one.name, &mut one.about]) {
+            *text = self.log.struck(text);
+        }
         let about = self.peer.peer_info().map(|info| listing::about(&info)).unwrap_or_default();
         Ok(Listing { about, tools, left_out, resources, prompts })
     }
@@ -223,7 +226,7 @@ async fn why(error: &str, verdict: &Verdict, process: Option<&mut Process>, log:
         Some(process) => process.ended().await,
         None => None,
     };
-    let words = log.take_last_words().map_or(String::new(), |words| format!("; it said: {words}"));
+    let words = log.quoted();
     match status {
         Some(status) => format!("the server ended ({status}){words}"),
         None => format!("{}{words}", plainly(error)),

@@ -13,6 +13,7 @@ use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::Value;
 
 use super::limits;
+use super::log::Log;
 use super::names::{cut, line, plainly, tool_name};
 use super::pin::{Offered, digest_of_json};
 
@@ -40,6 +41,7 @@ pub struct Listed {
 pub(super) async fn tools(
     server: &str,
     peer: &Peer<RoleClient>,
+    log: &Log,
 ) -> Result<(Vec<Offered>, Vec<String>), String> {
     let mut pages = Pages::default();
     let mut found: Vec<Tool> = Vec::new();
@@ -50,9 +52,19 @@ pub(super) async fn tools(
             return Err(format!("it offers more than {} tools", limits::TOOLS_MAX));
         }
         if !pages.go_on(page.next_cursor) {
-            return Ok(offered(server, found));
+            return Ok(offered(server, struck(found, log)?));
         }
     }
+}
+
+/// What a server was given, and says of its tools, is nothing to pin, to show, or to tell a model.
+fn struck(found: Vec<Tool>, log: &Log) -> Result<Vec<Tool>, String> {
+    let said = serde_json::to_string(&found).map_err(|error| error.to_string())?;
+    let clean = log.struck(&said);
+    if clean == said {
+        return Ok(found);
+    }
+    serde_json::from_str(&clean).map_err(|_| "its tools make no sense without the keys in them".to_owned())
 }
 
 /// Resources and prompts are for people to see: a server that cannot list them has none.

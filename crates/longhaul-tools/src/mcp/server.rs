@@ -45,8 +45,8 @@ pub enum Error {
          out, and the next call starts afresh"
     )]
     NotTaken { server: String, why: String },
-    #[error("MCP server `{server}` did not start within {ms} ms")]
-    Slow { server: String, ms: u128 },
+    #[error("MCP server `{server}` did not start within {ms} ms{words}")]
+    Slow { server: String, ms: u128, words: String },
     #[error(
         "MCP server `{server}` is not what was accepted: {} changed; nothing of it is used until a person accepts it with \
          `longhaul mcp accept {server}`, which shows what is different and asks",
@@ -262,8 +262,8 @@ impl Server {
         }
     }
 
-    /// Values that the server was given: every header, and of its variables those that are secrets. If it repeats them, they
-    /// are struck out. One that cannot be put together is not given either.
+    /// Values that the server was given: every header, and of its variables those that are secrets, without the scheme before
+    /// them. If it repeats them, they are struck out. One that cannot be put together is not given either.
     pub(super) fn secrets(&self) -> Vec<String> {
         let variables = self.variables();
         let given = self.config.env.iter().filter_map(|(name, value)| {
@@ -272,7 +272,8 @@ impl Server {
             is_secret(&called, &whole).then_some(whole)
         });
         let headers = self.config.headers.values().filter_map(|value| variables.expand("", value).ok());
-        given.chain(headers).filter(|value| value.len() >= limits::SECRET_BYTES_MIN).collect()
+        let whole = given.chain(headers).filter(|value| value.len() >= limits::SECRET_BYTES_MIN);
+        whole.map(|value| credential(&value).unwrap_or(&value).to_owned()).collect()
     }
 
     fn accepted(&self) -> Option<Pin> {
@@ -396,7 +397,10 @@ impl Server {
         match came {
             Ok(Ok(came)) => Ok(came),
             Ok(Err(why)) => Err(Error::Start { server, why: self.struck(why) }),
-            Err(_) => Err(Error::Slow { server, ms: self.config.start_time().as_millis() }),
+            Err(_) => {
+                let (ms, words) = (self.config.start_time().as_millis(), self.struck(self.log.quoted()));
+                Err(Error::Slow { server, ms, words })
+            }
         }
     }
 
@@ -522,6 +526,15 @@ impl Seat {
         self.failures = self.failures.saturating_add(1);
         self.not_before = Some(Instant::now() + doubled.min(limits::BACKOFF_MAX));
     }
+}
+
+/// What is secret of `Bearer TOKEN`. Known with its scheme, the token would only be struck out as a part of that: with the blank
+/// before it. A token that is hardly one is no secret without it.
+fn credential(value: &str) -> Option<&str> {
+    const SCHEMES: [&str; 6] = ["apikey", "basic", "bearer", "bot", "key", "token"];
+    let (scheme, rest) = value.trim().split_once(' ')?;
+    let is_scheme = SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    Some(rest.trim_start()).filter(|rest| is_scheme && rest.len() >= limits::SECRET_BYTES_MIN)
 }
 
 /// What marks a server's processes: the run's, or this process's if there is no run.

@@ -5,7 +5,7 @@
 //! patch says where: by a line number, or by a line that stands above.
 
 use super::{Hunk, Line};
-use crate::nearby;
+use crate::{limits, nearby};
 
 /// The text with all hunks applied, or why one cannot be.
 pub(crate) fn applied(path: &str, text: &str, hunks: &[Hunk]) -> Result<String, String> {
@@ -137,8 +137,19 @@ impl<'a> Text<'a> {
 impl Miss {
     fn told(&self, path: &str, which: &str, text: &str, hunk: &Hunk) -> String {
         match self {
-            Miss::NoAnchor(anchor) => format!("{which} of `{path}`: its line `@@ {anchor}` is not there"),
+            Miss::NoAnchor(anchor) => {
+                let file = Text::new(text);
+                let there = file.lines.iter().position(|line| line.trim() == anchor.trim());
+                let where_else = there.map_or("is not there".to_owned(), |line| {
+                    format!("stands only at {}, {PASSED}", numbered(&[line]))
+                });
+                format!("{which} of `{path}`: its line `@@ {anchor}` {where_else}")
+            }
             Miss::NoPlace => {
+                let above = Text::new(text).places(&old_lines(hunk), 0);
+                if !above.is_empty() {
+                    return format!("{which} fits `{path}` only at {}, {PASSED}", numbered(&above));
+                }
                 let old = old_lines(hunk).join("\n");
                 let why = nearby::not_found(path, text, &old);
                 format!(
@@ -147,16 +158,25 @@ impl Miss {
                 )
             }
             Miss::Places(places) => {
-                let lines: Vec<String> =
-                    places.iter().take(10).map(|place| (place + 1).to_string()).collect();
                 format!(
-                    "{which} fits `{path}` at {} places, lines {}; add lines around it, or `@@` with a line above it",
+                    "{which} fits `{path}` at {} places, {}; add lines around it, or `@@` with a line above it",
                     places.len(),
-                    lines.join(", ")
+                    numbered(places)
                 )
             }
         }
     }
+}
+
+/// Why a place that is there in the file as it was cannot be taken.
+const PASSED: &str = "which is not below what stands before it in the patch (a hunk, or an `@@` line); hunks must be in the \
+    order of the file and share no lines";
+
+/// Places as people count lines: `line 3`, `lines 3, 8`.
+fn numbered(places: &[usize]) -> String {
+    let lines: Vec<String> =
+        places.iter().take(limits::PLACES_NAMED_MAX).map(|place| (place + 1).to_string()).collect();
+    format!("{} {}", if places.len() == 1 { "line" } else { "lines" }, lines.join(", "))
 }
 
 fn old_lines(hunk: &Hunk) -> Vec<&str> {

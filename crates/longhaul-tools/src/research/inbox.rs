@@ -7,7 +7,7 @@
 use longhaul_workspace::{ABSENT, EntryKind, Workspace, digest_of};
 use serde::Serialize;
 
-use super::overview::{Landed, Writing, writing};
+use super::overview::{self, Landed, Writing};
 use super::results::Results;
 use super::{INBOX, PROCESSED, counted};
 use crate::limits;
@@ -80,14 +80,16 @@ impl Plan {
         let path = overview_path(task);
         let was = overview(workspace, &path)?;
         let before = workspace.digest(&path)?;
-        let (landed, mut left) = landed(workspace, files)?;
-        let writing = writing(task, &was, &landed);
-        let is_taken = |file: &Landed| !writing.untaken.contains(&file.name);
-        let moves = landed.into_iter().filter(is_taken).map(|file| (file.name, file.digest)).collect();
-        left.extend(writing.untaken.iter().map(|file| Left {
+        let Inbox { meant, others, mut left } = Inbox::of(workspace, files)?;
+        let writing = overview::writing(task, &was, &meant);
+        let untaken_others = overview::writing(task, &writing.overview, &others).untaken;
+        left.extend(writing.untaken.iter().chain(&untaken_others).map(|file| Left {
             file: file.clone(),
             why: format!("{path} has no room for it; finalize it for another task"),
         }));
+        left.sort_by(|one, other| one.file.cmp(&other.file));
+        let is_taken = |file: &Landed| !writing.untaken.contains(&file.name);
+        let moves = meant.into_iter().filter(is_taken).map(|file| (file.name, file.digest)).collect();
         Ok(Plan { task: task.to_owned(), before, was, writing, moves, left })
     }
 
@@ -168,28 +170,49 @@ fn overview(workspace: &Workspace, path: &str) -> Result<String, Error> {
     String::from_utf8(workspace.read(path)?).map_err(|_| Error::NotText { path: path.to_owned() })
 }
 
-/// The files of the inbox that are results, and those that are not, by name.
-fn landed(workspace: &Workspace, files: Files<'_>) -> Result<(Vec<Landed>, Vec<Left>), Error> {
-    let (mut landed, mut left, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for (name, kind) in names(workspace)? {
-        let meant = match files {
+/// The inbox as it was found: results that are meant, results that are not, and what is none.
+#[derive(Default)]
+struct Inbox {
+    meant: Vec<Landed>,
+    others: Vec<Landed>,
+    left: Vec<Left>,
+}
+
+impl Inbox {
+    /// What is meant is read first, so that what came later takes none of its room. The rest is read as well: what stays is named.
+    fn of(workspace: &Workspace, files: Files<'_>) -> Result<Inbox, Error> {
+        let is_meant = |name: &str| match files {
             Files::All => true,
-            Files::Of(are) => are(&name),
+            Files::Of(are) => are(name),
         };
-        if !meant {
-            continue;
-        }
-        let read = if kind == EntryKind::File {
-            read(workspace, &name, &mut bytes)
-        } else {
-            Err("it is a link".to_owned())
-        };
-        match read {
-            Ok(file) => landed.push(file),
-            Err(why) => left.push(Left { file: name, why }),
-        }
+        let (meant, others): (Vec<_>, Vec<_>) =
+            names(workspace)?.into_iter().partition(|(name, _)| is_meant(name));
+        let (mut inbox, mut bytes) = (Inbox::default(), 0);
+        inbox.meant = inbox.read(workspace, meant, &mut bytes);
+        inbox.others = inbox.read(workspace, others, &mut bytes);
+        Ok(inbox)
     }
-    Ok((landed, left))
+
+    fn read(
+        &mut self,
+        workspace: &Workspace,
+        names: Vec<(String, EntryKind)>,
+        bytes: &mut u64,
+    ) -> Vec<Landed> {
+        let mut landed = Vec::new();
+        for (name, kind) in names {
+            let read = if kind == EntryKind::File {
+                read(workspace, &name, bytes)
+            } else {
+                Err("it is a link".to_owned())
+            };
+            match read {
+                Ok(file) => landed.push(file),
+                Err(why) => self.left.push(Left { file: name, why }),
+            }
+        }
+        landed
+    }
 }
 
 /// JSON files and links of such a name, sorted.

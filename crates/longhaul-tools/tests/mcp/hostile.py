@@ -16,7 +16,7 @@ def send(message):
 
 
 def tool(name, description="says what it is told", **more):
-    return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}
+    return {"name": name, "description": description, **{"inputSchema": {"type": "object"}, **more}}
 
 
 def starts():
@@ -31,7 +31,11 @@ count = starts() if memory else 1
 if mode == "exits":
     print("cannot find my settings", file=sys.stderr)
     sys.exit(3)
+if mode == "breaks":
+    print("Error [E_SETTINGS]: key sk-canary-of-a-provider is refused\n    at load {\n  code: 'E'\n}\n\nNode.js v20", file=sys.stderr)
+    sys.exit(1)
 if mode == "silent":
+    print("waiting for the registry", file=sys.stderr, flush=True)
     time.sleep(600)
 if mode == "slow":
     time.sleep(1)
@@ -50,6 +54,9 @@ def tools():
         return [tool("say", f"version {count}")]
     if mode == "growing":
         return [tool("say")] + [tool(f"more{number}") for number in range(1, count)]
+    if mode == "telling":
+        schema = {"type": "object", "properties": {"key": {"type": "string", "default": "sk-canary-of-a-provider"}}}
+        return [tool("say", "with sk-canary-of-a-provider", inputSchema=schema)]
     if mode == "many":
         return [tool(f"t{number}") for number in range(1000)]
     return [tool("say"), tool("look", annotations={"readOnlyHint": True}), tool("die"), tool("hang"), tool("count")]
@@ -79,7 +86,7 @@ def call(params, respond):
     if mode == "chatty":
         token = params.get("_meta", {}).get("progressToken")
         for step in range(200):
-            progress = {"progressToken": token, "progress": step, "total": 200, "message": "at\x1b[31m it"}
+            progress = {"progressToken": token, "progress": step, "total": 200, "message": "at\x1b[31m sk-canary-of-a-provider"}
             send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
     if mode == "pictures":
         picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x14\0\0\0\x14\x08\x02\0\0\0crc!\0\0\0\0IENDcrc!"

@@ -29,7 +29,9 @@ async fn refused(mode: &str, words: &[&str]) {
 #[tokio::test]
 async fn a_server_that_cannot_be_met_is_refused() {
     refused("exits", &["exit status: 3", "cannot find my settings"]).await;
-    refused("silent", &["did not start within 3000 ms"]).await;
+    refused("breaks", &["exit status: 1); it said: Error [E_SETTINGS]: key [secret] is refused ⏎ at load { ⏎ code: 'E' ⏎ Node.js v20"])
+        .await;
+    refused("silent", &["did not start within 3000 ms; it said: waiting for the registry"]).await;
     refused("chatter", &["1048576 bytes that are no messages"]).await;
     refused("endless", &["more than 50 pages"]).await;
     refused("many", &["more than 256 tools"]).await;
@@ -324,7 +326,7 @@ async fn a_large_result_is_cut_and_kept() {
     rig.rest().await;
 }
 
-/// Progress is shown, without what would play tricks on a terminal, and not without end.
+/// A100: progress is shown, without keys and what would play tricks on a terminal, and not without end.
 #[tokio::test]
 async fn progress_is_shown_and_bounded() {
     let rig = Rig::hostile("chatty").met().await;
@@ -332,9 +334,21 @@ async fn progress_is_shown_and_bounded() {
     rig.rest().await;
     let heard = rig.heard.lock().unwrap().clone();
     assert_eq!(heard.len(), 50);
-    assert_eq!(heard[0], "srv: 0 of 200, at [31m it");
-    assert_eq!(heard[49], "srv: 49 of 200, at [31m it (further progress is not shown)");
+    assert_eq!(heard[0], "srv: 0 of 200, at [31m [secret]");
+    assert_eq!(heard[49], "srv: 49 of 200, at [31m [secret] (further progress is not shown)");
     assert!(rig.log().contains("-- srv: 3 of 200"));
+}
+
+/// A100: what a server was given, and says of its tools, is neither pinned nor shown nor told to a model.
+#[tokio::test]
+async fn a_key_in_what_is_said_of_tools_is_struck_out() {
+    let rig = Rig::hostile("telling").met().await;
+    let spec = rig.tool("say").spec().clone();
+    assert_eq!(spec.description, "with [secret]");
+    assert_eq!(spec.schema["properties"]["key"]["default"], "[secret]");
+    let pin = std::fs::read_to_string(rig.fixture.outer.path().join("state/mcp/srv.json")).unwrap();
+    assert!(pin.contains("with [secret]") && !pin.contains("canary"), "{pin}");
+    rig.rest().await;
 }
 
 /// A server gets no key of ours, and what it was configured to get.
@@ -368,6 +382,18 @@ async fn a_token_that_a_server_repeats_is_struck_out() {
     secrets.sort();
     assert_eq!(secrets, ["canary one", "r4nd0mr4nd0mr4nd0mr4nd0m"]);
     rig.rest().await;
+}
+
+/// D6.8: of a header the token is struck out and nothing else: neither the scheme before it nor the blank between them.
+#[tokio::test]
+async fn a_header_is_struck_out_without_its_scheme() {
+    let rig = Rig::new(json!({
+        "url": "http://127.0.0.1:9/mcp",
+        "headers": { "authorization": "Bearer ${LONGHAUL_TEST_TOKEN}", "x-short": "Bearer abc", "x-words": "two words" },
+    }));
+    let mut secrets = rig.servers.secrets();
+    secrets.sort();
+    assert_eq!(secrets, ["Bearer abc", "canary-of-a-token", "two words"]);
 }
 
 /// A server is accepted for good once there is something it was met for.

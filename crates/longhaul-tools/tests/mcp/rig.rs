@@ -33,7 +33,10 @@ impl Rig {
         let config: ServerConfig = serde_json::from_value(server).unwrap();
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .chain([("LONGHAUL_TEST_KEY".to_owned(), "sk-canary-of-a-provider".to_owned())]);
+            .chain([
+                ("LONGHAUL_TEST_KEY".to_owned(), "sk-canary-of-a-provider".to_owned()),
+                ("LONGHAUL_TEST_TOKEN".to_owned(), "canary-of-a-token".to_owned()),
+            ]);
         let options = Options {
             dir: Some(fixture.outer.path().join("state/mcp")),
             base_dir: fixture.outer.path().to_owned(),

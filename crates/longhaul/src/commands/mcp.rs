@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{self, table};
+use crate::servers;
 use crate::settings::Settings;
 
 /// Look at MCP servers, try their tools, accept what changed
@@ -84,6 +85,9 @@ fn list(app: &App, servers: &Servers) -> Result<Exit, Failure> {
     for row in &rows {
         for line in remarks(row) {
             render::talk(&format!("{}: {line}", row.name));
+        }
+        if let Some(Err(error)) = &row.seen {
+            servers::log_of(servers, error).iter().for_each(|log| render::hint(log));
         }
     }
     Ok(Exit::Ok)
@@ -342,13 +346,11 @@ pub fn refused(servers: &Servers, error: &Error) -> Failure {
         Error::Config(_) | Error::NoProgram { .. } | Error::Unknown { .. } | Error::Disabled { .. } => Some(
             "servers stand under `mcp.servers` in longhaul.yaml; `longhaul mcp list` shows them".to_owned(),
         ),
-        Error::Start { server, .. }
-        | Error::Unreachable { server, .. }
-        | Error::NotTaken { server, .. }
-        | Error::Slow { server, .. }
-        | Error::Resting { server, .. } => {
-            servers.log_path(server).map(|path| format!("what it said is in `{}`", path.display()))
-        }
+        Error::Start { .. }
+        | Error::Unreachable { .. }
+        | Error::NotTaken { .. }
+        | Error::Slow { .. }
+        | Error::Resting { .. } => servers::log_of(servers, error),
         Error::Pin { server, .. } => {
             Some(format!("`longhaul mcp accept {server}` shows what it is now, and asks"))
         }

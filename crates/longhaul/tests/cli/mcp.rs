@@ -113,8 +113,27 @@ fn a_server_that_does_not_start_is_left_out() {
     let said = desk.say(&["run", "x", "--model", "scripted/s.yaml"]);
     assert_eq!(said.code, 0, "{}", said.err);
     let line = "MCP server `srv`: the server ended (exit status: 3); it said: cannot find my settings; \
-                its tools are not offered";
+                its tools are not offered\nhint: what it said is in `";
     assert!(said.err.contains(line), "{}", said.err);
+}
+
+/// D6.8: why a server does not start is seen where nothing is kept yet, and where all of it is kept that is named.
+#[test]
+fn why_a_server_does_not_start_is_said_without_a_log() {
+    let desk = Desk::new();
+    settings(&desk, "breaks", "");
+    let why = "MCP server `srv`: the server ended (exit status: 1); it said: Error [E_SETTINGS]: key";
+    let end = "⏎ code: 'E' ⏎ Node.js v20\n";
+    for args in [&["mcp", "list"][..], &["mcp", "tools", "srv"], &["mcp", "call", "srv", "say"]] {
+        let said = desk.say(args);
+        assert!(said.err.contains(why) && said.err.contains(end), "{args:?}: {}", said.err);
+        assert!(!said.err.contains("hint:") && !desk.path(".longhaul").exists(), "{args:?}: {}", said.err);
+    }
+    desk.get(&["create", "--task", "x", "--model", "scripted/s.yaml", "--tools", "read"]);
+    let listed = desk.say(&["mcp", "list"]);
+    let log = desk.path(".longhaul/mcp/srv.log").canonicalize().unwrap();
+    let hint = format!("{end}hint: what it said is in `{}`\n", log.display());
+    assert!(listed.err.contains(why) && listed.err.contains(&hint), "{}", listed.err);
 }
 
 /// C3, A59: what changed is refused within the run, with the way to accept it.
