@@ -168,7 +168,7 @@ mod tests {
         assert!(all <= 2 * (limits::LOG_BYTES_MAX + 100_001), "{all}");
     }
 
-    /// D6.8: what is quoted of a server shows why it ended, also where no file holds all of it: its last lines, and its error.
+    /// What is quoted of a server shows why it ended, also where no file holds all of it: its last lines, and its error.
     #[test]
     fn last_words_say_what_went_wrong() {
         let said = |lines: &[&str]| {
