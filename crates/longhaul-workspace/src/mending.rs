@@ -12,12 +12,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::Signal;
 
 use crate::apart::{Entry, Shown, alternate, stage_anew};
 use crate::git::{self, Git};
@@ -60,10 +62,10 @@ pub(crate) fn mend_for_git(tree: &Path, mended: &mut Vec<&'static str>) -> Resul
     mend(tree, mended)?;
     let Ok(top) = tree.canonicalize() else { return Ok(()) };
     let (Some(lender), Some(directory)) = (gitdirs::lender(&top), opened(&top)) else { return Ok(()) };
-    let has_names = || can(Git::at(&top).printing_much(), &["for-each-ref", "--format="]);
-    let can_list = || can(Git::at(&top), &["ls-files", "--", ":(top,literal).git"]);
+    let names = || done(Git::at(&top).printing_much(), &["for-each-ref", "--format="]);
+    let has_names = || names().map(|names| names.is_some());
     // Without an index, all that a sparse checkout leaves out would be taken for deleted.
-    let has_stage = facts(&directory, c"index").is_some() && can_list()?;
+    let has_stage = facts(&directory, c"index").is_some() && has_stage(&top)?;
     if has_names()? && has_stage && has_own(&top, &lender)? {
         return Ok(());
     }
@@ -92,16 +94,29 @@ fn has_own(top: &Path, lender: &Lender) -> Result<bool, git::Error> {
     if own.is_none() || own != head {
         return Ok(true);
     }
-    can(Git::at(top), &["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
+    Ok(done(Git::at(top), &["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])?.is_some())
 }
 
-/// Does git manage this? That it did not come to an end by itself says nothing about what is there.
-fn can(git: Git<'_>, words: &[&str]) -> Result<bool, git::Error> {
+/// Git takes an index that was cut short for whole, and finds zeros where there is nothing.
+fn has_stage(top: &Path) -> Result<bool, git::Error> {
+    let listed = match done(Git::at(top).printing_much(), &["ls-files", "--stage", "-z"]) {
+        // So many files nobody has cut short.
+        Err(git::Error::TooMuch { .. }) => return Ok(true),
+        listed => listed?,
+    };
+    Ok(listed.is_some_and(|listed| !checkout::split(&listed).any(|entry| entry.starts_with(b"000000 "))))
+}
+
+/// What git prints, unless it fails by what it finds. That somebody else has ended it says nothing about that.
+fn done(git: Git<'_>, words: &[&str]) -> Result<Option<Vec<u8>>, git::Error> {
     let printed = git.print(words)?;
-    if printed.ended_by_itself() {
-        return Ok(printed.succeeded(String::new()).is_ok());
+    let signal = printed.status.signal();
+    // What is read beyond the end of a file that was cut short, or makes no sense.
+    let by_what_is_read = [Signal::BUS, Signal::SEGV, Signal::ABORT].map(|signal| Some(signal.as_raw()));
+    if signal.is_some() && !by_what_is_read.contains(&signal) {
+        return Err(printed.failed(words.join(" ")));
     }
-    Err(printed.failed(words.join(" ")))
+    Ok(printed.succeeded(String::new()).ok())
 }
 
 /// Was anything broken there?

@@ -86,6 +86,7 @@ fn what_git_cannot_read_is_mended() {
         ("head -c 1000 /dev/urandom > .git/packed-refs", &["refs"][..]),
         ("printf 'x\\0garbage\\n' >> .git/packed-refs", &["refs"]),
         ("echo short > .git/index", &["index"]),
+        ("git ls-files > /dev/null; head -c 100 .git/index > i; cat i > .git/index; rm i", &["index"]),
         ("rm -r .git/refs/heads/agent", &[]),
         ("rm -r .git/refs/heads/agent; sed -i /agent/d .git/packed-refs", &["branch"]),
     ] {
