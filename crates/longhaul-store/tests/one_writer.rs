@@ -342,6 +342,19 @@ fn a_journal_that_was_removed_is_not_taken_for_a_newer_writer() {
     assert!(matches!(error, Error::Gone { .. }), "{error}");
 }
 
+/// F47: nor does one who is only kept from looking, as by a directory that an agent has closed.
+#[test]
+fn a_journal_out_of_reach_is_not_taken_for_a_newer_writer() {
+    let dir = TempDir::new().unwrap();
+    let engine = Engine::new(dir.path());
+    let mut journal = engine.create(&run_id(1), &writer(), &entries(["a"])).unwrap();
+    let runs = dir.path().join("runs");
+    fs::rename(&runs, dir.path().join("aside")).unwrap();
+    std::os::unix::fs::symlink("runs", &runs).unwrap();
+    let error = journal.append(&entries(["b"])).unwrap_err();
+    assert!(matches!(error, Error::Io { action: "reach", .. }), "{error}");
+}
+
 /// A run of which only the directory is left is named; one in the fallback or with its journal is not.
 #[test]
 fn a_run_without_its_journal_is_named() {

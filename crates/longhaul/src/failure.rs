@@ -224,6 +224,11 @@ fn classify_store(error: &StoreError) -> (Exit, Option<String>) {
             Exit::Failed,
             Some("the run cannot go on without it; what it did to its files is where it worked".to_owned()),
         ),
+        StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            let hint =
+                "nothing that was said to be done is lost; see to it that you may read and write there";
+            (Exit::Failed, Some(hint.to_owned()))
+        }
         StoreError::Query { .. } | StoreError::QueryWrites | StoreError::QueryTooSlow { .. } => {
             (Exit::Usage, None)
         }

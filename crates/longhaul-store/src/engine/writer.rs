@@ -172,11 +172,13 @@ impl EngineJournal {
         }
         if !self.lock.still_ours() {
             self.poisoned = true;
-            // Who took the run over has left its journal where it was.
-            if std::fs::symlink_metadata(&self.path).is_err_and(|error| super::is_absent(&error)) {
-                return Err(Error::Gone { run: self.run.clone(), file: self.path.clone() });
-            }
-            return Err(Error::Fenced { run: self.run.clone(), generation: self.lock.generation() });
+            // Who took the run over has left its journal where it was, and where one can look.
+            let run = self.run.clone();
+            return Err(match std::fs::symlink_metadata(&self.path) {
+                Ok(_) => Error::Fenced { run, generation: self.lock.generation() },
+                Err(error) if super::is_absent(&error) => Error::Gone { run, file: self.path.clone() },
+                Err(error) => Error::io("reach", &self.path, error),
+            });
         }
         Ok(())
     }
