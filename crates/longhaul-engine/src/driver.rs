@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::limits::{CHECKPOINT_INTERVAL_MS_MIN, INBOX_POLL_MS, SLEEP_SLICE_MS, WIND_DOWN_MS_MAX};
-use crate::perform::{Keep, Look, Performer, ToolWork, Work};
+use crate::perform::{Keep, Look, Looks, OwnBranch, Performer, Resting, ToolWork, Work};
 
 /// Drives one run as its one writer, until it ends, pauses, or waits for a person.
 pub struct Driver {
@@ -260,8 +260,15 @@ impl Driver {
 
     /// Has what works in the background ended: it would go on while its work is kept.
     async fn rest(&mut self) -> Result<(), Error> {
+        let run = self.run();
+        // A parent looks at what its children leave, and whoever commits looks then.
+        let is_looked_at = run.spec.parent.is_some() || self.owed().is_some();
+        let looks = if is_looked_at { Looks::Quick } else { Looks::Whole };
+        let own = run.spec.branch.as_ref().filter(|_| !run.children.is_empty());
+        let own = own.map(|branch| OwnBranch { branch: branch.clone(), base: run.spec.base.clone() });
+        let resting = Resting { run: run.spec.id.clone(), looks, own };
         let (_switch, never) = Cancel::new();
-        match self.performer.perform(Work::Rest(self.run().spec.id.clone()), never).await {
+        match self.performer.perform(Work::Rest(resting), never).await {
             Some(input) => self.take(input),
             None => Ok(()),
         }
@@ -270,19 +277,24 @@ impl Driver {
     /// Has what a step left in the worktree committed, if that is wanted and not yet on record. Done between two inputs, and not
     /// while sub-agents write there: half of their work would be in it. Those with a branch of their own begin at what is committed.
     async fn keep_work(&mut self) -> Result<(), Error> {
-        let run = self.run();
-        let settled = matches!(run.status, Status::Running | Status::Completed);
-        let others_write = run.spec.family().is_none() && run.live_children().any(Child::is_working);
-        if !run.owes_commit() || !settled || others_write {
-            return Ok(());
-        }
-        let steps = run.plan.completed_count() as u32;
-        let keep = Keep { run: run.spec.id.clone(), steps, message: report::commit_message(run) };
+        let Some(keep) = self.owed() else { return Ok(()) };
         let (_switch, never) = Cancel::new();
         match self.performer.perform(Work::Keep(keep), never).await {
             Some(input) => self.take(input),
             None => Ok(()),
         }
+    }
+
+    fn owed(&self) -> Option<Keep> {
+        let run = self.run();
+        let settled = matches!(run.status, Status::Running | Status::Completed);
+        let others_write = run.spec.family().is_none() && run.live_children().any(Child::is_working);
+        let steps = run.plan.completed_count() as u32;
+        (run.owes_commit() && settled && !others_write).then(|| Keep {
+            run: run.spec.id.clone(),
+            steps,
+            message: report::commit_message(run),
+        })
     }
 
     /// Has the files of the workspace stored where a turn ends, before the first change and with a named checkpoint. Done

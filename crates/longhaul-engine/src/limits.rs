@@ -31,7 +31,7 @@ pub const HANDLE_COMMANDS_MAX: usize = 16;
 pub const SECRET_BYTES_MIN: usize = 8;
 
 /// The shortest beginning of a secret, at the end of what a command in the background has printed so far, that is held back until
-/// more comes: half of the shortest secret.
+/// more comes, if what is left of it is long enough to be known as its end: half of the shortest secret.
 pub const SECRET_BEGUN_BYTES_MIN: usize = 4;
 
 /// The shortest beginning or end of a secret that is struck out like the whole. What is shorter says what kind of key it is

@@ -70,7 +70,10 @@ impl Secrets {
     pub fn begun(&self, bytes: &[u8]) -> usize {
         let begun = |secret: &[u8]| {
             let longest = bytes.len().min(secret.len() - 1);
-            (SECRET_BEGUN_BYTES_MIN..=longest).rev().find(|count| bytes.ends_with(&secret[..*count]))
+            // What is left of a short one would not be known as its end.
+            let is_short = secret.len() < SECRET_PIECE_BYTES_MIN + SECRET_BEGUN_BYTES_MIN;
+            let least = if is_short { 1 } else { SECRET_BEGUN_BYTES_MIN };
+            (least..=longest).rev().find(|count| bytes.ends_with(&secret[..*count]))
         };
         let known = self.known();
         known.iter().filter_map(|secret| begun(secret.expose_secret().as_bytes())).max().unwrap_or(0)
@@ -252,13 +255,14 @@ mod tests {
     /// A100: what has been printed may end with the beginning of a key, of which a few bytes are nobody's secret.
     #[test]
     fn the_beginning_of_a_secret_is_known() {
-        let secrets = Secrets::new(vec!["sk-canary-1".into(), "canary-of-others".into()]);
+        let secrets = Secrets::new(vec!["sk-canary-of-the-first".into(), "canary-of-all-the-others".into()]);
         let begun = |text: &str| secrets.begun(text.as_bytes());
         assert_eq!(
-            ["", "sk-", "a sk-c", "a sk-canary", "sk-canary-1", "sk-canary-1 sk-x"].map(begun),
+            ["", "sk-", "a sk-c", "a sk-canary", "sk-canary-of-the-first", "sk-canary sk-x"].map(begun),
             [0, 0, 4, 9, 0, 0]
         );
         assert_eq!(begun("sk-canary-"), 10, "the longest of them");
+        assert_eq!(Secrets::new(vec!["short-key".into()]).begun(b"it is s"), 1, "its end would not be known");
     }
 
     /// A100: so are what an agent calls branches by and the directory that it leaves its shell in.

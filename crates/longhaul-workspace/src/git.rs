@@ -193,10 +193,11 @@ impl<'a> Git<'a> {
         Ok(Printed { status, bytes: printed.bytes, complaint })
     }
 
-    /// How long git may stand still. Where it is told which directory to use, no agent has put a pipe there, but the disk may be far
-    /// away.
+    /// How long git may stand still. Where it looks at nothing but a directory that no agent can write, nobody has put a pipe there,
+    /// but the disk may be far away.
     fn wait_max(&self) -> Option<Duration> {
-        self.wait_max.filter(|_| self.given("GIT_DIR").is_none())
+        let is_elsewhere = self.given("GIT_DIR").is_some() && self.given("GIT_WORK_TREE").is_none();
+        self.wait_max.filter(|_| !is_elsewhere)
     }
 
     fn given(&self, name: &str) -> Option<&OsString> {
@@ -655,6 +656,11 @@ mod tests {
             stopped.starts_with("git status was stopped: it had waited for 2 s for something"),
             "{stopped}"
         );
+        // Where its own directory is makes no difference to that.
+        let directory = place.path().join(".git");
+        let apart = || git().with("GIT_DIR", &directory);
+        apart().with("GIT_WORK_TREE", place.path()).run(&["status"]).unwrap_err();
+        assert!(git().wait_max().is_some() && apart().wait_max().is_none());
         let busy = "!i=0; while test $i -lt 40; do i=$((i+1)); : $(seq 20000); sleep 0.1; done";
         let settings = [("alias.busy".into(), busy.to_owned())];
         Git { wait_max: Some(wait_max), ..git().set(&settings).reaching("none") }.run(&["busy"]).unwrap();

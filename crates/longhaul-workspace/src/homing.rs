@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use longhaul_core::prompt::head as head_of;
+
 use crate::checkout::{Checkout, io_error};
 use crate::git::{Git, Printed};
 use crate::gitdirs::{self, GitDirs, Lender};
@@ -53,9 +55,13 @@ pub fn publish_if_moved(tree: &Path, scratch: &Path) -> Tended {
     tended(tree, scratch, |lender| !is_there(tree, lender))
 }
 
-/// Does the repository have all that was made in its worktree? If that cannot be told, it does not.
+/// Does the repository have all that was made in its worktree? If that cannot be told, it does not. One that we have removed had
+/// nothing else.
 pub fn is_home(tree: &Path) -> bool {
-    lender_of(tree).is_some_and(|lender| left(tree, &lender).is_ok_and(|left| left.is_empty()))
+    match lender_of(tree) {
+        Some(lender) => left(tree, &lender).is_ok_and(|left| left.is_empty()),
+        None => !tree.exists() && !gitdirs::note_of(tree).exists(),
+    }
 }
 
 fn lender_of(tree: &Path) -> Option<Lender> {
@@ -80,7 +86,11 @@ fn is_there(tree: &Path, lender: &Lender) -> bool {
         let on_record = |name| References::on_record(lender, name)?.get(&there).map(str::to_owned);
         on_record(BROUGHT).or_else(|| on_record(LENT)).is_some_and(|was| was == now)
     };
-    at(&own, "HEAD").is_some_and(|head| head == format!("ref: {here}"))
+    let is_known = |head: &str| {
+        let brought = || References::on_record(lender, BROUGHT)?.get(head).map(str::to_owned);
+        head == here || brought().is_some_and(|was| at(&own, head).is_some_and(|now| now == was))
+    };
+    at(&own, "HEAD").is_some_and(|head| head.strip_prefix("ref: ").is_some_and(is_known))
         && (at(&lender.common, &there).is_some_and(|there| there == now) || was_brought())
 }
 
@@ -133,8 +143,8 @@ fn left(tree: &Path, lender: &Lender) -> Result<Vec<String>, Error> {
     let made = References::of(Git::at(tree), BRANCHES)?;
     let made = made.iter().filter(|(name, commit)| !is_known(name, *commit));
     let made = made.map(|(name, commit)| (name.strip_prefix(BRANCHES).unwrap_or(name), commit));
-    let is_on_none = Git::at(tree).run(&["symbolic-ref", "--quiet", "HEAD"]).is_err();
-    let head = if is_on_none { commit_if_there(Git::at(tree), "HEAD")? } else { None };
+    let on = Git::at(tree).run(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
+    let head = if on.starts_with(BRANCHES) { None } else { commit_if_there(Git::at(tree), "HEAD")? };
     let heads: Vec<(&str, &str)> = made.chain(head.as_deref().map(|head| ("HEAD", head))).collect();
     if heads.is_empty() {
         return Ok(Vec::new());
@@ -146,10 +156,15 @@ fn left(tree: &Path, lender: &Lender) -> Result<Vec<String>, Error> {
         Ok(!git.run(&["rev-list", "--max-count=1", "--ignore-missing", "--stdin"])?.is_empty())
     };
     let mut left = Vec::new();
-    if are_lacking(&heads)? {
-        for head in heads {
-            if left.len() < limits::LEFT_NAMED_MAX && are_lacking(&[head])? {
-                left.push(head.0.to_owned());
+    // By halves: there may be very many branches, and few of them with anything new.
+    let mut asked = vec![&heads[..]];
+    while let Some(heads) = asked.pop().filter(|_| left.len() < limits::LEFT_NAMED_MAX) {
+        match heads {
+            heads if !are_lacking(heads)? => {}
+            [(name, _)] => left.push(head_of(name, limits::LEFT_NAME_BYTES_MAX).to_owned()),
+            heads => {
+                let (first, rest) = heads.split_at(heads.len() / 2);
+                asked.extend([rest, first]);
             }
         }
     }

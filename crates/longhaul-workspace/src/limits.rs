@@ -50,8 +50,11 @@ pub const GIT_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Pause between two looks at whether a git child works.
 pub const WORK_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Branches that are named of those that stay in a worktree. Each is asked about by itself, and what is told of them is journalled.
+/// Branches that are named of those that stay in a worktree. Each takes some asking, and what is told of them is journalled.
 pub const LEFT_NAMED_MAX: usize = 5;
+
+/// Bytes of such a name. In its file of all names git knows no bound.
+pub const LEFT_NAME_BYTES_MAX: usize = 200;
 
 /// Time that is waited for a worktree that another git is just making: it writes a few small files.
 pub const NEW_WORKTREE_WAIT_MAX: Duration = Duration::from_secs(5);

@@ -69,6 +69,8 @@ pub(crate) fn mend_for_git(tree: &Path, mended: &mut Vec<&'static str>) -> Resul
     if has_names()? && has_stage && has_own(&top, &lender)? {
         return Ok(());
     }
+    // What git refuses the whole directory for, as its settings, is not in any name.
+    Git::at(&top).run(&["rev-parse", "--git-dir"])?;
     let mut repair = Repair::of(&top, directory, lender, mended)?;
     if !has_names()? {
         repair.names()?;
@@ -165,8 +167,8 @@ fn has_head(directory: &OwnedFd) -> bool {
         !part.is_empty() && !part.starts_with('.') && !part.contains("..") && !part.contains(is_odd)
     };
     let is_name = |name: &str| {
-        let mut parts = name.split('/').take(limits::GIT_LEVELS_MAX + 1);
-        name.starts_with("refs/") && parts.all(is_part) && name.split('/').count() <= limits::GIT_LEVELS_MAX
+        let is_deep = name.split('/').nth(limits::GIT_LEVELS_MAX).is_some();
+        name.starts_with("refs/") && !is_deep && name.split('/').all(is_part)
     };
     says.strip_prefix("ref: ").is_some_and(is_name) || is_id(says)
 }

@@ -15,7 +15,7 @@ use longhaul_workspace::checkpoints::Vault;
 use longhaul_workspace::commit;
 use longhaul_workspace::homing::{self, Came};
 
-use super::Keep;
+use super::{Keep, Looks, OwnBranch, Resting};
 use crate::error::Error;
 use crate::fold::Onlooker;
 use crate::retention::Quota;
@@ -55,10 +55,18 @@ fn last(done: homing::Tended) -> Tended {
     Tended { home, ..tended }
 }
 
-/// What was done about a worktree when a run rests, with what was done before that nobody could tell of.
-pub(super) fn rested(tree: &Path, scratch: &Path) -> Tended {
-    let mut done = homing::publish(tree, scratch);
-    done.brought.extend(homing::brought_so_far(tree));
+/// What was done about a worktree when a run rests.
+pub(super) fn rested(tree: &Path, scratch: &Path, resting: &Resting) -> Tended {
+    let look = match resting.looks {
+        Looks::Quick => homing::publish_if_moved,
+        Looks::Whole => homing::publish,
+    };
+    let mut done = look(tree, scratch);
+    if let Some(OwnBranch { branch, base }) = &resting.own {
+        let name = format!("refs/heads/{branch}");
+        let moved = homing::brought_so_far(tree).remove(&name).filter(|commit| Some(commit) != base.as_ref());
+        done.brought.extend(moved.map(|commit| (name, commit)));
+    }
     tended(done)
 }
 

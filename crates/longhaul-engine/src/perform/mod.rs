@@ -75,7 +75,32 @@ pub enum Work {
     /// No effect of the machine's: it is done again until it is on record, and does nothing the second time.
     Keep(Keep),
     /// The end of what works in the background. No effect of the machine's: it is done whenever the run rests.
-    Rest(RunId),
+    Rest(Resting),
+}
+
+/// A run is put down.
+#[derive(Clone, Debug)]
+pub struct Resting {
+    pub run: RunId,
+    /// How to look for what its worktree has that the user's repository has not.
+    pub looks: Looks,
+    /// To be told of if it has moved there: others have put their work onto it.
+    pub own: Option<OwnBranch>,
+}
+
+/// How a worktree is looked at.
+#[derive(Clone, Copy, Debug)]
+pub enum Looks {
+    /// If anything has moved.
+    Quick,
+    Whole,
+}
+
+/// The branch that a run works on, and the commit that it began at.
+#[derive(Clone, Debug)]
+pub struct OwnBranch {
+    pub branch: String,
+    pub base: Option<String>,
 }
 
 /// The files of a worktree, to be kept as a commit.
@@ -165,7 +190,7 @@ impl Performer for Hands {
             Work::SetUp { run, commands } => self.set_up(&run, commands, cancel),
             Work::StoreFiles { moment } => self.store_files(moment),
             Work::Keep(keep) => self.keep(keep),
-            Work::Rest(run) => self.rest(run),
+            Work::Rest(resting) => self.rest(resting),
         }
     }
 }
@@ -279,13 +304,13 @@ impl Hands {
     }
 
     /// Ends what works in the background, and then brings what that has committed.
-    fn rest(&self, run: RunId) -> Doing {
+    fn rest(&self, resting: Resting) -> Doing {
         let (toolbox, own_tree, scratch) = (Arc::clone(&self.toolbox), self.own_tree(), self.scratch.clone());
         let secrets = self.secrets.clone();
         Box::pin(async move {
-            toolbox.rest(&run).await;
+            toolbox.rest(&resting.run).await;
             let tree = own_tree?;
-            let tended = spawn_blocking(move || rested(&tree, &scratch)).await.ok()?;
+            let tended = spawn_blocking(move || rested(&tree, &scratch, &resting)).await.ok()?;
             Some(struck_out(Input::Tended(tended), &secrets))
         })
     }

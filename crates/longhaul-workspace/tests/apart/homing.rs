@@ -581,7 +581,14 @@ fn what_is_on_no_branch_is_told_of() {
     let two = brought(&tree, &scratch).unwrap().unwrap();
     assert_eq!(fixture.home(&format!("{two}^{{commit}}")), Some(two.clone()));
     assert_eq!((came(), is_home(&tree)), (without, false), "nothing leads to it there");
-    git(&tree, &["checkout", "--quiet", "-b", "named"]);
+    git(&tree, &["symbolic-ref", "HEAD", "refs/mine/x"]);
+    git(&tree, &["commit", "--quiet", "--allow-empty", "-m", "no branch"]);
+    assert_eq!(
+        (came(), is_home(&tree)),
+        (Came::Without(vec!["HEAD".to_owned()]), false),
+        "it has another kind of name"
+    );
+    git(&tree, &["checkout", "--quiet", "-b", "named", &two]);
     assert_eq!((came(), is_home(&tree)), (Came::All, true));
     assert_eq!(fixture.home("named"), Some(two));
 }
@@ -602,6 +609,12 @@ fn what_stays_on_its_branch_is_told_of() {
     git(&tree, &["branch", "topic"]);
     fixture.commit("one");
     assert_eq!(came(), Came::All);
+    git(&tree, &["checkout", "--quiet", "topic"]);
+    assert_eq!(
+        publish_if_moved(&tree, &scratch).came.unwrap(),
+        Came::NotLooked,
+        "it stands on what was brought"
+    );
     for name in ["dropped", "topic"] {
         git(&repo, &["branch", "-D", name]);
     }
@@ -613,6 +626,20 @@ fn what_stays_on_its_branch_is_told_of() {
     git(&tree, &["checkout", "--quiet", BRANCH]);
     let without = |names: &[&str]| Came::Without(names.iter().map(|name| (*name).to_owned()).collect());
     assert_eq!((came(), is_home(&tree)), (without(&["mine", "v1"]), false));
+    // Among very many, and whatever they are called.
+    let (main, long) = (git(&repo, &["rev-parse", "main"]), "x".repeat(100_000));
+    let packed = tree.join(".git/packed-refs");
+    let names = fs::read_to_string(&packed).unwrap();
+    let many: String = (0..300).map(|number| format!("{main} refs/heads/tags/many{number:03}\n")).collect();
+    let mine = git(&tree, &["rev-parse", "mine"]);
+    fs::write(
+        &packed,
+        format!("{}\n{many}{mine} refs/heads/tags/many{long}\n", names.lines().next().unwrap()),
+    )
+    .unwrap();
+    let long = &format!("tags/many{long}")[..200];
+    assert_eq!(came(), without(&["mine", long, "v1"]));
+    fs::write(&packed, names).unwrap();
     git(&repo, &["fetch", "--quiet", tree.to_str().unwrap(), "refs/heads/mine:theirs"]);
     assert_eq!(came(), without(&["v1"]));
     git(&repo, &["fetch", "--quiet", tree.to_str().unwrap(), "refs/heads/v1:theirs"]);
@@ -637,7 +664,12 @@ fn a_worktree_that_is_lost_is_not_home() {
         }
         assert!(!is_home(&tree));
     }
-    assert!(!is_home(Path::new("/nowhere")));
+    let fixture = Fixture::new();
+    fixture.commit("one");
+    assert!(!is_home(&fixture.tree()));
+    fixture.publish();
+    remove(&fixture.place()).unwrap();
+    assert!(is_home(&fixture.tree()), "what we remove has nothing left");
 }
 
 /// F37: what came before, and is there as it came, can be asked for by whoever may have to tell it.

@@ -130,6 +130,26 @@ fn a_name_that_git_cannot_read_is_put_aside() {
     assert_eq!(fixture.home(&format!("{BRANCH}~2")), Some(one));
 }
 
+/// F48: a branch that begins without a commit needs no index to be one, and what git refuses a directory for is not sought in its names.
+#[test]
+fn a_branch_without_a_commit_is_not_broken() {
+    let fixture = Fixture::new();
+    let (tree, scratch) = (fixture.tree(), fixture.at("scratch"));
+    fixture.commit("one");
+    fixture.publish();
+    shell(&tree, "git symbolic-ref HEAD refs/heads/pages; rm .git/index");
+    let done = publish_if_moved(&tree, &scratch);
+    assert_eq!((done.came.unwrap(), done.mended), (Came::All, vec!["index"]));
+    assert_eq!(git(&tree, &["ls-files"]), "");
+    let pages = fixture.commit("page");
+    fixture.publish();
+    assert_eq!(fixture.home("pages"), Some(pages));
+    shell(&tree, "git config core.repositoryformatversion 99");
+    let checkout = Checkout::open(&tree, &scratch, Filters::Failing);
+    assert!(checkout.is_err() || commit(&checkout.unwrap(), "run_1", "work").0.is_err());
+    assert!(put_aside(&tree).is_empty(), "{:?}", put_aside(&tree));
+}
+
 /// F48: what a sparse checkout leaves out is not taken for deleted when its index is made anew.
 #[test]
 fn a_sparse_checkout_stays_sparse() {
