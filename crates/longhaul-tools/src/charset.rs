@@ -36,7 +36,11 @@ impl Charset {
     pub(crate) fn text(&self, bytes: &[u8]) -> String {
         match self {
             Charset::Utf8 | Charset::Unknown(_) => String::from_utf8_lossy(bytes).into_owned(),
-            Charset::Windows1252 => bytes.iter().map(|byte| windows_1252(*byte)).collect(),
+            // Servers that send UTF-8 often say so of it. Other letters are hardly ever UTF-8 by chance.
+            Charset::Windows1252 => str::from_utf8(bytes).map_or_else(
+                |_| bytes.iter().map(|byte| windows_1252(*byte)).collect(),
+                |text| text.trim_start_matches('\u{feff}').to_owned(),
+            ),
         }
     }
 }
@@ -88,6 +92,7 @@ mod tests {
         let letters: std::collections::BTreeSet<char> = Charset::Windows1252.text(&every).chars().collect();
         assert_eq!(letters.len(), 256, "no two bytes are one letter");
         assert_eq!(Charset::Utf8.text(b"caf\xc3\xa9 \xe9"), "café \u{fffd}");
+        assert_eq!(Charset::Windows1252.text(b"\xef\xbb\xbfcaf\xc3\xa9"), "café", "it only says so");
         assert_eq!(Charset::Unknown("koi8-r".to_owned()).text(b"\xc1"), "\u{fffd}");
     }
 }

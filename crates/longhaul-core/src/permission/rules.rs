@@ -118,6 +118,19 @@ impl Permissions {
         }
     }
 
+    /// The same, going by what was written of certain files alone.
+    fn by_written(&self, section: &str, path: &str) -> (Action, Option<RuleName>) {
+        let defaults = Permissions::default();
+        let is_default =
+            |rule| defaults.0.get(section).is_some_and(|ours| ours.named().any(|our| our == rule));
+        let named = self.0.get(section).into_iter().flat_map(Rules::named).filter(|rule| !is_default(*rule));
+        let written = Rules(named.map(|(pattern, action)| (pattern.to_owned(), action)).collect());
+        match written.on_path(path) {
+            Some((action, pattern)) => (action, Some(name(section, pattern))),
+            None => (Action::Allow, None),
+        }
+    }
+
     /// The strictest rule that a path with wildcards could turn out to meet, if it is more than allowed. The defaults speak of names that
     /// may be anywhere, and nearly every wildcard could turn out to be one: they are met by what hints at them.
     pub(super) fn may_meet(&self, section: &str, path: &str) -> Option<RuleName> {
@@ -156,10 +169,18 @@ fn kin(tool: &str) -> &'static [&'static str] {
     match tool {
         "grep" | "glob" | "list" | "git_show" | "git_blame" | "git_diff" | "git_log" => &["read"],
         "apply_patch" => &["edit", "write"],
-        "edit" => &["write"],
-        "write" => &["edit"],
         "handoff" | "search" | "finalize_research" => &["write"],
         _ => &[],
+    }
+}
+
+/// The section of another tool that changes files. What somebody has said of certain files there is meant of this way as well; what is
+/// said of all of them is about the tool, and the defaults stand in the own section.
+fn twin(tool: &str) -> Option<&'static str> {
+    match tool {
+        "edit" => Some("write"),
+        "write" => Some("edit"),
+        _ => None,
     }
 }
 
@@ -241,10 +262,9 @@ pub(super) fn on_path(permissions: &Permissions, workspace: &str, tool: &str, pa
         Place::Inside(path) => {
             let own = permissions.of(tool).0;
             let sections = [own].into_iter().chain(kin(tool).iter().copied());
-            (
-                sections.map(|section| permissions.by_path(section, &path)).collect(),
-                format!("it touches `{path}`"),
-            )
+            let said = sections.map(|section| permissions.by_path(section, &path));
+            let of_twin = twin(tool).map(|twin| permissions.by_written(twin, &path));
+            (said.chain(of_twin).collect(), format!("it touches `{path}`"))
         }
     };
     let said = said.into_iter().filter(|(_, rule)| rule.is_some());

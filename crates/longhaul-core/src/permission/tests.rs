@@ -256,6 +256,19 @@ fn further_rules_only_tighten() {
     }
     let edits = [rules(&[("edit", &[("locked/*", Deny)])])];
     assert_eq!(judge(&edits, HERE, "write", &json!({ "path": "locked/x" })).action, Deny);
+    // What is said of all files is about the tool, and what was loosened for one is not held up by the other's defaults.
+    let mut own = Permissions::default();
+    own.extend(rules(&[("edit", &[("*", Ask)]), ("write", &[("longhaul.yaml", Allow)])]));
+    for (tool, path, action) in [
+        ("write", "a", Allow),
+        ("edit", "a", Ask),
+        ("write", "longhaul.yaml", Allow),
+        ("edit", "longhaul.yaml", Ask),
+        ("write", ".git/config", Deny),
+    ] {
+        let verdict = judge(std::slice::from_ref(&own), HERE, tool, &json!({ "path": path }));
+        assert_eq!(verdict.action, action, "{tool} {path}: {verdict:?}");
+    }
     assert_eq!(judge_path(&both, HERE.workspace, "apply_patch", "src/x").action, Allow);
     assert_eq!(judge_path(&both, HERE.workspace, "handoff", "gen/x").action, Deny);
     assert_eq!(judge_path(&both, HERE.workspace, "handoff", "state/handoff.json").action, Allow);

@@ -3,7 +3,9 @@
 //! Owns reading lists to their end, which is ours if the server has none, and what a tool's hints mean for recovery.
 //! Refuses tools that no provider would take.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use longhaul_core::text::visible;
 use longhaul_core::tool::EffectClass;
@@ -52,19 +54,32 @@ pub(super) async fn tools(
             return Err(format!("it offers more than {} tools", limits::TOOLS_MAX));
         }
         if !pages.go_on(page.next_cursor) {
-            return Ok(offered(server, struck(found, log)?));
+            let struck = found.into_iter().map(|tool| struck(tool, log)).collect();
+            return Ok(offered(server, struck));
         }
     }
 }
 
-/// What a server was given, and says of its tools, is nothing to pin, to show, or to tell a model.
-fn struck(found: Vec<Tool>, log: &Log) -> Result<Vec<Tool>, String> {
-    let said = serde_json::to_string(&found).map_err(|error| error.to_string())?;
-    let clean = log.struck(&said);
-    if clean == said {
-        return Ok(found);
+/// What a server was given, and says of its tools, is nothing to pin, to show, or to tell a model. Names stay: calls go by them.
+fn struck(mut tool: Tool, log: &Log) -> Tool {
+    let strike = |text: Cow<'static, str>| Cow::Owned(log.struck(&text));
+    tool.description = tool.description.map(strike);
+    tool.title = tool.title.map(|title| log.struck(&title));
+    let mut schema = (*tool.input_schema).clone();
+    schema.iter_mut().for_each(|(name, value)| strike_said(name, value, log));
+    tool.input_schema = Arc::new(schema);
+    tool
+}
+
+/// Strikes out what a schema says to people.
+fn strike_said(name: &str, value: &mut Value, log: &Log) {
+    const SAID: [&str; 5] = ["$comment", "default", "description", "examples", "title"];
+    match value {
+        Value::String(text) if SAID.contains(&name) => *text = log.struck(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| strike_said(name, value, log)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| strike_said(name, value, log)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-    serde_json::from_str(&clean).map_err(|_| "its tools make no sense without the keys in them".to_owned())
 }
 
 /// Resources and prompts are for people to see: a server that cannot list them has none.

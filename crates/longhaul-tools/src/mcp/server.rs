@@ -271,7 +271,13 @@ impl Server {
             let called = [&[name.as_str()], variables_in(value).as_slice()].concat().join(" ");
             is_secret(&called, &whole).then_some(whole)
         });
-        let headers = self.config.headers.values().filter_map(|value| variables.expand("", value).ok());
+        // One that says which tools are wanted, or what is accepted, is a plain word.
+        let headers = self.config.headers.iter().filter_map(|(name, value)| {
+            let whole = variables.expand("", value).ok()?;
+            let is_plain =
+                is_plain_header(name) || (variables_in(value).is_empty() && !is_secret(name, &whole));
+            (!is_plain).then_some(whole)
+        });
         let whole = given.chain(headers).filter(|value| value.len() >= limits::SECRET_BYTES_MIN);
         whole.map(|value| credential(&value).unwrap_or(&value).to_owned()).collect()
     }
@@ -526,6 +532,12 @@ impl Seat {
         self.failures = self.failures.saturating_add(1);
         self.not_before = Some(Instant::now() + doubled.min(limits::BACKOFF_MAX));
     }
+}
+
+/// Headers that no key is in.
+fn is_plain_header(name: &str) -> bool {
+    const PLAIN: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
+    PLAIN.iter().any(|plain| name.eq_ignore_ascii_case(plain))
 }
 
 /// What is secret of `Bearer TOKEN`. Known with its scheme, the token would only be struck out as a part of that: with the blank

@@ -35,7 +35,6 @@ if mode == "breaks":
     print("Error [E_SETTINGS]: key sk-canary-of-a-provider is refused\n    at load {\n  code: 'E'\n}\n\nNode.js v20", file=sys.stderr)
     sys.exit(1)
 if mode == "silent":
-    print("waiting for the registry", file=sys.stderr, flush=True)
     time.sleep(600)
 if mode == "slow":
     time.sleep(1)
@@ -56,6 +55,7 @@ def tools():
         return [tool("say")] + [tool(f"more{number}") for number in range(1, count)]
     if mode == "telling":
         schema = {"type": "object", "properties": {"key": {"type": "string", "default": "sk-canary-of-a-provider"}}}
+        schema["required"] = ["sk-canary-of-a-provider"]
         return [tool("say", "with sk-canary-of-a-provider", inputSchema=schema)]
     if mode == "many":
         return [tool(f"t{number}") for number in range(1000)]

@@ -31,11 +31,20 @@ async fn a_server_that_cannot_be_met_is_refused() {
     refused("exits", &["exit status: 3", "cannot find my settings"]).await;
     refused("breaks", &["exit status: 1); it said: Error [E_SETTINGS]: key [secret] is refused ⏎ at load { ⏎ code: 'E' ⏎ Node.js v20"])
         .await;
-    refused("silent", &["did not start within 3000 ms; it said: waiting for the registry"]).await;
+    refused("silent", &["did not start within 3000 ms"]).await;
     refused("chatter", &["1048576 bytes that are no messages"]).await;
     refused("endless", &["more than 50 pages"]).await;
     refused("many", &["more than 256 tools"]).await;
     refused("malformed", &["tools/list"]).await;
+}
+
+/// One that is too slow is quoted.
+#[tokio::test]
+async fn a_server_that_is_too_slow_says_what_it_does() {
+    let waits = "echo waiting for the registry >&2; exec sleep 600";
+    let rig = Rig::new(json!({ "command": ["sh", "-c", waits], "start_timeout_ms": 3000 }));
+    let error = rig.servers.meet("srv").await.unwrap_err().to_string();
+    assert!(error.ends_with("did not start within 3000 ms; it said: waiting for the registry"), "{error}");
 }
 
 /// Whoever waits for a server that says nothing is told for which, and how long that may take.
@@ -346,8 +355,10 @@ async fn a_key_in_what_is_said_of_tools_is_struck_out() {
     let spec = rig.tool("say").spec().clone();
     assert_eq!(spec.description, "with [secret]");
     assert_eq!(spec.schema["properties"]["key"]["default"], "[secret]");
+    // Calls go by names, whatever they are.
+    assert_eq!(spec.schema["required"], json!(["sk-canary-of-a-provider"]));
     let pin = std::fs::read_to_string(rig.fixture.outer.path().join("state/mcp/srv.json")).unwrap();
-    assert!(pin.contains("with [secret]") && !pin.contains("canary"), "{pin}");
+    assert!(pin.contains("with [secret]") && !pin.contains("with sk-canary"), "{pin}");
     rig.rest().await;
 }
 
@@ -389,11 +400,11 @@ async fn a_token_that_a_server_repeats_is_struck_out() {
 async fn a_header_is_struck_out_without_its_scheme() {
     let rig = Rig::new(json!({
         "url": "http://127.0.0.1:9/mcp",
-        "headers": { "authorization": "Bearer ${LONGHAUL_TEST_TOKEN}", "x-short": "Bearer abc", "x-words": "two words" },
+        "headers": { "authorization": "Bearer ${LONGHAUL_TEST_TOKEN}", "x-key": "Bearer abc", "x-words": "two words" },
     }));
     let mut secrets = rig.servers.secrets();
     secrets.sort();
-    assert_eq!(secrets, ["Bearer abc", "canary-of-a-token", "two words"]);
+    assert_eq!(secrets, ["Bearer abc", "canary-of-a-token"]);
 }
 
 /// A server is accepted for good once there is something it was met for.
