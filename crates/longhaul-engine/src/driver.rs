@@ -261,8 +261,9 @@ impl Driver {
     /// Has what works in the background ended: it would go on while its work is kept.
     async fn rest(&mut self) -> Result<(), Error> {
         let run = self.run();
-        // A parent looks at what its children leave, and whoever commits looks then.
-        let is_looked_at = run.spec.parent.is_some() || self.owed().is_some();
+        // Whoever commits looks then, and a parent where its children work in its own place.
+        let is_in_parents_place = run.spec.parent.is_some() && run.spec.family().is_none();
+        let is_looked_at = is_in_parents_place || self.owed().is_some();
         let looks = if is_looked_at { Looks::Quick } else { Looks::Whole };
         let own = run.spec.branch.as_ref().filter(|_| !run.children.is_empty());
         let own = own.map(|branch| OwnBranch { branch: branch.clone(), base: run.spec.base.clone() });

@@ -37,11 +37,23 @@ impl Charset {
         match self {
             Charset::Utf8 | Charset::Unknown(_) => String::from_utf8_lossy(bytes).into_owned(),
             // Servers that send UTF-8 often say so of it. Other letters are hardly ever UTF-8 by chance.
-            Charset::Windows1252 => str::from_utf8(bytes).map_or_else(
-                |_| bytes.iter().map(|byte| windows_1252(*byte)).collect(),
+            Charset::Windows1252 => as_utf8(bytes).map_or_else(
+                || bytes.iter().map(|byte| windows_1252(*byte)).collect(),
                 |text| text.trim_start_matches('\u{feff}').to_owned(),
             ),
         }
+    }
+}
+
+/// The text, if these bytes are UTF-8, but for a letter that is cut off at the end of others that are.
+fn as_utf8(bytes: &[u8]) -> Option<&str> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => {
+            let whole = str::from_utf8(&bytes[..error.valid_up_to()]).ok()?;
+            (!whole.is_ascii()).then_some(whole)
+        }
+        Err(_) => None,
     }
 }
 
@@ -93,6 +105,8 @@ mod tests {
         assert_eq!(letters.len(), 256, "no two bytes are one letter");
         assert_eq!(Charset::Utf8.text(b"caf\xc3\xa9 \xe9"), "café \u{fffd}");
         assert_eq!(Charset::Windows1252.text(b"\xef\xbb\xbfcaf\xc3\xa9"), "café", "it only says so");
+        assert_eq!(Charset::Windows1252.text(b"\xc3\xa9t\xc3"), "ét", "and is cut off");
+        assert_eq!(Charset::Windows1252.text(b"caf\xc3"), "cafÃ");
         assert_eq!(Charset::Unknown("koi8-r".to_owned()).text(b"\xc1"), "\u{fffd}");
     }
 }

@@ -127,9 +127,8 @@ pub(crate) fn stage_anew(path: &Path) -> Result<bool, Error> {
     let (fresh, place) = (path.join(".git/longhaul-index"), path.join(".git/index"));
     fs::remove_file(&fresh).ok();
     let git = || Git::at(path).printing_much().with("GIT_INDEX_FILE", &fresh);
-    // On a branch that has no commit yet, nothing is.
-    let has_commit = git().print(&["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])?.status.success();
-    let is_begun = !has_commit && git().run(&["symbolic-ref", "--quiet", "HEAD"]).is_ok();
+    // On a branch that has no commit yet, nothing is. One whose commit is lost had some.
+    let is_begun = git().print(&["rev-parse", "--quiet", "--verify", "HEAD"])?.status.code() == Some(1);
     git().run(&["read-tree", if is_begun { "--empty" } else { "HEAD" }])?;
     if git().run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).is_ok_and(|said| said == "true")
     {

@@ -60,7 +60,10 @@ pub fn publish_if_moved(tree: &Path, scratch: &Path) -> Tended {
 pub fn is_home(tree: &Path) -> bool {
     match lender_of(tree) {
         Some(lender) => left(tree, &lender).is_ok_and(|left| left.is_empty()),
-        None => !tree.exists() && !gitdirs::note_of(tree).exists(),
+        None => {
+            let is_gone = |path: &Path| path.try_exists().is_ok_and(|is_there| !is_there);
+            tree.parent().is_some_and(Path::is_dir) && is_gone(tree) && is_gone(&gitdirs::note_of(tree))
+        }
     }
 }
 

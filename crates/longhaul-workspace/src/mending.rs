@@ -232,6 +232,10 @@ impl<'a> Repair<'a> {
         if !has_index(&self.directory) {
             self.put_aside(c"index")?;
         }
+        // What is staged anew is what this has.
+        if !has_own(self.top, &self.lender)? {
+            self.own()?;
+        }
         self.stage()
     }
 

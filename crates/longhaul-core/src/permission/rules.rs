@@ -123,8 +123,14 @@ impl Permissions {
         let defaults = Permissions::default();
         let is_default =
             |rule| defaults.0.get(section).is_some_and(|ours| ours.named().any(|our| our == rule));
-        let named = self.0.get(section).into_iter().flat_map(Rules::named).filter(|rule| !is_default(*rule));
-        let written = Rules(named.map(|(pattern, action)| (pattern.to_owned(), action)).collect());
+        let Some(rules) = self.0.get(section) else { return (Action::Allow, None) };
+        let mut written: Vec<(&str, Action)> = rules.named().filter(|rule| !is_default(*rule)).collect();
+        // Where some files are allowed, the rest is all others of them.
+        if written.iter().any(|(_, action)| *action == Action::Allow) {
+            written.extend(rules.default_action().map(|rest| ("*", rest)));
+        }
+        let written =
+            Rules(written.into_iter().map(|(pattern, action)| (pattern.to_owned(), action)).collect());
         match written.on_path(path) {
             Some((action, pattern)) => (action, Some(name(section, pattern))),
             None => (Action::Allow, None),

@@ -256,6 +256,10 @@ fn further_rules_only_tighten() {
     }
     let edits = [rules(&[("edit", &[("locked/*", Deny)])])];
     assert_eq!(judge(&edits, HERE, "write", &json!({ "path": "locked/x" })).action, Deny);
+    let list = [rules(&[("write", &[("*", Deny), ("src/*", Allow)])])];
+    for (path, action) in [("docs/x", Deny), ("src/x", Allow)] {
+        assert_eq!(judge(&list, HERE, "edit", &json!({ "path": path })).action, action, "{path}");
+    }
     // What is said of all files is about the tool, and what was loosened for one is not held up by the other's defaults.
     let mut own = Permissions::default();
     own.extend(rules(&[("edit", &[("*", Ask)]), ("write", &[("longhaul.yaml", Allow)])]));

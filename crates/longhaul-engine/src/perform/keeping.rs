@@ -57,17 +57,19 @@ fn last(done: homing::Tended) -> Tended {
 
 /// What was done about a worktree when a run rests.
 pub(super) fn rested(tree: &Path, scratch: &Path, resting: &Resting) -> Tended {
-    let look = match resting.looks {
-        Looks::Quick => homing::publish_if_moved,
-        Looks::Whole => homing::publish,
+    let mut done = match resting.looks {
+        Looks::Quick => homing::publish_if_moved(tree, scratch),
+        Looks::Whole => homing::publish(tree, scratch),
     };
-    let mut done = look(tree, scratch);
     if let Some(OwnBranch { branch, base }) = &resting.own {
         let name = format!("refs/heads/{branch}");
         let moved = homing::brought_so_far(tree).remove(&name).filter(|commit| Some(commit) != base.as_ref());
         done.brought.extend(moved.map(|commit| (name, commit)));
     }
-    tended(done)
+    match resting.looks {
+        Looks::Quick => tended(done),
+        Looks::Whole => last(done),
+    }
 }
 
 /// What was done about a worktree, as the run remembers it.

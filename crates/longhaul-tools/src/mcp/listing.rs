@@ -12,7 +12,7 @@ use longhaul_core::tool::EffectClass;
 use longhaul_workspace::digest_of;
 use rmcp::model::{PaginatedRequestParams, ServerPeerInfo, Tool, ToolAnnotations};
 use rmcp::{Peer, RoleClient, ServiceError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::limits;
 use super::log::Log;
@@ -66,18 +66,31 @@ fn struck(mut tool: Tool, log: &Log) -> Tool {
     tool.description = tool.description.map(strike);
     tool.title = tool.title.map(|title| log.struck(&title));
     let mut schema = (*tool.input_schema).clone();
-    schema.iter_mut().for_each(|(name, value)| strike_said(name, value, log));
+    strike_fields(&mut schema, false, log);
     tool.input_schema = Arc::new(schema);
     tool
 }
 
-/// Strikes out what a schema says to people.
-fn strike_said(name: &str, value: &mut Value, log: &Log) {
-    const SAID: [&str; 5] = ["$comment", "default", "description", "examples", "title"];
+/// Strikes out what a schema says, and not what it calls things by.
+fn strike_fields(schema: &mut Map<String, Value>, is_said: bool, log: &Log) {
+    const SAID: [&str; 7] = ["$comment", "const", "default", "description", "enum", "examples", "title"];
+    const CALLED: [&str; 4] = ["$defs", "definitions", "patternProperties", "properties"];
+    for (name, value) in schema {
+        match value {
+            // Its fields are no words of a schema, but names of the server's choice.
+            Value::Object(named) if !is_said && CALLED.contains(&name.as_str()) => {
+                named.values_mut().for_each(|value| strike_said(value, false, log));
+            }
+            value => strike_said(value, is_said || SAID.contains(&name.as_str()), log),
+        }
+    }
+}
+
+fn strike_said(value: &mut Value, is_said: bool, log: &Log) {
     match value {
-        Value::String(text) if SAID.contains(&name) => *text = log.struck(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| strike_said(name, value, log)),
-        Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| strike_said(name, value, log)),
+        Value::String(text) if is_said => *text = log.struck(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| strike_said(value, is_said, log)),
+        Value::Object(fields) => strike_fields(fields, is_said, log),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

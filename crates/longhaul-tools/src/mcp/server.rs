@@ -262,8 +262,8 @@ impl Server {
         }
     }
 
-    /// Values that the server was given: every header, and of its variables those that are secrets, without the scheme before
-    /// them. If it repeats them, they are struck out. One that cannot be put together is not given either.
+    /// Values that the server was given, without the scheme before them: of its variables those that are secrets, of its headers all but
+    /// plain words. If it repeats them, they are struck out. One that cannot be put together is not given either.
     pub(super) fn secrets(&self) -> Vec<String> {
         let variables = self.variables();
         let given = self.config.env.iter().filter_map(|(name, value)| {
@@ -274,8 +274,8 @@ impl Server {
         // One that says which tools are wanted, or what is accepted, is a plain word.
         let headers = self.config.headers.iter().filter_map(|(name, value)| {
             let whole = variables.expand("", value).ok()?;
-            let is_plain =
-                is_plain_header(name) || (variables_in(value).is_empty() && !is_secret(name, &whole));
+            let is_word = || !is_secret(name, credential(&whole).unwrap_or(&whole));
+            let is_plain = is_plain_header(name) || (variables_in(value).is_empty() && is_word());
             (!is_plain).then_some(whole)
         });
         let whole = given.chain(headers).filter(|value| value.len() >= limits::SECRET_BYTES_MIN);

@@ -56,6 +56,8 @@ def tools():
     if mode == "telling":
         schema = {"type": "object", "properties": {"key": {"type": "string", "default": "sk-canary-of-a-provider"}}}
         schema["required"] = ["sk-canary-of-a-provider"]
+        schema["examples"] = [{"key": "sk-canary-of-a-provider"}]
+        schema["properties"]["default"] = {"enum": ["sk-canary-of-a-provider"], "format": "sk-canary-of-a-provider"}
         return [tool("say", "with sk-canary-of-a-provider", inputSchema=schema)]
     if mode == "many":
         return [tool(f"t{number}") for number in range(1000)]

@@ -355,6 +355,9 @@ async fn a_key_in_what_is_said_of_tools_is_struck_out() {
     let spec = rig.tool("say").spec().clone();
     assert_eq!(spec.description, "with [secret]");
     assert_eq!(spec.schema["properties"]["key"]["default"], "[secret]");
+    assert_eq!(spec.schema["examples"], json!([{ "key": "[secret]" }]));
+    let other = json!({ "enum": ["[secret]"], "format": "sk-canary-of-a-provider" });
+    assert_eq!(spec.schema["properties"]["default"], other, "a property of that name says nothing");
     // Calls go by names, whatever they are.
     assert_eq!(spec.schema["required"], json!(["sk-canary-of-a-provider"]));
     let pin = std::fs::read_to_string(rig.fixture.outer.path().join("state/mcp/srv.json")).unwrap();
@@ -400,11 +403,12 @@ async fn a_token_that_a_server_repeats_is_struck_out() {
 async fn a_header_is_struck_out_without_its_scheme() {
     let rig = Rig::new(json!({
         "url": "http://127.0.0.1:9/mcp",
-        "headers": { "authorization": "Bearer ${LONGHAUL_TEST_TOKEN}", "x-key": "Bearer abc", "x-words": "two words" },
+        "headers": { "authorization": "Bearer ${LONGHAUL_TEST_TOKEN}", "x-key": "Bearer abc", "x-words": "two words",
+            "x-other": "Bearer 0123456789abcdef0123456789abcdef" },
     }));
     let mut secrets = rig.servers.secrets();
     secrets.sort();
-    assert_eq!(secrets, ["Bearer abc", "canary-of-a-token"]);
+    assert_eq!(secrets, ["0123456789abcdef0123456789abcdef", "Bearer abc", "canary-of-a-token"]);
 }
 
 /// A server is accepted for good once there is something it was met for.

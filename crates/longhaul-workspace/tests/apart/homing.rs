@@ -670,6 +670,8 @@ fn a_worktree_that_is_lost_is_not_home() {
     fixture.publish();
     remove(&fixture.place()).unwrap();
     assert!(is_home(&fixture.tree()), "what we remove has nothing left");
+    fs::rename(fixture.at("work"), fixture.at("aside")).unwrap();
+    assert!(!is_home(&fixture.tree()), "what cannot be seen may have");
 }
 
 /// F37: what came before, and is there as it came, can be asked for by whoever may have to tell it.

@@ -130,6 +130,32 @@ fn a_name_that_git_cannot_read_is_put_aside() {
     assert_eq!(fixture.home(&format!("{BRANCH}~2")), Some(one));
 }
 
+/// F48: nor is what is ignored although it is tracked, when the branch and the index are lost at once.
+#[test]
+fn what_is_tracked_and_ignored_is_not_taken_for_deleted() {
+    for command in ["git update-ref -d HEAD; rm .git/index", "rm -rf .git/objects/??; rm .git/index"] {
+        let fixture = Fixture::of(&[], |repo| {
+            fs::write(repo.join("kept.log"), "kept").unwrap();
+            git(repo, &["add", "kept.log"]);
+            fs::write(repo.join(".gitignore"), "*.log\n").unwrap();
+            git(repo, &["add", "."]);
+            git(repo, &["commit", "--quiet", "-m", "second"]);
+        });
+        let tree = fixture.tree();
+        fixture.commit("one");
+        fixture.publish();
+        fixture.commit("two");
+        shell(&tree, command);
+        drop(publish_if_moved(&tree, &fixture.at("scratch")));
+        fs::write(tree.join("work"), "new").unwrap();
+        let checkout = Checkout::open(&tree, &fixture.at("scratch"), Filters::Failing).unwrap();
+        let (kept, _) = commit(&checkout, "run_1", "work");
+        assert!(matches!(kept, Ok(Kept::Committed(_))), "{command}: {kept:?}");
+        assert_eq!(git(&fixture.repo(), &["show", &format!("{BRANCH}:kept.log")]), "kept", "{command}");
+        assert_eq!(git(&fixture.repo(), &["show", &format!("{BRANCH}:two")]), "two", "{command}");
+    }
+}
+
 /// F48: a branch that begins without a commit needs no index to be one, and what git refuses a directory for is not sought in its names.
 #[test]
 fn a_branch_without_a_commit_is_not_broken() {

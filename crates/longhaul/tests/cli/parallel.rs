@@ -35,6 +35,10 @@ conversations:
     turns:
       - calls: [ { tool: write, args: { path: a.txt, content: "left and right\n" } } ]
       - text: "Both."
+  - match: { agent: brancher }
+    turns:
+      - calls: [ { tool: bash, args: { command: "git branch topic" } } ]
+      - text: "A branch."
   - match: { agent: lazy }
     turns: [ { text: "Done." } ]
   - turns:
@@ -457,11 +461,12 @@ fn agents_of_a_plan_share_a_branch_or_have_one_each() {
         { "id": "one", "description": "do one", "agent": "frontend" },
         { "id": "two", "description": "do two", "agent": "left" },
         { "id": "three", "description": "do three", "agent": "looks", "dependencies": ["one", "two"] },
+        { "id": "four", "description": "do four", "agent": "brancher", "dependencies": ["three"] },
     ]});
-    for (strategy, branches) in [("shared", 1), ("per_agent", 4)] {
+    for (strategy, branches) in [("shared", 1), ("per_agent", 5)] {
         let desk = repository();
         std::fs::create_dir_all(desk.path("agents")).unwrap();
-        for name in ["frontend", "left", "looks"] {
+        for name in ["frontend", "left", "looks", "brancher"] {
             desk.write(
                 &format!("agents/{name}.md"),
                 &format!("---\ndescription: {name}\n---\nYou are {name}.\n"),
@@ -488,6 +493,14 @@ fn agents_of_a_plan_share_a_branch_or_have_one_each() {
         let last = events.iter().rfind(brought).expect("branches were brought");
         let came = json!({ "branch": format!("refs/heads/{own}"), "commit": shown["commit"] });
         assert!(last["branches"].as_array().unwrap().contains(&came), "{strategy}: {last} {came}");
+        let children = shown["subAgentIds"].as_array().unwrap().iter().map(|id| id.as_str().unwrap());
+        let all = children.chain([id]).flat_map(|id| desk.events(id));
+        let told = all
+            .filter(|event| brought(&event))
+            .flat_map(|event| event["branches"].as_array().unwrap().clone());
+        let topic = git(&desk, &["rev-parse", "topic"]);
+        let topic = json!({ "branch": "refs/heads/topic", "commit": topic });
+        assert!(told.collect::<Vec<_>>().contains(&topic), "{strategy}: {topic}");
         if strategy == "per_agent" {
             let end = &id[id.len() - 8..];
             for agent in ["frontend", "left", "looks"] {
