@@ -76,12 +76,15 @@ fn strike_fields(schema: &mut Map<String, Value>, is_said: bool, log: &Log) {
     const SAID: [&str; 7] = ["$comment", "const", "default", "description", "enum", "examples", "title"];
     const CALLED: [&str; 4] = ["$defs", "definitions", "patternProperties", "properties"];
     for (name, value) in schema {
-        match value {
-            // Its fields are no words of a schema, but names of the server's choice.
-            Value::Object(named) if !is_said && CALLED.contains(&name.as_str()) => {
-                named.values_mut().for_each(|value| strike_said(value, false, log));
-            }
-            value => strike_said(value, is_said || SAID.contains(&name.as_str()), log),
+        let name = name.as_str();
+        // What these have is no words of a schema, but names of the server's choice.
+        if !is_said
+            && CALLED.contains(&name)
+            && let Some(named) = value.as_object_mut()
+        {
+            named.values_mut().for_each(|value| strike_said(value, false, log));
+        } else {
+            strike_said(value, is_said || SAID.contains(&name), log);
         }
     }
 }
