@@ -296,6 +296,16 @@ impl App {
         Ok(harness.with_secrets(self.secrets.clone()))
     }
 
+    /// What was read from a workspace, where an agent may have put keys into names, without those that the settings tell of.
+    pub fn struck(&self, text: &str) -> String {
+        if let Ok(settings) = self.settings_quietly() {
+            self.secrets.learn(self.models(&settings).secrets());
+            // Starts nothing, and learns what they are given.
+            servers::servers(self, &settings, &Sandbox::off()).ok();
+        }
+        self.secrets.strike(text).into_owned()
+    }
+
     fn no_runs(&self) -> Failure {
         let lacking = if self.state_dir.exists() { "is empty" } else { "does not exist" };
         Failure::usage(format!("there are no runs: {} {lacking}", self.state_dir.display()))

@@ -315,7 +315,7 @@ fn report(app: &App, run: &Run, ending: &Ending, interrupted: bool, is_kept: boo
                 let base = run.spec.base.as_deref();
                 let standing =
                     place::standing(Path::new(place), Path::new(repository), run.spec.id.as_str(), base);
-                render::hint(&format!("the work is in {place}, {}", stands(standing, branch)));
+                render::hint(&format!("the work is in {place}, {}", app.struck(&stands(standing, branch))));
                 if let Some(name) = run.spec.session.as_ref().filter(|_| run.spec.is_parallel()) {
                     render::hint(&format!(
                         "`longhaul merge --session {name}` brings it together with the others'"
@@ -401,9 +401,11 @@ pub fn after_rejection(id: &RunId) -> String {
 }
 
 /// The branch that a worktree is on, for people; `began` is the one it was made on, and all that is known of one that is gone.
-pub fn branch_now(worktree: &Path, began: &str) -> String {
+pub fn branch_now(app: &App, worktree: &Path, began: &str) -> String {
     match (place::head(worktree), place::current_branch(worktree)) {
-        (Some(_), Some(branch)) if branch != began => format!("{branch}, having begun on {began}"),
+        (Some(_), Some(branch)) if branch != began => {
+            format!("{}, having begun on {began}", app.struck(&branch))
+        }
         (Some(_), None) => format!("none, having begun on {began}"),
         (Some(_) | None, _) => began.to_owned(),
     }

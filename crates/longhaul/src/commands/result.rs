@@ -56,6 +56,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         Some(own) => Some(own).filter(|own| !own.is_empty()),
         None => changes(&run).or(report.changes),
     };
+    report.changes = report.changes.map(|changes| app.struck(&changes));
     report.evidence = evidence(&run);
     report.how_to_go_on = drive::how_to_go_on(&run);
     if args.output {
@@ -64,7 +65,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
         let fits = run.spec.answer_schema.as_ref().map(|_| misfit.is_none());
         render::json(&Judged { report: &report, fits, misfit: misfit.as_deref() });
     } else {
-        report.branch = report.branch.map(|began| drive::branch_now(workspace, &began));
+        report.branch = report.branch.map(|began| drive::branch_now(app, workspace, &began));
         render::words(report.markdown().trim_end());
     }
     Ok(exit(&run, misfit))

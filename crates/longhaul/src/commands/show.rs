@@ -68,7 +68,7 @@ pub fn run(app: &App, args: Args) -> Result<Exit, Failure> {
     let status = if is_answered(&harness, &run)? { ANSWERED.to_owned() } else { status(&view) };
     let iterations =
         view.max_iterations.map(|max| format!("{} of {max}", view.iteration_count.saturating_add(1)));
-    let branch = view.branch.map(|began| drive::branch_now(Path::new(&view.workspace), &began));
+    let branch = view.branch.map(|began| drive::branch_now(app, Path::new(&view.workspace), &began));
     let mut lines = vec![
         ("id", view.id.to_string()),
         ("task", table::fit(own_step(&view.task), 100)),

@@ -236,6 +236,40 @@ conversations:
     }
 }
 
+/// A100: a key that an agent puts into the names of its branch, a file and a directory is in nothing that is said of the run, while it
+/// works and afterwards.
+#[test]
+fn a_key_in_a_name_is_struck_out() {
+    let canaries = Canaries::new();
+    let fake = serve(
+        "conversations: [ { turns: [ { calls: [ { tool: bash, args: { command: \"sh names.sh; cd d-*\" } } ] }, { text: Done. } ] } ]",
+    );
+    let rig = canaries.rig("responses", &fake.url());
+    let key = &canaries.key;
+    rig.write("names.sh", &format!("git checkout -q -b k-{key}; mkdir d-{key}; echo x > d-{key}/f-{key}"));
+    let git = |words: &[&str]| {
+        let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let done = Command::new("git").args(who).args(words).current_dir(rig.path("")).output().unwrap();
+        assert!(done.status.success(), "{words:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    git(&["add", "names.sh"]);
+    git(&["commit", "-q", "-m", "first"]);
+    let said = rig.say(&["run", "x", "--model", "mine/m"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.contains("on branch k-[secret], having begun on "), "{}", said.err);
+    assert!(git(&["branch"]).contains(&format!("k-{key}")), "void: there is no such branch");
+    canaries.check_said("run", &said);
+    canaries.check_shown(&rig);
+    let id = rig.only_run();
+    for args in [&["result", &id][..], &["result", &id, "--json"]] {
+        let said = rig.say(args);
+        assert!(said.out.contains("[secret]"), "{}", said.out);
+        canaries.check_said(&args.join(" "), &said);
+    }
+}
+
 /// A key in what a person says to a run is struck out before it is left with it.
 #[test]
 fn a_key_in_a_persons_words_is_struck_out() {
