@@ -121,3 +121,6 @@ pub const NIGHT_NOTICE_BYTES_MAX: usize = 800;
 
 /// Runs that `doctor` names in one line; the directory it names with them has all.
 pub const LOST_RUNS_NAMED_MAX: usize = 5;
+
+/// Lines of an agent's own list that whoever watches is shown at once; all of it is in `longhaul logs`.
+pub const LIST_LINES_MAX: usize = 20;

@@ -52,6 +52,31 @@ fn the_last_line_tells_what_is_happening() {
     }
 }
 
+/// The agent's own list is drawn where it is watched, on a terminal and in plain lines; of a long one the beginning.
+#[test]
+fn the_agents_list_is_drawn() {
+    let items: Vec<String> =
+        (1..=30).map(|number| format!("{{ text: item {number}, status: pending }}")).collect();
+    let desk = Desk::with_script(&format!(
+        "conversations: [ {{ turns: [ {{ calls: [ {{ tool: todo, args: {{ items: [ \
+         {{ text: look at it, status: done }}, {{ text: mend it, status: active }} ] }} }}, \
+         {{ tool: todo, args: {{ items: [ {} ] }} }} ] }}, {{ text: Done. }} ] }} ]",
+        items.join(", ")
+    ));
+    let asked = ["run", "x", "--model", "scripted/s.yaml"];
+    let mut all = vec![desk.say(&asked).err];
+    if has_script() {
+        all.push(seen(&desk, &asked).replace('\r', ""));
+    }
+    for shown in all {
+        let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+        let first = lines.iter().position(|line| line.ends_with("[x] look at it")).expect(&shown);
+        assert_eq!(lines[first + 1..first + 3], ["[>] mend it", "[1 of 2 done]"], "{shown}");
+        assert!(lines.contains(&"[ ] item 20") && !lines.contains(&"[ ] item 21"), "{shown}");
+        assert!(lines.contains(&"… 11 more lines"), "{shown}");
+    }
+}
+
 /// F68: what the terminal shows of a Ctrl-C is on the line that moves, so that it goes away with it.
 #[test]
 fn a_ctrl_c_leaves_no_last_line() {

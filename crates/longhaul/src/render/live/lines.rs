@@ -10,10 +10,11 @@ use longhaul_core::prompt::own_step;
 use longhaul_core::repetition::Remedy;
 use longhaul_core::run::Run;
 use longhaul_core::status::{Status, Wait};
-use longhaul_core::tool::Outcome;
+use longhaul_core::tool::{Outcome, TODO};
 use longhaul_core::view::gate_id;
 
 use super::argument;
+use crate::limits::LIST_LINES_MAX;
 use crate::render::table::{clean, duration, fit_talk, short};
 use crate::render::theme;
 
@@ -60,7 +61,8 @@ pub(super) fn describe(run: &Run, event: &Event) -> Option<String> {
             format!("  {} {}: {}", theme::failure("refused"), tool(run, *call), clean(message))
         }
         Event::CallFinished { call, outcome, duration_us, .. } => {
-            format!("  {} {} ({})", outcome_word(outcome), tool(run, *call), duration(duration_us / 1000))
+            let took = duration(duration_us / 1000);
+            format!("  {} {} ({took}){}", outcome_word(outcome), tool(run, *call), list(run, *call, outcome))
         }
         Event::CallRetryScheduled { call, message, rest, .. } => {
             let (failed, delay) = (theme::warning("failed"), duration(rest.delay_ms));
@@ -164,6 +166,17 @@ fn warning(text: &str) -> String {
 fn tool(run: &Run, id: CallId) -> String {
     let shown = |tool: &str, args| format!("{} {}", short(tool, 60), short(&argument(args), 60));
     run.call(id).map_or(String::new(), |call| shown(&call.tool, &call.args))
+}
+
+/// The agent's own list, below the call that has drawn it; nothing of any other.
+fn list(run: &Run, id: CallId, outcome: &Outcome) -> String {
+    let is_list = run.call(id).is_some_and(|call| call.tool == TODO) && outcome.is_done();
+    let drawn = outcome.output().filter(|_| is_list).map_or("", |output| output.text.as_str());
+    let lines: Vec<&str> = drawn.lines().collect();
+    let shown = lines.iter().take(LIST_LINES_MAX).map(|line| format!("\n    {}", clean(line)));
+    let more = lines.len().saturating_sub(LIST_LINES_MAX);
+    let rest = if more > 0 { format!("\n    … {more} more lines") } else { String::new() };
+    shown.collect::<String>() + &rest
 }
 
 fn status(run: &Run, to: Status, reason: Option<&str>) -> String {
